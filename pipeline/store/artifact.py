@@ -309,7 +309,7 @@ def publish(
         try:
             making.mkdir(parents=True, exist_ok=True)
             artifact = make(making)
-            for folder, _, _ in os.walk(making, topdown=False):
+            for folder in sorted(path for path in making.rglob("*") if path.is_dir())[::-1]:
                 with suppress(OSError):  # all but the empty ones, which `Context.add` has left
                     os.rmdir(folder)
             files = {

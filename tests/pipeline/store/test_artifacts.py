@@ -36,6 +36,11 @@ def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> Non
         publish(tmp_path / "a", _write, {})
 
 
+def test_an_artifact_without_files_is_published(tmp_path: Path) -> None:
+    """Its manifest is all that it has."""
+    assert publish(tmp_path / "a", Artifact, {}).manifest["files"] == {}
+
+
 def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path: Path) -> None:
     """This holds for the manifest too; extra files are ignored, missing ones are not; the damaged file is named."""
     folder = publish(tmp_path / "a", _write, {"stage": "test", "label": "Übung"}).folder
