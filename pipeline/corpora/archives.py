@@ -106,13 +106,14 @@ class Members:
 
 
 def extract(archive: Archive, origin: Origin, folder: Path) -> Members:
-    """Extracts the archive's two members into `folder` under their own names.
+    """Extracts the archive's two members into `folder`, which is made if need be, under their own names.
 
     Raises UserError if the archive cannot be obtained, is damaged or not the expected one, or lacks a member.
     """
     record = origin.record(archive)
     known = archive.checksum or _kept_checksum(record)
     path = _obtain(archive, origin, known)
+    folder.mkdir(exist_ok=True)
     source, target = _stream_out(path, (archive.source, archive.target), folder, to_the_end=known is None)
     kind, _, digest = (known or "").partition(":")
     sha256 = digest if kind == "sha256" else content_sha256(path)

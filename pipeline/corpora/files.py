@@ -31,9 +31,8 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.store.remembered import remembered
-from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
-from pipeline.text.lines import read_lines
+from pipeline.text.aligned import SHARD_PAIRS, content_sha256, copy_corpus, copy_set
+from pipeline.text.pieces import remembered_cut
 from pipeline.text.word_spaces import have_word_spaces
 
 
@@ -138,7 +137,7 @@ class FilesSettings(Settings):
     def count_train_pairs(self) -> int:
         """Returns the number of training pairs, `remembered`. Raises UserError if a file cannot be read."""
         try:
-            return sum(remembered(sides.source, "lines-1", _count_lines, int) for sides in self.train)
+            return sum(remembered_cut(sides.source, SHARD_PAIRS)[0] for sides in self.train)
         except OSError as error:
             raise UserError(f"cannot read {error.filename}: {error.strerror}; check the path") from None
 
@@ -152,10 +151,6 @@ class FilesSettings(Settings):
         languages = self.source, self.target
         files = {"train": self.train, "dev": (self.dev,), **{name: (sides,) for name, sides in self.test.items()}}
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
-
-
-def _count_lines(path: Path) -> int:
-    return sum(1 for _ in read_lines(path, "surrogateescape"))
 
 
 def amount(settings: FilesSettings) -> Amount:

@@ -11,12 +11,12 @@ Pitfalls that are avoided here:
 - Duplicates are kept, as in the paper; blank lines too, until `pipeline.text.cleaning` sees both sides.
 """
 
-import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from pydantic import Field
@@ -27,7 +27,7 @@ from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, Count, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.text.aligned import SHARD_PAIRS, CorpusWriter, write_set, write_shards
+from pipeline.text.aligned import CorpusWriter, copy_files, write_set
 from pipeline.text.lines import Errors, read_pairs
 
 STATMT = "https://www.statmt.org/"
@@ -139,33 +139,33 @@ def amount(settings: Wmt14Settings) -> Amount:
 
 
 def read(context: Context, settings: Wmt14Text) -> Corpus:
-    """Reads the training text, archive after archive, with one call of `context.map` per archive.
+    """Reads the training text, archive after archive.
 
-    The report is {"read": pairs, "archives": {path: {"pairs", "bytes", "sha256"}}}. Raises UserError, naming archive
-    and member, if one cannot be obtained, is not the published one, or has sides of different length.
+    One call of `context.map` per archive extracts its members, and `copy_files` copies them. The report is {"read":
+    pairs, "archives": {path: {"pairs", "bytes", "sha256"}}}. Raises UserError, naming archive and member, if one cannot
+    be obtained, is not the published one, or has sides of different length.
     """
     origin, languages = settings.origin(context), (SOURCE, settings.target)
     archives = list(settings.archives.values())
     origin.check(archives)
     writer = CorpusWriter(context, languages)
     errors: Errors = "surrogateescape" if settings.invalid == "drop" else "strict"
-    calls = [(name, (archive, languages, origin, errors)) for name, archive in settings.archives.items()]
-    with report_downloads(context, archives, origin):
-        reports = list(writer.add(_read_archive, calls))
-    described = {archive.path: report for archive, report in zip(archives, reports, strict=True)}
-    return writer.finish({"read": writer.pairs, "archives": described})
-
-
-def _read_archive(
-    part: Corpus, archive: Archive, languages: tuple[str, str], origin: Origin, errors: Errors
-) -> tuple[list[int], dict[str, Any]]:
-    with tempfile.TemporaryDirectory(dir=part.folder.parent, prefix=".members") as folder:
-        members = extract(archive, origin, Path(folder))
-        with _naming(archive, folder, f"""drop such pairs: --set 'corpora.{"-".join(languages)}.invalid="drop"'"""):
-            pairs = read_pairs(members.source, members.target, errors)
-            shards = write_shards(part, languages, pairs, SHARD_PAIRS)
-    _check(archive, sum(shards))
-    return shards, {"pairs": sum(shards), "bytes": members.archive_bytes, "sha256": members.archive_sha256}
+    remedy = f"""drop such pairs: --set 'corpora.{"-".join(languages)}.invalid="drop"'"""
+    with TemporaryDirectory(dir=context.folder, prefix=".members", ignore_cleanup_errors=True) as folder:
+        members_of = {Path(folder) / f"{i}": archive for i, archive in enumerate(archives)}
+        with report_downloads(context, archives, origin):
+            calls = [(archive, origin, own) for own, archive in members_of.items()]
+            extracted = list(context.map(extract, calls))
+        files = [
+            (name, members.source, members.target) for name, members in zip(settings.archives, extracted, strict=True)
+        ]
+        with _naming(members_of, remedy):
+            sizes = copy_files(context, writer, files, Path(folder), errors)
+    report = {}
+    for archive, members, pairs in zip(archives, extracted, sizes, strict=True):
+        _check(archive, pairs)
+        report[archive.path] = {"pairs": pairs, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
+    return writer.finish({"read": writer.pairs, "archives": report})
 
 
 def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
@@ -179,11 +179,11 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
         archive = archive.model_copy(update={"checksum": published.checksum})
     origin = settings.origin(context)
     origin.check([archive])
-    with tempfile.TemporaryDirectory(dir=context.folder, prefix=".members") as folder:
+    with TemporaryDirectory(dir=context.folder, prefix=".members") as folder:
         with report_downloads(context, [archive], origin):
             members = extract(archive, origin, Path(folder))
         report = {"archive": archive.path, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
-        with _naming(archive, folder):
+        with _naming({Path(folder): archive}, "get the official archive"):
             files = as_text(published.name, pair, members.source, members.target)
             text = write_set(context, settings.name, languages, read_pairs(*files), report)
     _check(archive, text.load().sentences, published.pairs)
@@ -191,12 +191,14 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
 
 
 @contextmanager
-def _naming(archive: Archive, folder: str, remedy: str = "get the official archive") -> Iterator[None]:
-    """Names archive and member in an error, since the files below `folder` will be gone, and what to do."""
+def _naming(members_of: Mapping[Path, Archive], remedy: str) -> Iterator[None]:
+    """Names archive and member in an error, since the files in these folders will be gone, and what to do."""
     try:
         yield
     except UserError as error:
-        message = str(error).replace(f"{folder}/", f"{archive.name}, member ")
+        message = str(error)
+        for folder, archive in members_of.items():
+            message = message.replace(f"{folder}/", f"{archive.name}, member ")
         raise UserError(message.replace("convert the file", remedy)) from None
 
 

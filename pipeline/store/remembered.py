@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from pipeline.environment import cache_folder
 from pipeline.store.hashes import stamp
 
-Value = TypeVar("Value", int, str)
+Value = TypeVar("Value", int, str, list[int])
 
 LARGE_BYTES = 1 << 20
 """Facts about smaller files are only remembered by this process."""

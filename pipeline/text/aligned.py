@@ -6,10 +6,12 @@ for report in writer.add(read_part, [("europarl-v7", (path,))]):    # one call o
 corpus = writer.finish({"read": writer.pairs})
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from shutil import rmtree
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -19,17 +21,18 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.figures import CorpusFigures, EvaluationSetFigures
 from pipeline.store.hashes import file_sha256
 from pipeline.store.remembered import remembered
-from pipeline.text.lines import read_pairs, write_pairs
+from pipeline.text.lines import Errors, read_pairs, write_pairs
+from pipeline.text.pieces import Piece, copy_piece, pieces_of
 
 SHARD_PAIRS = 100_000
-"""Pairs per shard, the unit that later stages hold in memory at once."""
+"""Pairs per shard, the unit that later stages hold in memory at once, and that one task copies of a large file."""
 
 
 class CorpusWriter:
     """A corpus in the making, part after part: each part is written by one call, on whatever node there is room."""
 
     def __init__(self, context: Context, languages: tuple[str, str]) -> None:
-        self._context, self._languages = context, languages
+        self._context, self.languages = context, languages
         self._corpus, self._parts = Corpus(context.folder), context.folder / ".parts"
         self._shards: list[int] = []
         self._collections: list[str] = []
@@ -53,7 +56,7 @@ class CorpusWriter:
         written = self._context.map(write, arguments)
         for part, (collection, _), (shards, report) in zip(parts, calls, written, strict=True):
             for number in range(len(shards)):
-                for language in self._languages:
+                for language in self.languages:
                     path = self._corpus.shard_path(len(self._shards) + number, language)
                     part.shard_path(number, language).rename(path)
             self._shards += shards
@@ -63,7 +66,7 @@ class CorpusWriter:
     def finish(self, report: Mapping[str, Any], symbols: Iterable[str] = ()) -> Corpus:
         """Writes `corpus.json` and returns the corpus."""
         rmtree(self._parts, ignore_errors=True)
-        source, target = self._languages
+        source, target = self.languages
         described = {"source": source, "target": target, "shards": self._shards, "collections": self._collections}
         self._corpus.write(CorpusFigures(**described, symbols=sorted(symbols), report=report))
         return self._corpus
@@ -83,23 +86,53 @@ def write_shards(
 
 
 def copy_corpus(context: Context, languages: tuple[str, str], files: Sequence[tuple[Path, Path]]) -> Corpus:
-    """Copies (source, target) files, one after the other, into a corpus, with one call of `context.map` per pair.
+    """Copies (source, target) files, one after the other, into a corpus, as `copy_files` does.
 
-    A shard comes from one source file and takes its collection name from it: the shortest end of the path that tells
-    the file from the others. Blank lines are kept. Raises UserError if two sides differ in length, a line is not UTF-8
-    or all files are empty.
+    Each shard takes its collection name from its source file: the shortest end of the path that tells the file from the
+    others. Blank lines are kept. Raises UserError if two sides differ in length, a line is not UTF-8 or all files are
+    empty.
     """
     writer, names = CorpusWriter(context, languages), _names([source for source, _ in files])
-    calls = [(names[source], (languages, source, target)) for source, target in files]
-    for done, _ in enumerate(writer.add(_copy_shards, calls), start=1):
-        context.progress(done, len(files), "files")
+    with TemporaryDirectory(dir=context.folder, prefix=".unzipped", ignore_cleanup_errors=True) as folder:
+        copy_files(context, writer, [(names[source], source, target) for source, target in files], Path(folder))
     if not writer.pairs:
         raise _empty(*files[0])
     return writer.finish({"read": writer.pairs})
 
 
-def _copy_shards(part: Corpus, languages: tuple[str, str], source: Path, target: Path) -> tuple[list[int], None]:
-    return write_shards(part, languages, read_pairs(source, target), SHARD_PAIRS), None
+def copy_files(
+    context: Context,
+    writer: CorpusWriter,
+    files: Sequence[tuple[str, Path, Path]],
+    folder: Path,
+    errors: Errors = "strict",
+) -> list[int]:
+    """Copies (collection, source, target) files into a corpus in shards of SHARD_PAIRS; returns the pairs of each.
+
+    One call of `context.map` per file finds where its pieces begin, and unzips it into `folder` if it is gzip; then one
+    call per piece copies both sides. Raises UserError, naming file and line, if two sides differ in length, a line is
+    too long or, unless `errors` says otherwise, not UTF-8.
+    """
+    sides = [side for _, *both in files for side in both]
+    cuts = list(context.map(pieces_of, [(side, SHARD_PAIRS, folder / f"{i}.unzipped") for i, side in enumerate(sides)]))
+    calls, sizes = [], []
+    for (collection, source, target), *both in zip(files, cuts[::2], cuts[1::2], strict=True):
+        pairs, target_lines = (sum(piece.lines for piece in pieces) for pieces in both)
+        if pairs != target_lines:
+            deque(read_pairs(source, target, errors), maxlen=0)  # raises the error of the first line that has one
+        calls += [(collection, (writer.languages, *pieces, errors)) for pieces in zip(*both, strict=True)]
+        sizes.append(pairs)
+    for _ in writer.add(_copy_piece, calls):
+        context.progress(writer.pairs, sum(sizes), "pairs")
+    return sizes
+
+
+def _copy_piece(
+    part: Corpus, languages: tuple[str, str], source: Piece, target: Piece, errors: Errors
+) -> tuple[list[int], None]:
+    part.folder.mkdir(parents=True, exist_ok=True)
+    copy_piece(source, target, errors, [part.shard_path(0, language) for language in languages])
+    return [source.lines], None
 
 
 def copy_set(context: Context, name: str, languages: tuple[str, str], source: Path, target: Path) -> EvaluationSet:

@@ -8,9 +8,10 @@ import codecs
 import gzip
 import io
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from shlex import quote
@@ -22,6 +23,8 @@ Errors: TypeAlias = Literal["strict", "surrogateescape"]
 """Bytes that are not UTF-8 raise UserError, or become characters that `is_utf8` finds and that are written as bytes."""
 MAX_LINE_BYTES = 1 << 20
 """Longest line: anything longer is not text, and reading it whole would break the bound on memory."""
+BLOCK_BYTES = 1 << 18
+"""Bytes read at a time where lines do not matter."""
 BYTE_ORDER_MARK = "\ufeff"
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # neither is valid UTF-8
 GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files, whatever their names
@@ -53,18 +56,45 @@ def read_lines(path: Path, errors: Errors = "strict") -> Iterator[str]:
     Raises UserError, naming file and line, if the file is not UTF-8, damaged, unreadable or has a line over 1 MiB.
     Where `errors` is "surrogateescape", bytes that are not UTF-8 are kept.
     """
+    with readable(path), open_unzipped(path) as file:
+        yield from lines_of(file, str(path), errors)
+
+
+def read_blocks(path: Path, begin: int = 0, size: int = sys.maxsize) -> Iterator[bytes]:
+    """Yields `size` bytes of a plain or gzip file, unzipped, from offset `begin`, or fewer where it ends.
+
+    Each block but the last has BLOCK_BYTES. Raises UserError if the file is damaged or unreadable.
+    """
+    with readable(path), open_unzipped(path) as file:
+        file.seek(begin)
+        while block := file.read(min(size, BLOCK_BYTES)):
+            size -= len(block)
+            yield block
+
+
+def is_gzip(path: Path) -> bool:
+    """Whether the content of a file is gzip. Raises UserError if it cannot be read."""
+    with readable(path), path.open("rb") as file:
+        return file.read(2) == GZIP_MAGIC
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raises UserError where the body cannot read the file."""
     try:
-        with open_unzipped(path) as file:
-            yield from lines_of(file, str(path), errors)
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path}: damaged gzip file ({error}); get it again") from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
 
 
-def lines_of(file: BinaryIO, name: str, errors: Errors = "strict") -> Iterator[str]:
-    """Like `read_lines`, for an open file of plain bytes such as standard input; error messages use `name`."""
-    number = 0
+def lines_of(file: BinaryIO, name: str, errors: Errors = "strict", lines_before: int = 0) -> Iterator[str]:
+    """Like `read_lines`, for an open file of plain bytes such as standard input; error messages use `name`.
+
+    Set `lines_before` to the number of lines before the file's position.
+    """
+    number = lines_before
     try:
         while raw := file.readline(MAX_LINE_BYTES):
             number += 1

@@ -13,6 +13,7 @@ from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, official_archive
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
+from pipeline.text import aligned
 from pipeline.text.cleaning import clean
 from tests.support.official_archives import Pairs, checksum, settings_of, write_archive, write_official
 from tests.support.parallel_text import pairs_of
@@ -188,8 +189,10 @@ def test_a_hash_that_is_not_published_is_kept_and_required_later(
         read(here, _unpublished(settings(data=official), "commoncrawl").texts()[0])
 
 
-def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path) -> None:
-    """By default the message names archive, member, line and setting; with `drop`, cleaning counts the two pairs."""
+def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default the message names archive, member, line and setting, wherever an archive is cut into pieces; with
+    `drop`, cleaning counts the two pairs."""
+    monkeypatch.setattr(aligned, "SHARD_PAIRS", 20)
     train = {
         **TRAIN,
         "commoncrawl": [*TRAIN["commoncrawl"], ("caf\udce9", "Café"), ("tea", "\udcffTee"), ("one", "eins")],
