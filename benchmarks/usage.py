@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from pipeline.store.artifact import Artifact
 from workflows.engine.dag import Step
@@ -38,7 +37,7 @@ class Usage(Watcher):
             self._sample()
             self._next_s = time.monotonic() + EVERY_S
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Returns the peak memory of each process, by its name, and the disk that the folder took."""
         return {
             "peak_memory_gb": {name: peak / 1e9 for name, peak in sorted(self._peaks_bytes.items())},
@@ -57,9 +56,10 @@ class Usage(Watcher):
                 if peak := re.search(r"VmHWM:\s*(\d+)", Path(f"/proc/{process}/status").read_text()):
                     self._peaks_bytes[name] = max(self._peaks_bytes.get(name, 0), int(peak[1]) * 1024)
         self._disk_bytes = 0
-        for path in self._folder.rglob("*"):
-            with suppress(OSError):
-                self._disk_bytes += path.lstat().st_blocks * 512
+        for folder, _, names in os.walk(self._folder):  # passes over folders that vanish meanwhile
+            for name in names:
+                with suppress(OSError):
+                    self._disk_bytes += os.lstat(os.path.join(folder, name)).st_blocks * 512
         self._peak_disk_bytes = max(self._peak_disk_bytes, self._disk_bytes)
         return sum(self._processes_cpu_s.values())
 
