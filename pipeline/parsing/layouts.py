@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.errors import UserError
-from pipeline.parsing.trees import PlacedTree, read_trees
-from pipeline.text.lines import read_lines
+from pipeline.parsing.trees import PlacedTree, read_trees, trees_in
+from pipeline.text.lines import lines_of, open_unzipped, read_lines, readable
 
 log = logging.getLogger(__name__)
 
@@ -33,11 +33,21 @@ class Selection(NamedTuple):
 
     path: Path
     begin: int = 0
+    """Trees are counted from `offset` on."""
     end: int | None = None
+    offset: int = 0
+    """The byte at which a line begins that is outside of trees."""
+    lines_before: int = 0
+    name: str = ""
+    """The file in messages, if `path` is an unzipped copy."""
 
     def read(self) -> Iterator[PlacedTree]:
         """Yields the trees. Raises UserError."""
-        return islice(read_trees(self.path), self.begin, self.end)
+        with readable(self.path), open_unzipped(self.path) as file:
+            file.seek(self.offset)
+            name = self.name or str(self.path)
+            lines = lines_of(file, name, lines_before=self.lines_before)
+            yield from islice(trees_in(lines, name, self.lines_before), self.begin, self.end)
 
 
 def splits_of(treebank: Path) -> dict[str, list[Selection]]:

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
+from pipeline.parsing.pieces import cut
 from pipeline.parsing.recombination import Recombination, RecombinationSettings
 from pipeline.parsing.trees import Tree, bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, Settings
@@ -84,15 +86,16 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
     has.
     """
     selections, writer = splits_of(settings.treebank)["train"], CorpusWriter(context, LANGUAGES)
-    more = list(_more_sources(settings, selections))
     ((without_words, symbols),) = writer.add(_read_part, [(GOLD_COLLECTION, (selections, settings.write_tags, None))])
     if not writer.pairs:
         raise _no_tree(settings.treebank, "train")
     known = frozenset([WORD_SYMBOL, *symbols])
-    calls = [(name, ([source], settings.write_tags, known)) for name, source in more]
-    for done, (left_out, _) in enumerate(writer.add(_read_part, calls), start=1):
-        without_words += left_out
-        context.progress(done, len(more), "parts")
+    with TemporaryDirectory(dir=context.folder, prefix=".unzipped") as copies:
+        more = list(_more_sources(context, settings, selections, Path(copies)))
+        calls = [(name, ([source], settings.write_tags, known)) for name, source in more]
+        for done, (left_out, _) in enumerate(writer.add(_read_part, calls), start=1):
+            without_words += left_out
+            context.progress(done, len(more), "parts")
     return writer.finish({"read": writer.pairs, "without_words": without_words}, known)
 
 
@@ -112,11 +115,12 @@ def read_set(context: Context, settings: TreebankSet) -> EvaluationSet:
 
 
 def _more_sources(
-    settings: TreebankSettings, train: Sequence[Selection]
+    context: Context, settings: TreebankSettings, train: Sequence[Selection], copies: Path
 ) -> Iterator[tuple[str, Selection | Recombination]]:
-    """Yields the silver files and the parts of the recombined trees, each with the name of its collection."""
-    for path in settings.silver:
-        yield path.name, Selection(path)
+    """Yields the pieces of silver files and the parts of recombined trees, each with the name of its collection."""
+    cuts = context.map(cut, [(path, SHARD_PAIRS, copies / str(number)) for number, path in enumerate(settings.silver)])
+    for path, pieces in zip(settings.silver, cuts, strict=True):
+        yield from ((path.name, piece) for piece in pieces)
     if recombination := settings.recombination:
         for part, begin in enumerate(range(0, recombination.trees, PART_TREES)):
             trees = min(PART_TREES, recombination.trees - begin)

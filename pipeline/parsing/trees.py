@@ -60,8 +60,8 @@ def read_trees(path: Path) -> Iterator[PlacedTree]:
     return trees_in(read_lines(path), str(path))
 
 
-def trees_in(lines: Iterable[str], name: str) -> Iterator[PlacedTree]:
-    """Yields the trees of some lines; error messages call their source `name`.
+def trees_in(lines: Iterable[str], name: str, lines_before: int = 0) -> Iterator[PlacedTree]:
+    """Yields the trees of some lines, before which there are others in their source; error messages call that `name`.
 
     Raises UserError where a bracket is not closed or not opened, has no label (the outermost needs none) or no content,
     or where a word stands outside a tree or beside another word or constituent.
@@ -73,7 +73,7 @@ def trees_in(lines: Iterable[str], name: str) -> Iterator[PlacedTree]:
     def wrong(problem: str) -> UserError:
         return UserError(f"{name}, line {number}: {problem}; correct the tree")
 
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, lines_before + 1):
         for tag, word, token in _TOKEN.findall(line):
             n_tokens += 4 if word else 1
             label_missing, label_expected = label_expected, token == "("
