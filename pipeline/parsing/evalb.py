@@ -4,31 +4,28 @@
     scores.total.f1, scores.total_short.f1    # of all sentences, and of those of at most 40 words
 
 Line i of one file is scored against line i of the other. A constituent counts as same if the other tree has one of the
-same label over the same words, once `EvalbParameters` have removed punctuation. Malformed lines are counted as EVALB
-counts them; its limits on the length of a line are lifted.
+same label over the same words, once punctuation is removed. Its parameters are those of COLLINS.prm, made
+for the Penn Treebank. Malformed lines are counted as EVALB counts them; its limits on the length of a line are lifted.
 """
 
-import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import accumulate, compress, product, zip_longest
+from itertools import accumulate, compress, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.errors import UserError
+from pipeline.parsing.trees import TRACE_TAG
 from pipeline.text.lines import read_lines
-
-log = logging.getLogger(__name__)
 
 _ELEMENT = re.compile(
     r"\((?P<tag>[^()\s]*)\s+(?P<word>[^()\s]*)\)|\((?P<label>[^()\s]*)|(?P<closing>\))|(?P<text>[^()\s]+)", re.ASCII
 )
 """A tagged word, an opening bracket with its label, a closing bracket, or text outside of them."""
 _FUNCTION = re.compile("[-=]")
-_QUOTES = ("'", '"', "/")
 Span = tuple[str, int, int]
 """The label of a constituent, its first word and the one after its last."""
 TITLES: tuple[str, ...] = (
@@ -42,55 +39,14 @@ TITLES += ("No crossing", "2 or less crossing", "Tagging accuracy")
 """What EVALB calls the figures of a `Total`."""
 
 
-@dataclass(frozen=True)
-class EvalbParameters:
-    """What EVALB counts, by its own keywords; the defaults are those of COLLINS.prm, used for the Penn Treebank."""
-
-    max_error: int = 10
-    """One error more is tolerated, the next ends the scoring."""
-    cutoff_len: int = 40
-    """The second summary is of the sentences of at most this many words."""
-    labeled: bool = True
-    """Brackets match only if their labels do."""
-    delete_label: tuple[str, ...] = ("TOP", "-NONE-", ",", ":", "``", "''", ".")
-    """Words with these tags, and brackets with these labels, do not count."""
-    delete_label_for_length: tuple[str, ...] = ("-NONE-",)
-    """Words with these tags do not count for the length of a sentence."""
-    quote_label: tuple[str, ...] = ()
-    """Tags of words that are a quote in one file and none in the other."""
-    eq_label: tuple[tuple[str, str], ...] = (("ADVP", "PRT"),)
-    """Labels or tags that count as the same, either way round."""
-    eq_word: tuple[tuple[str, str], ...] = ()
-    """Words that count as the same, either way round."""
-
-    def same_label(self, first: str, second: str) -> bool:
-        """Compares two labels or tags."""
-        return first == second or (first, second) in self.eq_label or (second, first) in self.eq_label
-
-    def same_word(self, first: str, second: str) -> bool:
-        """Compares two words."""
-        return first == second or (first, second) in self.eq_word or (second, first) in self.eq_word
-
-
-def read_parameters(path: Path) -> EvalbParameters:
-    """Reads a .prm file; what it does not name has EVALB's value, not that of COLLINS.prm: nothing is deleted.
-
-    Lines that EVALB would not understand are ignored with a warning. Raises UserError if the file cannot be read.
-    """
-    values: dict[str, Any] = dict.fromkeys(
-        ("delete_label", "delete_label_for_length", "quote_label", "eq_label", "eq_word"), ()
-    )
-    for number, line in enumerate(read_lines(path, errors="surrogateescape"), 1):
-        match re.findall(r"\S+", line, re.ASCII):
-            case ["MAX_ERROR" | "CUTOFF_LEN" | "LABELED" as keyword, value, *_] if value.isdecimal():
-                values[keyword.lower()] = int(value)
-            case ["DELETE_LABEL" | "DELETE_LABEL_FOR_LENGTH" | "QUOTE_LABEL" as keyword, label]:
-                values[keyword.lower()] += (label,)
-            case ["EQ_LABEL" | "EQ_WORD" as keyword, first, second]:
-                values[keyword.lower()] += ((first, second),)
-            case [keyword, *_] if keyword != "DEBUG" and not keyword.startswith("#"):
-                log.warning("%s, line %d: EVALB has no parameter %r; ignored", path, number, line.strip())
-    return EvalbParameters(**values)
+MAX_ERRORS = 10
+"""One error more is tolerated, the next ends the scoring."""
+SHORT_WORDS = 40
+"""The second summary is of the sentences of at most this many words."""
+DELETED = frozenset(["TOP", TRACE_TAG, ",", ":", "``", "''", "."])
+"""Words with these tags, and brackets with these labels, do not count."""
+SAME_LABELS = {"ADVP", "PRT"}
+"""Labels or tags that count as the same."""
 
 
 class Status(IntEnum):
@@ -117,15 +73,6 @@ class SentenceScore(NamedTuple):
     words: int = 0
     """Words that count, the same in both trees."""
     correct_tags: int = 0
-
-    def __str__(self) -> str:
-        """The columns of EVALB's table: its numbers, with recall, precision and tagging accuracy in percent."""
-        recall, precision = _percent(self.matched, self.gold_brackets), _percent(self.matched, self.test_brackets)
-        return (
-            f"{self.line:4d}  {self.length:3d}    {self.status:d}  {recall:6.2f} {precision:6.2f}   {self.matched:3d}"
-            f"    {self.gold_brackets:3d}  {self.test_brackets:3d}    {self.crossing:3d}   {self.words:4d}  "
-            f"{self.correct_tags:4d}   {_percent(self.correct_tags, self.words):6.2f}"
-        )
 
 
 class Total(NamedTuple):
@@ -193,18 +140,17 @@ class BracketingScores(NamedTuple):
     sentences: Sequence[SentenceScore]
     total: Total
     total_short: Total
-    """The same for sentences of at most `cutoff_length` words."""
-    cutoff_length: int
+    """The same for sentences of at most SHORT_WORDS words."""
     messages: Sequence[str]
     """EVALB's messages about malformed or unequal lines, each as "line : message"."""
 
     def summary(self) -> Iterator[str]:
         """Yields the lines of EVALB's summary."""
         yield from ("=== Summary ===", "", "-- All --", *self.total.lines())
-        yield from ("", f"-- len<={self.cutoff_length} --", *self.total_short.lines())
+        yield from ("", f"-- len<={SHORT_WORDS} --", *self.total_short.lines())
 
 
-def score_trees(gold: Path, test: Path, parameters: EvalbParameters = EvalbParameters()) -> BracketingScores:
+def score_trees(gold: Path, test: Path) -> BracketingScores:
     """Scores the trees of `test` against those of `gold`, one a line, in plain or gzip files.
 
     Raises UserError where a file cannot be read, a line has text outside of brackets, or there are more errors than
@@ -215,9 +161,9 @@ def score_trees(gold: Path, test: Path, parameters: EvalbParameters = EvalbParam
 
     def report(problem: str) -> None:
         messages.append(f"{number} : {problem}")
-        if len(messages) > parameters.max_error + 1:
+        if len(messages) > MAX_ERRORS + 1:
             raise UserError(
-                f"{gold} and {test}: {len(messages)} errors, more than MAX_ERROR {parameters.max_error} tolerates, "
+                f"{gold} and {test}: {len(messages)} errors, more than MAX_ERROR {MAX_ERRORS} tolerates, "
                 f"the last in line {number}: {problem}; check that both hold the same sentences, one tree a line"
             )
 
@@ -227,11 +173,11 @@ def score_trees(gold: Path, test: Path, parameters: EvalbParameters = EvalbParam
             report(f"Number of lines unmatch (too many lines in {'gold' if test_line is None else 'test'} file)")
             break
         before = len(messages)
-        gold_tree = _read(gold_line, f"{gold}, line {number}", parameters, report)
-        test_tree = _read(test_line, f"{test}, line {number}", parameters, report)
-        sentences.append(_score(number, gold_tree, test_tree, len(messages) > before, parameters, report))
-    short = [sentence for sentence in sentences if sentence.length <= parameters.cutoff_len]
-    return BracketingScores(sentences, Total.of(sentences), Total.of(short), parameters.cutoff_len, messages)
+        gold_tree = _read(gold_line, f"{gold}, line {number}", report)
+        test_tree = _read(test_line, f"{test}, line {number}", report)
+        sentences.append(_score(number, gold_tree, test_tree, len(messages) > before, report))
+    short = [sentence for sentence in sentences if sentence.length <= SHORT_WORDS]
+    return BracketingScores(sentences, Total.of(sentences), Total.of(short), messages)
 
 
 @dataclass
@@ -246,17 +192,14 @@ class _Tree:
     brackets: list[list[Any]] = field(default_factory=list)
     """Label, first word and the one after the last, which is -1 if the bracket is never closed, as in EVALB."""
 
-    def spans(self, parameters: EvalbParameters) -> list[Span]:
+    def spans(self) -> list[Span]:
         """Returns the constituents of the words that count, except for empty and deleted ones."""
         before = [*accumulate(self.counts, initial=0), -1]
         spans = [(_FUNCTION.split(label, 1)[0], before[start], before[end]) for label, start, end in self.brackets]
-        deleted = [
-            label for label, *_ in spans if any(parameters.same_label(label, d) for d in parameters.delete_label)
-        ]
-        return [span for span in spans if span[1] != span[2] and span[0] not in deleted]
+        return [span for span in spans if span[1] != span[2] and span[0] not in DELETED]
 
 
-def _read(line: str, place: str, parameters: EvalbParameters, report: Callable[[str], None]) -> _Tree:
+def _read(line: str, place: str, report: Callable[[str], None]) -> _Tree:
     """Reads a tree; a bracket with a label, a space and a word is a word, any other is a constituent."""
     tree = _Tree()
     stack: dict[int, list[Any]] = {}
@@ -268,8 +211,8 @@ def _read(line: str, place: str, parameters: EvalbParameters, report: Callable[[
             raise UserError(f"{place}: {text!r} is not the only word of a bracket; correct the tree")
         if word is not None:
             tree.words.append((tag, word))
-            tree.counts.append(tag not in parameters.delete_label)
-            tree.length += tag not in parameters.delete_label_for_length
+            tree.counts.append(tag not in DELETED)
+            tree.length += tag != TRACE_TAG
         elif label is not None:
             if element.end() == len(line):
                 report("More than two elements in a bracket")
@@ -288,55 +231,41 @@ def _read(line: str, place: str, parameters: EvalbParameters, report: Callable[[
     return tree
 
 
-def _score(
-    line: int, gold: _Tree, test: _Tree, malformed: bool, parameters: EvalbParameters, report: Callable[[str], None]
-) -> SentenceScore:
+def _score(line: int, gold: _Tree, test: _Tree, malformed: bool, report: Callable[[str], None]) -> SentenceScore:
     """Scores a tree against the gold one; of malformed ones the figures are computed, but do not enter the totals."""
     if not any(test.counts):
         return SentenceScore(line, gold.length, Status.SKIPPED)
-    if sum(gold.counts) != sum(test.counts):
-        _restore_quotes(gold, test, parameters)
     if sum(gold.counts) != sum(test.counts):
         report(f"Length unmatch ({sum(gold.counts)}|{sum(test.counts)})")
         return SentenceScore(line, gold.length, Status.ERROR)
     words = [*zip(compress(gold.words, gold.counts), compress(test.words, test.counts), strict=True)]
     for (_, word), (_, other) in words:
-        if not parameters.same_word(word, other):
+        if word != other:
             report(f"Words unmatch ({word}|{other})")
             return SentenceScore(line, gold.length, Status.ERROR)
-    gold_spans, test_spans = gold.spans(parameters), test.spans(parameters)
+    gold_spans, test_spans = gold.spans(), test.spans()
     return SentenceScore(
         line,
         gold.length,
         Status.ERROR if malformed else Status.VALID,
-        _matched(gold_spans, test_spans, parameters),
+        _matched(gold_spans, test_spans),
         len(gold_spans),
         len(test_spans),
         sum(any(_cross(*span[1:], *other[1:]) for other in gold_spans) for span in test_spans),
         len(words),
-        sum(parameters.same_label(tag, other) for (tag, _), (other, _) in words),
+        sum(_same_label(tag, other) for (tag, _), (other, _) in words),
     )
 
 
-def _restore_quotes(gold: _Tree, test: _Tree, parameters: EvalbParameters) -> None:
-    """Counts each quote that one file's tag deletes and the other's, after as many words, does not."""
-    quotes = [
-        [i for i, (tag, word) in enumerate(tree.words) if tag in parameters.quote_label and word in _QUOTES]
-        for tree in (test, gold)
-    ]
-    for i, j in product(*quotes):
-        tags = test.words[i][0], gold.words[j][0]
-        if sum(test.counts[:i]) == sum(gold.counts[:j]) and not set(tags) <= set(parameters.delete_label):
-            test.counts[i] = gold.counts[j] = True
+def _same_label(first: str, second: str) -> bool:
+    return first == second or {first, second} == SAME_LABELS
 
 
-def _matched(gold: Sequence[Span], test: Sequence[Span], parameters: EvalbParameters) -> int:
+def _matched(gold: Sequence[Span], test: Sequence[Span]) -> int:
     """Counts gold brackets that match, each the first bracket of the same words that is not yet matched."""
     unmatched = list(test)
     for label, *words in gold:
-        same = (span for span in unmatched if [*span[1:]] == words)
-        if parameters.labeled:
-            same = (span for span in same if parameters.same_label(label, span[0]))
+        same = (span for span in unmatched if [*span[1:]] == words and _same_label(label, span[0]))
         if match := next(same, None):
             unmatched.remove(match)
     return len(test) - len(unmatched)

@@ -27,7 +27,7 @@ from rich.console import Console
 
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
-from pipeline.parsing.evalb import EvalbParameters, read_parameters
+from pipeline.parsing.evalb import SHORT_WORDS
 from pipeline.parsing.evalb import score_trees as tree_scores
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Artifact, Context
@@ -309,23 +309,17 @@ def score(
 def score_trees(
     gold: Annotated[Path, typer.Option(help="Trees of a treebank, one per line.")],
     test: Annotated[Path, typer.Option(help="Trees of the same sentences, one per line.")],
-    params: Annotated[
-        Path | None, typer.Option(help="EVALB's parameter file.  [default: the content of COLLINS.prm]")
-    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    sentences: Annotated[bool, typer.Option("--sentences", help="Print the figures of each sentence too.")] = False,
 ) -> None:
-    """Print labelled bracketing recall, precision and F1 as the program EVALB computes them (paper §6.3)."""
-    scores = tree_scores(gold, test, read_parameters(params) if params else EvalbParameters())
+    """Print labelled bracketing recall, precision and F1 as EVALB computes them with COLLINS.prm (paper §6.3)."""
+    scores = tree_scores(gold, test)
     for message in scores.messages:
         typer.echo(message, err=True)
-    rows = [str(sentence) for sentence in scores.sentences] if sentences else []
     if as_json:
-        length_40 = scores.total_short.rounded()  # so named whatever the length
-        values = {**scores.total.rounded(), "cutoff_length": scores.cutoff_length, "length_40": length_40}
-        typer.echo(json.dumps(values | ({"sentence_lines": rows} if sentences else {})))
+        values = {**scores.total.rounded(), "cutoff_length": SHORT_WORDS, "length_40": scores.total_short.rounded()}
+        typer.echo(json.dumps(values))
     else:
-        typer.echo("\n".join([*rows, *scores.summary()]))
+        typer.echo("\n".join(scores.summary()))
 
 
 @export.callback()
