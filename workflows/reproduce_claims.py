@@ -25,7 +25,7 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from workflows import paper, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4, stages
 from workflows.claims import trials
-from workflows.claims.evidence import Evidence, Examined
+from workflows.claims.evidence import Evidence, Examined, Tokenized
 from workflows.claims.table import FILE, ClaimsArtifact
 from workflows.claims.trials import Trials
 from workflows.cli import options
@@ -162,7 +162,8 @@ def experiments(
         trees = load_parsing_profile(treebank=treebank)
         tables["table4"] = reproduce_table4.reproduction(trees, request)
         name = next(iter(trees.corpora))
-        others["trees"] = stages.prepared(trees.for_pair(name), name).dataset
+        text = stages.prepared(trees.for_pair(name), name)
+        others["trees"] = Tokenized(next(iter(text.test_sets.values())), text.vocabulary)
     if "examined" in names:
         others["examined"] = _examined(profile, pair, model)
     if "functions" in names:
@@ -185,7 +186,7 @@ def _examined(profile: Profile, pair: str, model: str) -> Examined:
         relations = stages.MEASURE_RELATIONS(
             f"relations {pair} {model}", cell.checkpoint, corpus.text("train"), RelationSettings()
         )
-    return Examined(to_step(cell.checkpoint), text.dataset, heads, relations)
+    return Examined(to_step(cell.checkpoint), Tokenized(text.dev, text.vocabulary), heads, relations)
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

@@ -77,6 +77,7 @@ class Prepared:
     dev: Step[EvaluationSet]
     test_sets: Mapping[str, Step[EvaluationSet]]
     """The main one first."""
+    vocabulary: Step[Vocabulary]
     dataset: Step[EncodedDataset]
     report: Step[CorpusReport]
 
@@ -88,12 +89,11 @@ def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
     """
     profile, name = profile.for_pair(pair), name or pair
     text, test_sets = text_of(name, profile.corpora[pair])
-    dev = test_sets.pop("dev")
-    clean = CLEAN(f"clean {name}", text, profile.cleaning)
+    dev, clean = test_sets.pop("dev"), CLEAN(f"clean {name}", text, profile.cleaning)
     learned = LEARN_VOCABULARY(f"vocabulary {name}", clean, profile.vocabulary)
     dataset = ENCODE(f"encode {name}", clean, dev, learned, profile.encoding)
     reported = report(f"report {name}", profile, clean, learned, dataset)
-    return Prepared(name, pair, profile.data, clean, dev, test_sets, dataset, reported)
+    return Prepared(name, pair, profile.data, clean, dev, test_sets, learned, dataset, reported)
 
 
 def report(

@@ -13,7 +13,7 @@ from pipeline.complexity.figures import CountedArguments, CountsArtifact, TimedA
 from pipeline.evaluation.perplexity import LengthPerplexity
 from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import Checkpoint, EncodedDataset
+from pipeline.store.artifacts import Checkpoint, EvaluationSet, Vocabulary
 from workflows.engine.dag import Ref
 from workflows.tables.measurements import Translation
 from workflows.tables.table1 import Table1Artifact
@@ -25,11 +25,19 @@ T_co = TypeVar("T_co", bound=Artifact, covariant=True)
 
 
 @dataclass(frozen=True)
+class Tokenized:
+    """An evaluation set with the vocabulary in whose tokens its sentences are counted."""
+
+    text: Ref[EvaluationSet]
+    vocabulary: Ref[Vocabulary]
+
+
+@dataclass(frozen=True)
 class Examined:
-    """A translator whose heads were examined, and the text that it was trained on."""
+    """A translator whose heads were examined, and its dev set."""
 
     checkpoint: Ref[Checkpoint]
-    dataset: Ref[EncodedDataset]
+    dev: Tokenized
     heads: Ref[Heads]
     relations: Ref[Relations] | None
     """None where the text is not generated: only its grammar knows which words belong together."""
@@ -57,8 +65,8 @@ class Evidence:
     """Whether the text is known not to be WMT's; Table 2 is then not made, for nothing in it could be compared."""
     table3: Ref[Table3Artifact] | None = None
     table4: Ref[Table4Artifact] | None = None
-    trees: Ref[EncodedDataset] | None = None
-    """The sentences and trees behind Table 4."""
+    trees: Tokenized | None = None
+    """The test set of Table 4: sentences and trees."""
     counted: Ref[CountedArguments] | None = None
     timed: Ref[TimedArguments] | None = None
     functions: Sequence[Ref[AttentionTraining]] = ()

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from pipeline.evaluation.perplexity import LengthPerplexityFigures
 from pipeline.store.artifact import JsonArtifact
-from pipeline.store.artifacts import EncodedDataset
+from pipeline.text.lines import read_lines
 from workflows import paper
 from workflows.claims import layers, models, sentences
-from workflows.claims.evidence import Evidence, Examined
+from workflows.claims.evidence import Evidence, Examined, Tokenized
 from workflows.claims.judged import VERDICTS, Judged
 from workflows.engine.dag import Ref, to_artifact
 from workflows.tables.differences import ASPECTS, Difference, differences
@@ -102,7 +102,7 @@ def compute(evidence: Evidence, sections: Sequence[str] = ("",)) -> Claims:
         **models.of_averaging(
             [(trial.evaluation.main_bleu.deciding, to_artifact(trial.measured).load()) for trial in evidence.averaging]
         ),
-        **models.of_table4(table4, _lengths(evidence.trees, "test")),
+        **models.of_table4(table4, _lengths(evidence.trees)),
         **_of_examined(evidence.examined),
     }
     if table1 and evidence.counts:
@@ -161,12 +161,16 @@ def _loaded(reference: Ref[JsonArtifact[T]] | None) -> T | None:
     return to_artifact(reference).load() if reference else None
 
 
-def _lengths(dataset: Ref[EncodedDataset] | None, split: str) -> list[tuple[int, int]]:
-    """Returns the lengths of the pairs of a split, in tokens."""
-    from pipeline.text.encoding import shard_lengths  # loads pyarrow, which a finished page does not need
+def _lengths(tokenized: Tokenized | None) -> list[tuple[int, int]]:
+    """Returns the lengths of the pairs of an evaluation set in tokens, END_ID counted."""
+    from pipeline.text.segmentation import encode_lines  # loads sentencepiece, which a finished page does not need
+    from pipeline.text.vocabulary import load
 
-    shards = shard_lengths(to_artifact(dataset), split) if dataset else ()
-    return [pair for source, target in shards for pair in zip(source.tolist(), target.tolist(), strict=True)]
+    if tokenized is None:
+        return []
+    text, vocabulary = to_artifact(tokenized.text), load(to_artifact(tokenized.vocabulary).path)
+    sides = (encode_lines(vocabulary, list(read_lines(path))) for path in (text.source, text.references))
+    return [(len(source), len(target)) for source, target in zip(*sides, strict=True)]
 
 
 def _of_layers(evidence: Evidence) -> dict[str, Judged]:
@@ -194,7 +198,7 @@ def lengths_of(evidence: Evidence) -> list[tuple[str, int, LengthPerplexityFigur
 def _of_examined(examined: Examined | None) -> dict[str, Judged]:
     if examined is None:
         return {}
-    lengths = [length for pair in _lengths(examined.dataset, "dev") for length in pair]
+    lengths = [length for pair in _lengths(examined.dev) for length in pair]
     relations = _loaded(examined.relations)
     heads = to_artifact(examined.heads).load().heads
     return {

@@ -4,10 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Vocabulary
+from pipeline.text.encoding import encoded_set
 from tests.support.html_reader import Reader
+from tests.support.parallel_text import set_of
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from workflows import paper
 from workflows.claims import report, sentences, table
-from workflows.claims.evidence import Evidence
+from workflows.claims.evidence import Evidence, Tokenized
 from workflows.tables.differences import Difference
 from workflows.tables.table2 import Table2, Table2Artifact
 
@@ -21,6 +25,16 @@ def test_without_evidence_nothing_is_judged() -> None:
     sections = list(dict.fromkeys(row.section for row in claims.rows))
     assert sections == ["3.2.1", "3.2.2", "3.5", "4", "5.4", "6.1", "6.2", "6.3", "figure 3", "figure 4", "figure 5"]
     assert {row.section for row in table.compute(Evidence(), ["3", "6.2"]).rows} == {"3.2.1", "3.2.2", "3.5", "6.2"}
+
+
+def test_lengths_are_in_tokens(tmp_path: Path) -> None:
+    """Of each pair of an evaluation set: as many ids as the vocabulary makes of its sides, with END_ID."""
+    text = set_of(tmp_path / "dev", [("The dog .", "A dog ."), ("", "Two men run .")])
+    checkpoint = make_checkpoint(tmp_path / "model", make_corpus(tmp_path / "corpus"))
+    with encoded_set(Context(tmp_path), text, checkpoint.vocabulary) as split:
+        lengths = [*zip(split.source_lengths.tolist(), split.target_lengths.tolist(), strict=True)]
+    assert table._lengths(Tokenized(text, Vocabulary(checkpoint.folder))) == lengths
+    assert lengths[1][0] == 1
 
 
 def test_the_page(tmp_path: Path) -> None:
