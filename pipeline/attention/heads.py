@@ -51,6 +51,7 @@ def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settin
 
     Raises UserError where no dev pair is short enough to be computed.
     """
+    checkpoint = checkpoint.on_this_node(context.scratch)
     model = load_model(checkpoint.folder, context.device)
     with encoded_set(context, dev, checkpoint.vocabulary) as split:
         samples = _sample(split, settings.sample_pairs, context.device)

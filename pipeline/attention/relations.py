@@ -60,7 +60,7 @@ class _Case(NamedTuple):
 
 def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, settings: RelationSettings) -> Relations:
     """Writes the shares of each relation, computed in float32 on `context.device`."""
-    model, vocabulary = load_checkpoint(checkpoint.folder, context.device)
+    model, vocabulary = load_checkpoint(checkpoint.on_this_node(context.scratch).folder, context.device)
     cases_by_relation: dict[RelationName, list[_Case]] = {name: [] for name in get_args(RelationName)}
     for derivation in held_out(corpus.seed, "test"):
         wanted = [name for name, cases in cases_by_relation.items() if len(cases) < settings.cases]

@@ -58,7 +58,7 @@ def train(
 
     training = Training(
         Workers(),
-        dataset,
+        dataset.on_this_node(context.scratch),
         settings,
         context.folder,
         context.emit,

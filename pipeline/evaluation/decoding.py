@@ -118,8 +118,7 @@ class DecodingWorker:
             self._translator = None
             torch.set_num_threads(self._settings.threads)
             device = reserved_gpu(self._device) if self._device == "cuda" else self._device
-            here = self._scratch.on_this_node(folder)
-            self._scratch.on_this_node(Checkpoint(folder).vocabulary)  # of a run's checkpoint, the run's
+            here = Checkpoint(folder).on_this_node(self._scratch).folder
             self._translator = translator_of(here, self._settings, device)
             self._folder = folder
         return self._translator

@@ -29,6 +29,7 @@ from pipeline.parsing.trees import (
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EvaluationSet, Hypotheses
 from pipeline.store.figures import Figures
+from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Pa
     of the constituents that end where their sentence does. Warns of symbols that no parser can learn to write, since
     the training trees in `corpus` do not have them.
     """
-    root, inner = _usual_labels(islice(_training_trees(corpus), LABELLED_TREES))
+    root, inner = _usual_labels(islice(_training_trees(corpus, context.scratch), LABELLED_TREES))
     known = set(corpus.symbols)
     for number, line in enumerate(read_lines(text.references), start=1):
         for symbol in sorted(set(line.split()) - known):
@@ -130,9 +131,9 @@ def _trees(path: Path) -> list[Tree]:
     return [placed.tree for placed in read_trees(path)]
 
 
-def _training_trees(corpus: Corpus) -> Iterator[Tree]:
+def _training_trees(corpus: Corpus, scratch: Scratch) -> Iterator[Tree]:
     for shard in corpus.shards:
-        for words, symbols in read_pairs(shard.source, shard.target):
+        for words, symbols in read_pairs(scratch.on_this_node(shard.source), scratch.on_this_node(shard.target)):
             yield rebuild(symbols.split(), words.split()).tree
 
 

@@ -78,6 +78,7 @@ def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Per
     from pipeline.evaluation.translation import load_model  # torch is slow to import, and the artifact does not need it
     from pipeline.text.encoding import encoded_set
 
+    checkpoint = checkpoint.on_this_node(context.scratch)
     with encoded_set(context, dev, checkpoint.vocabulary) as split:
         measured = _of_pairs(load_model(checkpoint.folder, context.device), split)
     return Perplexity(context.folder).write(measured)
@@ -92,6 +93,7 @@ def measure_by_length(
     from pipeline.evaluation.translation import load_model
     from pipeline.text.encoding import encoded_set
 
+    checkpoint = checkpoint.on_this_node(context.scratch)
     model, ranges = load_model(checkpoint.folder, context.device), []
     with encoded_set(context, dev, checkpoint.vocabulary) as split:
         computed = split.computed_rows

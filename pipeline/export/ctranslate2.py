@@ -36,6 +36,7 @@ def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
     UserError if CTranslate2 is not installed or cannot express the model, or if the checkpoint is unusable.
     """
     transformer_spec = installed("ctranslate2.specs.transformer_spec")
+    checkpoint = checkpoint.on_this_node(context.scratch)
     model, vocabulary = load_checkpoint(checkpoint.folder)
     config = model.config
     if config.d_k != config.d_v:

@@ -102,6 +102,10 @@ class Artifact:
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
 
+    def on_this_node(self, scratch: Scratch) -> Self:
+        """Returns the artifact, an input of the stage whose scratch this is, with all its files on this node."""
+        return replace(self, folder=scratch.on_this_node(self.folder))
+
     def read_json(self, name: str) -> Any:
         """Reads a JSON file in the folder. Raises UserError if it is missing or invalid."""
         path = self.folder / name

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, TypeAdapter
 
@@ -27,6 +27,7 @@ from pipeline.store.figures import (
     ScoringFigures,
     TrainingFigures,
 )
+from pipeline.store.scratch import Scratch
 
 ALL = "all"
 """The name of the collection if there is only one."""
@@ -36,6 +37,7 @@ METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 """The folder of a run that holds the checkpoints it kept."""
 VOCABULARY_FILE = "joint.model"
+CONFIG_FILE = "model.json"
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Corpus(JsonArtifact[CorpusFigures]):
     """Training text, aligned, in UTF-8: `<number>.<language>`, and `corpus.json`."""
 
     figures_file = "corpus.json"
+    outline = ("corpus.json",)
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -146,6 +149,7 @@ class EncodedDataset(Artifact):
     """Token ids as Arrow IPC files `<split>/<number>.arrow`, and `dataset.json`; read by `pipeline.text.encoding`."""
 
     figures_file = "dataset.json"
+    outline = ("dataset.json",)
 
     def check_vocabulary(self, vocabulary_size: int) -> None:
         """Raises UserError if a model's vocabulary size is not that of the dataset."""
@@ -162,6 +166,7 @@ class TrainingRun(JsonArtifact[TrainingFigures]):
     """A finished run: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
 
     figures_file = "run.json"
+    outline = ("run.json", METRICS, f"{CHECKPOINTS}/*/{CONFIG_FILE}")
 
     def checkpoint(self, update: int) -> "Checkpoint":
         """Returns the weights that the run kept after an update; their vocabulary is the run's."""
@@ -188,11 +193,17 @@ class Checkpoint(JsonArtifact[AveragingFigures]):
     """Weights that translate: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
 
     figures_file = "averaging.json"
+    outline: ClassVar[tuple[str, ...]] = ("averaging.json", CONFIG_FILE)
 
     @property
     def config(self) -> TransformerConfig:
         """The model's configuration. Raises UserError where `model.json` is missing or describes no model."""
-        return self.read("model.json", _config_adapter())
+        return self.read(CONFIG_FILE, _config_adapter())
+
+    def on_this_node(self, scratch: Scratch) -> Self:
+        """Returns the checkpoint with its weights, configuration and vocabulary on this node."""
+        scratch.on_this_node(self.vocabulary)  # for a checkpoint within a run, not among its files
+        return super().on_this_node(scratch)
 
     @property
     def vocabulary(self) -> Path:
@@ -219,6 +230,8 @@ class CTranslate2Model(Artifact):
     """A checkpoint as CTranslate2 loads it: `model.bin`, `config.json`, `shared_vocabulary.json`, and the checkpoint's
     `joint.model` and `model.json`."""
 
+    outline = (CONFIG_FILE,)
+
     @property
     def config(self) -> TransformerConfig:
         """The model's configuration. Raises UserError where `model.json` is missing or describes no model."""
@@ -228,6 +241,8 @@ class CTranslate2Model(Artifact):
 @dataclass(frozen=True)
 class ChosenParser(Checkpoint):
     """The checkpoint of the candidate that was chosen, and `parsing.json`."""
+
+    outline = (*Checkpoint.outline, CHOICE_FILE)
 
     @property
     def search(self) -> DecodingSettings:

@@ -30,6 +30,7 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
     "collections": {name: {"read", "kept", "dropped"}}}. Each shard holds pairs of one collection. Raises UserError if
     no pair is kept.
     """
+    corpus = corpus.on_this_node(context.scratch)
     shards, in_words = corpus.shards, all(sides_with_word_spaces(corpus))
     counts_of: dict[str, Counter[str]] = {shard.collection: Counter() for shard in shards}
     writer = CorpusWriter(context, corpus.languages)

@@ -53,7 +53,7 @@ def encode(
     collections are those of the training shards.
     Raises UserError if no training pair is short enough.
     """
-    dataset = EncodedDataset(context.folder)
+    dataset, corpus = EncodedDataset(context.folder), corpus.on_this_node(context.scratch)
     shards_of = {"train": corpus.shards, "dev": [_shard_of(dev)]}
     calls = []
     for split, shards in shards_of.items():

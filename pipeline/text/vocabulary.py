@@ -129,6 +129,7 @@ def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[s
     The parts of `KEPT_LINES` lines of sides without spaces between words follow, each counted as often as if all
     sampled lines had been read.
     """
+    corpus = corpus.on_this_node(context.scratch)
     shards, pairs = corpus.shards, corpus.pairs
     sample_pairs = min(pairs, at_most_pairs)
     line_every = -(-sample_pairs // KEPT_LINES)

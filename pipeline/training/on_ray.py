@@ -30,7 +30,7 @@ from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.store.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
 from pipeline.store.scratch import Scratch
 from pipeline.warning_events import emitting_warnings
 
@@ -68,7 +68,8 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
         figures = _in_a_group(work, layout, training_run.folder / "ray")
     context.scratch.collect()
     training_run.write(figures)
-    shutil.copyfile(dataset.folder / "joint.model", training_run.folder / "joint.model")
+    vocabulary = context.scratch.on_this_node(dataset.folder / VOCABULARY_FILE)
+    shutil.copyfile(vocabulary, training_run.folder / VOCABULARY_FILE)
     return training_run
 
 
@@ -103,7 +104,7 @@ def _train_here(work: _Work) -> "TrainingFigures":
     workers.use_device()
     if size > 1:
         connect(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, size, device)
-    dataset = EncodedDataset(work.scratch.on_this_node(work.dataset.folder))
+    dataset = work.dataset.on_this_node(work.scratch)
     with work.scratch.opened() if rank == 0 else nullcontext(work.scratch.folder) as folder:
         training = Training(
             workers,

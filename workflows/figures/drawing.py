@@ -97,7 +97,8 @@ def draw_figures(
 
     Raises UserError where a sentence is empty or too long, or what the user has chosen does not exist.
     """
-    translator = AttentionTranslator(checkpoint.folder, settings.decoding, context.device)
+    model = checkpoint.on_this_node(context.scratch).folder
+    translator = AttentionTranslator(model, settings.decoding, context.device)
     sentences = [translator.attend(sentence) for sentence in settings.sentences]
     drawn = []
     for number, choose in CHOOSERS.items():

@@ -40,7 +40,7 @@ def report_corpus(
 
     budget_tokens, micro_batches, seed = plan
     training = TrainingSettings(budget_tokens=budget_tokens, micro_batches=micro_batches, seed=seed)
-    statistics = measure(data, corpus, vocabulary, dataset, training)
+    statistics = measure(data, corpus, vocabulary, dataset.on_this_node(context.scratch), training)
     report = CorpusReport(context.folder)
     report.write(statistics)
     (context.folder / "corpus_report.svg").write_text(lengths_svg(statistics), encoding="utf-8")
