@@ -181,7 +181,9 @@ def runs_with(named: Path, artifact: Path) -> Iterator[Path]:
 
 def store_beside(folder: Path, default: Store) -> Store:
     """Returns the store that an artifact's folder is in, or the default."""
-    return Store(folder.parent.parent) if folder.parent.name == STORE else default
+    return (
+        Store(folder.parent.parent) if folder.parent.name == STORE and folder.parent != default.artifacts else default
+    )
 
 
 def _candidates(path: Path, kind: str) -> Iterator[Path]:

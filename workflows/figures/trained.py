@@ -82,12 +82,12 @@ def at(folder: Path, store: Store) -> ExaminedModel:
 
 
 def _of_folder(folder: Path, store: Store) -> ExaminedModel:
-    checkpoint = Checkpoint(folder)
+    checkpoint = Checkpoint(store.fetch(folder.name) if folder.parent == store.artifacts else folder)
     manifest, known = checkpoint.manifest, dict[str, Any]()
     for artifact in behind(store, inputs_of(manifest)):
         stage = artifact.manifest["stage"]
         if stage.startswith("evaluation_set."):
-            known.setdefault("dev", EvaluationSet(artifact.folder))
+            known.setdefault("dev", EvaluationSet(store.fetch(artifact.folder.name)))
         elif stage == "embedded.generate" and "name" in (fields := artifact.manifest["settings"][0]):
             settings = GeneratedText(**fields)  # earlier versions had one text of all splits, which has no name
             known.setdefault("generated", None if settings.target == "trees" else settings)

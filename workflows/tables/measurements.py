@@ -109,9 +109,8 @@ class TrainedModel:
     def libraries(self) -> Mapping[str, str]:
         """The versions of the libraries that the training ran on; empty where its artifact was not published."""
         training = to_artifact(self.training)
-        libraries: Mapping[str, str] = {}
-        if (training.folder / MANIFEST).exists():
-            libraries = training.manifest.get("libraries", {})
+        is_published = (training.folder / MANIFEST).exists()
+        libraries: Mapping[str, str] = training.manifest.get("libraries", {}) if is_published else {}
         return libraries
 
     @cached_property

@@ -38,10 +38,8 @@ def inputs_of(model: TrainedModel, store: Store) -> list[Input]:
     (text,) = [_kind(step) for step in steps if step.stage.makes is Corpus and not step.inputs]
     (vocabulary,) = [step for step in steps if step.stage.makes is Vocabulary]
     name = f"{text} {model.pair}"
-    return [
-        _input(name, to_step(model.corpus), store, "training"),
-        _input(f"{name} vocabulary", vocabulary, store, "vocabulary"),
-    ]
+    used = {"training": (name, to_step(model.corpus)), "vocabulary": (f"{name} vocabulary", vocabulary)}
+    return [Input(label, step.fingerprint, store.folder(step.name), context) for context, (label, step) in used.items()]
 
 
 def measured_identity(model: TrainedModel) -> str:
@@ -59,7 +57,3 @@ def shared(settings: list[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _kind(step: Step[Artifact]) -> str:
     return step.stage.name.partition(".")[0]
-
-
-def _input(name: str, step: Step[Artifact], store: Store, context: str) -> Input:
-    return Input(name, step.fingerprint, store.folder(step.name), context)

@@ -15,6 +15,7 @@ from typing import Any
 
 from pipeline.export.mlflow_model import save
 from pipeline.store.artifacts import Checkpoint
+from pipeline.store.store import Store
 
 TRANSLATOR_TAG = "aiayn.translator"
 """The tag, on a model that can be served and on its runs, with the fingerprint of its checkpoint."""
@@ -30,7 +31,7 @@ def registered_name(experiment: str, model: str, pair: str) -> str:
     return "aiayn-" + re.sub(r"[^\w-]+", "-", " ".join(words)).strip("-")
 
 
-def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint) -> str:
+def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint, store: Store) -> str:
     """Returns the id of the experiment's copy of a model, made unless there is one, and links the run to it."""
     from mlflow.entities import LoggedModelOutput
 
@@ -40,7 +41,7 @@ def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint) -
         if model.status == "FAILED":  # or each attempt would leave one more
             client.delete_logged_model(model.model_id)
     ready = [str(model.model_id) for model in copies if model.status == "READY"]
-    model_id = ready[0] if ready else _save(client, experiment_id, run, checkpoint, identity)
+    model_id = ready[0] if ready else _save(client, experiment_id, run, store.fetch(checkpoint.folder.name), identity)
     if run.data.tags.get(TRANSLATOR_TAG) != identity or not ready:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
         client.set_tag(run_id, TRANSLATOR_TAG, identity)
@@ -73,7 +74,7 @@ def register(client: Any, name: str, model_id: str, run_id: str, tags: Mapping[s
         client.set_registered_model_alias(name, alias, version.version)
 
 
-def _save(client: Any, experiment_id: str, run: Any, checkpoint: Checkpoint, identity: str) -> str:
+def _save(client: Any, experiment_id: str, run: Any, weights: Path, identity: str) -> str:
     """Logs a new model and returns its id. MLflow's `log_model` uses the process's server and runs the model."""
     from mlflow.models import Model
 
@@ -82,7 +83,7 @@ def _save(client: Any, experiment_id: str, run: Any, checkpoint: Checkpoint, ide
     logged = client.create_logged_model(experiment_id, name, run_id, {TRANSLATOR_TAG: identity})
     try:
         with TemporaryDirectory() as folder:
-            save(Path(folder), checkpoint, Model(logged.artifact_location, run_id, model_id=logged.model_id))
+            save(Path(folder), Checkpoint(weights), Model(logged.artifact_location, run_id, model_id=logged.model_id))
             client.log_model_artifacts(logged.model_id, folder)
     except BaseException:
         client.finalize_logged_model(logged.model_id, "FAILED")

@@ -24,6 +24,7 @@ from workflows.engine.runner import Watcher
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.corpus_text import metrics
 from workflows.tables.measurements import TrainedModel
+from workflows.tracking.addresses import sqlite_file
 from workflows.tracking.description import NOTE_TAG, description
 from workflows.tracking.lineage import inputs_of, measured_identity, settings_of, shared
 from workflows.tracking.models import NEWEST, keep, register, registered_name
@@ -157,7 +158,7 @@ class MlflowWatcher(Watcher):
             served = [
                 f"models:/{registered_name(tracker.experiment, name, model.pair)}@{NEWEST}"
                 for name, model in workflow.models.items()
-                if name in self._models.values() and name not in failures
+                if name in self._models.values() and name not in failures and self._is_served(name)
             ]
             tracker.tags(parent, {NOTE_TAG: description(table.folder, address, workflow.command, served)})
             tracker.end(parent, "FINISHED", has_all_of="" if failures else workflow.fingerprint)
@@ -218,7 +219,6 @@ class MlflowWatcher(Watcher):
         """
         run, tracker, tags = self._runs[name], self._tracker, self._tags(self._workflow.models[name])
         model = self._workflow.models[name].published(self._store)
-        self._store.fetch(to_step(self._workflow.models[name].checkpoint).name)  # with the weights
         training = to_artifact(model.training)
 
         def send() -> None:
@@ -230,8 +230,9 @@ class MlflowWatcher(Watcher):
             used |= {"used.beam_size": str(search.beam_size), "used.length_penalty": str(search.length_penalty)}
             tracker.tags(run, {**used, "used.decoding_dtype": dtype})
             tracker.client.log_text(run, model.samples_text() + "\n", "samples.txt")
-            model_id = keep(tracker.client, tracker.experiment_id, run, to_artifact(model.checkpoint))
-            register(tracker.client, registered_name(tracker.experiment, name, model.pair), model_id, run, tags)
+            if self._is_served(name):
+                model_id = keep(tracker.client, tracker.experiment_id, run, to_artifact(model.checkpoint), self._store)
+                register(tracker.client, registered_name(tracker.experiment, name, model.pair), model_id, run, tags)
             tracker.end(run, "FINISHED", has_all_of=self._workflow.fingerprint)
 
         if is_sent := tracker.attempt(send):
@@ -240,6 +241,12 @@ class MlflowWatcher(Watcher):
 
     def _is_stored(self, name: str) -> bool:
         return all(self._store.find(step.name) for step in self._workflow.models[name].steps)
+
+    def _is_served(self, name: str) -> bool:
+        """Returns whether MLflow gets the weights of a model: a file of this machine only those that are here."""
+        return not sqlite_file(self._tracker.uri) or self._store.has(
+            to_step(self._workflow.models[name].checkpoint).name
+        )
 
     def _send_news(self, names: Collection[str]) -> None:
         if not self._is_open:  # the server was away at the start

@@ -9,6 +9,7 @@ from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint
+from pipeline.store.store import Store
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from workflows.tracking.models import MODEL_TAG, keep, register, registered_name
 from workflows.tracking.tracker import Tracker
@@ -33,17 +34,17 @@ def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pyte
     What is loaded by `models:/aiayn-en-de-base@newest` translates as its checkpoint does.
     """
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    corpus = make_corpus(tmp_path / "corpus")
+    corpus, store = make_corpus(tmp_path / "corpus"), Store(tmp_path)
     checkpoints: dict[str, Checkpoint] = {}
     for name in ("first", "second"):
-        checkpoints[name] = make_checkpoint(tmp_path / name, corpus)
+        checkpoints[name] = make_checkpoint(store.folder(name), corpus)
         checkpoints[name].write_json(MANIFEST, {"fingerprint": name})
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     for name, profile in (("first", "embedded"), ("second", "multi30k"), ("second", "multi30k"), ("first", "embedded")):
         tracker = Tracker(uri, "table2", tmp_path)
         run = tracker.open({"aiayn.training": name}, "en-de base", {}).info.run_id
         client, tags = tracker.client, {"pair": "en-de", "profile": profile}
-        model_id = keep(client, tracker.experiment_id, run, checkpoints[name])
+        model_id = keep(client, tracker.experiment_id, run, checkpoints[name], store)
         register(client, "aiayn-en-de-base", model_id, run, tags)
         newest = client.get_model_version_by_alias("aiayn-en-de-base", "newest")
         assert newest.run_id == run
