@@ -7,7 +7,7 @@ What is trained does not depend on test sets: another one trains nothing again.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -49,6 +49,10 @@ class Shard:
     pairs: int
     collection: str = ALL
     """The collection its pairs come from, e.g. "europarl-v7"."""
+
+    def on_this_node(self, scratch: Scratch) -> Self:
+        """Returns the shard, of an input of the stage whose scratch this is, with its files on this node."""
+        return replace(self, source=scratch.on_this_node(self.source), target=scratch.on_this_node(self.target))
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,7 @@ class Scratch:
 
     @contextmanager
     def writing(self, *names: str) -> Iterator[Writing]:
-        """Provides paths on this node for files of the build folder, which are hashed after the body.
+        """Provides paths on this node for files of the build folder, or folders of them, to be hashed after the body.
 
         Where the nodes share no disk, they are then in the bucket, and no longer on this node. Files of these names
         that an earlier attempt wrote are replaced. Raises LockLostError (`check`), before the body and after it.
@@ -223,14 +223,16 @@ class Scratch:
             writing = Writing([folder / name for name in names])
             for path in writing.paths:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.unlink(missing_ok=True)  # an earlier attempt that is not dead writes to its own file, then
+                # An earlier attempt that is not dead writes to its own files, then.
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
             yield writing
             self.check()
-            for name, path in zip(names, writing.paths, strict=True):
-                writing.written.append(Written(name, path.stat().st_size, file_sha256(path)))
+            for path in writing.paths:
+                for file in sorted(filter(Path.is_file, path.rglob("*"))) if path.is_dir() else [path]:
+                    name = file.relative_to(folder).as_posix()
+                    writing.written.append(Written(name, file.stat().st_size, file_sha256(file)))
             if self.store:
-                paths = dict(zip(names, writing.paths, strict=True))
-                self.store.bucket.upload({f"{self._place}/{name}": path for name, path in paths.items()})
+                self.store.bucket.upload({f"{self._place}/{each.name}": folder / each.name for each in writing.written})
 
     def on_this_node(self, path: Path) -> Path:
         """Returns the path on this node of an input of the stage, or of a file or folder in one, and brings it here."""

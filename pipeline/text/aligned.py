@@ -9,7 +9,7 @@ corpus = writer.finish({"read": writer.pairs})
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.figures import CorpusFigures, EvaluationSetFigures
 from pipeline.store.hashes import file_sha256
 from pipeline.store.remembered import remembered
+from pipeline.store.scratch import Scratch, Written
 from pipeline.text.lines import Errors, read_pairs, write_pairs
 from pipeline.text.pieces import Piece, copy_piece, pieces_of
 
@@ -33,7 +34,7 @@ class CorpusWriter:
 
     def __init__(self, context: Context, languages: tuple[str, str]) -> None:
         self._context, self.languages = context, languages
-        self._corpus, self._parts = Corpus(context.folder), context.folder / ".parts"
+        self._corpus = Corpus(context.folder)
         self._shards: list[int] = []
         self._collections: list[str] = []
 
@@ -50,26 +51,33 @@ class CorpusWriter:
         A call is the name of a collection and arguments. `write(part, *arguments)` writes the shards of `part` by
         `write_shards`, and returns the number of pairs in each, and something more.
         """
-        parts = [Corpus(self._parts / f"{i:05d}") for i in range(len(calls))]
-        arguments = [(part, *given) for part, (_, given) in zip(parts, calls, strict=True)]
-        self._parts.mkdir(exist_ok=True)
-        written = self._context.map(write, arguments)
-        for part, (collection, _), (shards, report) in zip(parts, calls, written, strict=True):
-            for number in range(len(shards)):
-                for language in self.languages:
-                    path = self._corpus.shard_path(len(self._shards) + number, language)
-                    part.shard_path(number, language).rename(path)
+        parts = [(self._context.scratch, f".parts/{i:05d}", write, *given) for i, (_, given) in enumerate(calls)]
+        for (collection, _), part in zip(calls, self._context.map(write_part, parts), strict=True):
+            (shards, report), written = part
+            for each in written:
+                number, _, language = PurePath(each.name).name.partition(".")
+                path = self._corpus.shard_path(len(self._shards) + int(number), language)
+                self._context.add(each, path.name)
             self._shards += shards
             self._collections += [collection] * len(shards)
             yield report
 
     def finish(self, report: Mapping[str, Any], symbols: Iterable[str] = ()) -> Corpus:
         """Writes `corpus.json` and returns the corpus."""
-        rmtree(self._parts, ignore_errors=True)
+        rmtree(self._corpus.folder / ".parts", ignore_errors=True)  # empty, or not there
         source, target = self.languages
         described = {"source": source, "target": target, "shards": self._shards, "collections": self._collections}
         self._corpus.write(CorpusFigures(**described, symbols=sorted(symbols), report=report))
         return self._corpus
+
+
+def write_part(
+    scratch: Scratch, name: str, write: Callable[..., tuple[list[int], Any]], *arguments: Any
+) -> tuple[tuple[list[int], Any], list[Written]]:
+    """Writes a part of a corpus in this task; returns what `write` returns, and the files."""
+    with scratch.writing(name) as writing:
+        result = write(Corpus(writing.paths[0]), *arguments)
+    return result, writing.written
 
 
 def write_shards(

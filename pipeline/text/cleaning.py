@@ -14,6 +14,7 @@ from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard
+from pipeline.store.scratch import Scratch
 from pipeline.text.aligned import CorpusWriter, write_shards
 from pipeline.text.lines import is_utf8, normalised, read_pairs
 from pipeline.text.word_spaces import sides_with_word_spaces
@@ -30,11 +31,10 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
     "collections": {name: {"read", "kept", "dropped"}}}. Each shard holds pairs of one collection. Raises UserError if
     no pair is kept.
     """
-    corpus = corpus.on_this_node(context.scratch)
-    shards, in_words = corpus.shards, all(sides_with_word_spaces(corpus))
+    shards, in_words = corpus.shards, all(sides_with_word_spaces(context, corpus))
     counts_of: dict[str, Counter[str]] = {shard.collection: Counter() for shard in shards}
     writer = CorpusWriter(context, corpus.languages)
-    calls = [(shard.collection, (shard, corpus.languages, settings, in_words)) for shard in shards]
+    calls = [(shard.collection, (context.scratch, shard, corpus.languages, settings, in_words)) for shard in shards]
     read, done = corpus.pairs, 0
     for shard, counted in zip(shards, writer.add(clean_shard, calls), strict=True):
         counts_of[shard.collection] += counted
@@ -54,10 +54,15 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
 
 
 def clean_shard(
-    part: Corpus, shard: Shard, languages: tuple[str, str], settings: CleaningSettings, in_words: bool
+    part: Corpus,
+    scratch: Scratch,
+    shard: Shard,
+    languages: tuple[str, str],
+    settings: CleaningSettings,
+    in_words: bool,
 ) -> tuple[list[int], Counter[str]]:
     """Filters a shard into the shards of `part`; returns their sizes and the counts."""
-    counts: Counter[str] = Counter(read=shard.pairs)
+    counts, shard = Counter[str](read=shard.pairs), shard.on_this_node(scratch)
 
     def kept() -> Iterator[tuple[str, str]]:
         for source, target in read_pairs(shard.source, shard.target, "surrogateescape"):

@@ -28,6 +28,7 @@ from pipeline.errors import UserError
 from pipeline.settings import LONGEST_TOKENS, EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Shard, Vocabulary
+from pipeline.store.scratch import Scratch, Written
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import segmenter
 from pipeline.text.vocabulary import load
@@ -53,19 +54,19 @@ def encode(
     collections are those of the training shards.
     Raises UserError if no training pair is short enough.
     """
-    dataset, corpus = EncodedDataset(context.folder), corpus.on_this_node(context.scratch)
+    dataset = EncodedDataset(context.folder)
     shards_of = {"train": corpus.shards, "dev": [_shard_of(dev)]}
     calls = []
     for split, shards in shards_of.items():
-        (dataset.folder / split).mkdir()
         limit = settings.max_tokens if split == "train" else None
         for i, shard in enumerate(shards):
-            calls.append((shard, vocabulary.path, dataset.folder / split / f"{i:05d}.arrow", limit))
+            calls.append((context.scratch, f"{split}/{i:05d}.arrow", shard, vocabulary.path, limit))
     splits: dict[str, list[dict[str, Any]]] = {split: [] for split in shards_of}
     collections: dict[str, Counter[str]] = {shard.collection: Counter() for shard in corpus.shards}
-    done, total = 0, sum(shard.pairs for shard, *_ in calls)
-    for (shard, _, path, _), counts in zip(calls, context.map(encode_shard, calls), strict=True):
-        split, sha256 = path.parent.name, counts.pop("sha256")
+    done, total = 0, sum(shard.pairs for _, _, shard, *_ in calls)
+    for (_, name, shard, *_), (counts, written) in zip(calls, context.map(write_encoded, calls), strict=True):
+        context.add(written)
+        split, sha256 = name.partition("/")[0], counts.pop("sha256")
         if split == "train":
             collections[shard.collection].update(counts)
         del counts["left_out"]
@@ -105,6 +106,16 @@ def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator[
 
 def _shard_of(text: EvaluationSet) -> Shard:
     return Shard(text.source, text.references, text.load().sentences)
+
+
+def write_encoded(
+    scratch: Scratch, name: str, shard: Shard, model: Path, max_tokens: int | None
+) -> tuple[dict[str, Any], Written]:
+    """Encodes one shard in this task; returns what `encode_shard` returns, and the file."""
+    with scratch.writing(name) as writing:
+        here, model = shard.on_this_node(scratch), scratch.on_this_node(model)
+        counts = encode_shard(here, model, writing.paths[0], max_tokens)
+    return counts, writing.written[0]
 
 
 def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard, Vocabulary
+from pipeline.store.scratch import Scratch
 from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
 from pipeline.text.word_spaces import sides_with_word_spaces
 
@@ -104,7 +105,13 @@ def load(path: Path) -> SentencePieceProcessor:
 
 
 def count_words(
-    shard: Shard, rows_before: int, sample_pairs: int, pairs: int, has_spaces: tuple[bool, bool], line_every: int
+    scratch: Scratch,
+    shard: Shard,
+    rows_before: int,
+    sample_pairs: int,
+    pairs: int,
+    has_spaces: tuple[bool, bool],
+    line_every: int,
 ) -> tuple[Counter[str], Counter[str]]:
     """Counts the words of a shard, reading only its part of `sample_pairs` spread evenly over a corpus of `pairs`.
 
@@ -113,6 +120,7 @@ def count_words(
     """
     words: Counter[str] = Counter()
     unspaced: Counter[str] = Counter()
+    shard = shard.on_this_node(scratch)
     for row, pair in enumerate(read_pairs(shard.source, shard.target), rows_before):
         sampled = (row + 1) * sample_pairs // pairs
         if row * sample_pairs // pairs != sampled:
@@ -129,21 +137,20 @@ def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[s
     The parts of `KEPT_LINES` lines of sides without spaces between words follow, each counted as often as if all
     sampled lines had been read.
     """
-    corpus = corpus.on_this_node(context.scratch)
     shards, pairs = corpus.shards, corpus.pairs
     sample_pairs = min(pairs, at_most_pairs)
     line_every = -(-sample_pairs // KEPT_LINES)
     rows_before = accumulate((shard.pairs for shard in shards), initial=0)
-    has_spaces = sides_with_word_spaces(corpus)
+    has_spaces = sides_with_word_spaces(context, corpus)
     calls = [
-        (shard, before, sample_pairs, pairs, has_spaces, line_every)
+        (context.scratch, shard, before, sample_pairs, pairs, has_spaces, line_every)
         for shard, before in zip(shards, rows_before, strict=False)
     ]
     words: Counter[str] = Counter()
     unspaced: Counter[str] = Counter()
     characters: set[str] = set()
     done = 0
-    for (shard, *_), (counted, of_lines) in zip(calls, context.map(count_words, calls), strict=True):
+    for (_, shard, *_), (counted, of_lines) in zip(calls, context.map(count_words, calls), strict=True):
         words.update(counted)
         unspaced.update(of_lines)
         if len(words) > 3 * KEPT_WORDS or shard is shards[-1]:

@@ -9,11 +9,14 @@ at spaces, so lengths are counted in characters (`pipeline.text.cleaning`), the 
 """
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from pipeline.store.artifacts import Corpus
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Corpus, Shard
+from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines
 
 SAMPLED_LINES = 200
@@ -34,23 +37,45 @@ _WITHOUT_SPACES = re.compile(
 
 def has_word_spaces(lines: Iterable[str]) -> bool:
     """Returns False if most letters are of scripts without spaces between words and the text has few spaces."""
+    return _are_words(_counted(lines))
+
+
+def _counted(lines: Iterable[str]) -> Counter[str]:
+    """Counts the letters of scripts without spaces, the other letters, and the spaces."""
     unspaced = others = spaces = 0
     for line in lines:
         length = sum(map(len, _WITHOUT_SPACES.findall(line)))
         others += sum(map(str.isalpha, line)) if not length else sum(map(str.isalpha, _WITHOUT_SPACES.sub("", line)))
         unspaced += length
         spaces += len(line.split()) - 1
-    return unspaced <= others or spaces * CHARACTERS_PER_SPACE >= unspaced + others
+    return Counter(unspaced=unspaced, others=others, spaces=spaces)
+
+
+def _are_words(counts: Counter[str]) -> bool:
+    letters = counts["unspaced"] + counts["others"]
+    return counts["unspaced"] <= counts["others"] or counts["spaces"] * CHARACTERS_PER_SPACE >= letters
 
 
 def have_word_spaces(paths: Iterable[Path]) -> bool:
     """Returns `has_word_spaces` of the first lines of each file, whatever their encoding. Raises UserError."""
-    return has_word_spaces(
-        chain.from_iterable(islice(read_lines(path, "surrogateescape"), SAMPLED_LINES) for path in paths)
-    )
+    return has_word_spaces(chain.from_iterable(map(_first_lines, paths)))
 
 
-def sides_with_word_spaces(corpus: Corpus) -> tuple[bool, bool]:
-    """Returns `has_word_spaces` of the source side and of the target side, by the first lines of its shards."""
-    sides = [shard.source for shard in corpus.shards], [shard.target for shard in corpus.shards]
-    return have_word_spaces(sides[0]), have_word_spaces(sides[1])
+def sides_with_word_spaces(context: Context, corpus: Corpus) -> tuple[bool, bool]:
+    """Returns `has_word_spaces` of the source side and of the target side, by the first lines of its shards.
+
+    There is one call of `context.map` per shard.
+    """
+    counted = [*context.map(count_spaces, [(context.scratch, shard) for shard in corpus.shards])]
+    source, target = (_are_words(sum(side, Counter[str]())) for side in zip(*counted, strict=True))
+    return source, target
+
+
+def count_spaces(scratch: Scratch, shard: Shard) -> tuple[Counter[str], Counter[str]]:
+    """Counts the letters and spaces in the first lines of both sides."""
+    here = shard.on_this_node(scratch)
+    return _counted(_first_lines(here.source)), _counted(_first_lines(here.target))
+
+
+def _first_lines(path: Path) -> Iterator[str]:
+    return islice(read_lines(path, "surrogateescape"), SAMPLED_LINES)

@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 
 TITLES = {
-    Kind.PREPARATION: r"(generate|clean|vocabulary|encode|report) .*|write_shard|clean_shard|count_words|encode_shard",
+    Kind.PREPARATION: r"(generate|clean|vocabulary|encode|report) .*|write_part|count_words|write_encoded",
     Kind.STAGE: r"(train|average|decode|perplexity|cost|score|substitute|table) .*",
     Kind.CONTROLLER: r"TrainController(\.\w+)?",
     Kind.TRAINING_WORKER: r"RayTrainWorker(\.\w+)?|single_worker",

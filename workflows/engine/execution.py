@@ -199,11 +199,11 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         "libraries": {name: version(name) for name in LIBRARIES},
     }
 
-    peaks_bytes, added = list[int](), dict[str, Written]()
+    peaks_bytes, added, here = list[int](), dict[str, Written](), store.is_apart and not step.inputs
 
     def make(folder: Path) -> Artifact:
         shared = store.shared_scratch(step.name, lock)
-        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=store.is_apart, emit=post, check=shared.check)
+        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=here, emit=post, check=shared.check)
         context = Context(folder, post, on_ray, shared=shared, warnings=warnings, added=added)
         if ray.get_gpu_ids():  # reserved for the whole step
             artifact, stage_bytes = with_gpu(step.stage.function, context, *arguments)
