@@ -170,5 +170,5 @@ def _run(
         reports = {
             name: report.published(store) for name, report in experiment.reports.items() if store.find(report.name)
         }
-        runs.finish(artifact, table.figures(), reports, failures)
+        runs.finish(artifact, table.metrics, reports, failures)
     return place, artifact, table

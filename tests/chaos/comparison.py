@@ -89,4 +89,4 @@ def _curve(path: Path) -> list[Any]:
 
 def _table_without_times(table: dict[str, Any]) -> dict[str, Any]:
     untimed = [difference for difference in table["differences"] if difference["what"] != "training time"]
-    return {"rows": table["rows"], "differences": untimed, "notes": table["notes"]}
+    return {"tables": table["tables"], "differences": untimed, "notes": table["notes"]}

@@ -61,16 +61,18 @@ def test_one_cell_then_again_then_another_beam(
     assert "mlflow ui --backend-store-uri sqlite:///" in output
     assert "data:image/" in report.read_text()
     table = json.loads((report.parent / "table2.json").read_text())
-    (base,) = [row for row in table["rows"] if row["name"] == "Transformer (base)" and row["origin"] == "measured"]
+    (base,) = [
+        row for row in table["tables"][0]["rows"] if row["name"] == "Transformer (base)" and row["origin"] == "measured"
+    ]
     (scored,) = [
         json.loads(path.read_text())
         for path in (tmp_path / "store").glob("scoring-*/scores.json")
         if path.parent.name in _scoring_of_models(tmp_path)
     ]
-    assert base["cells"]["en-de"]["sacrebleu"] == scored["sacrebleu"]
-    assert (base["cells"]["en-de"]["paper_way_flop"] is None) is not torch.cuda.is_available()
-    assert base["cells"]["en-de"]["counted_flop"] > 0
-    assert base["cells"]["en-fr"]["not_run"] is True
+    assert base["values"]["en-de.sacrebleu"] == scored["sacrebleu"]
+    assert (base["values"]["en-de.paper_way_flop"] == "not measured") is not torch.cuda.is_available()
+    assert base["values"]["en-de.counted_flop"] > 0
+    assert base["values"]["en-fr.paper_bleu"] == "not run"
     assert _stages(tmp_path)["scoring"] == 2  # the model's and that of word-by-word substitution
 
     client = MlflowClient(default_uri(tmp_path))
@@ -101,7 +103,7 @@ def test_one_cell_then_again_then_another_beam(
 
     (run,) = runs_in(Store(tmp_path))
     assert (run.name, run.folder) == ("table2/embedded/1", (report.parent / "table2.json").resolve().parent)
-    assert run.figures["paper BLEU EN-DE base"] == base["cells"]["en-de"]["paper_bleu"]
+    assert run.figures["paper BLEU EN-DE base"] == base["values"]["en-de.paper_bleu"]
     assert parent.data.metrics["paper BLEU EN-DE base"] == run.figures["paper BLEU EN-DE base"]
 
     assert child.data.params["training.model.d_model"] == "32"
@@ -155,15 +157,16 @@ def test_one_cell_then_again_then_another_beam(
     reproduce_table2.main(overrides=[*TINY, *grid, "decoding.beam_size=2"], choose_decoding=True, **arguments)
     output = capsys.readouterr().out
     assert _stages(tmp_path)["training"] == after["training"] == 1
-    (choice,) = json.loads((report.parent / "table2.json").read_text())["choices"].values()
-    scores = {(search["beam_size"], search["length_penalty"]): search for search in choice["scores"]}
-    assert list(scores) == [(1, 2.0), (2, 0.6)]
-    search = (choice["settings"]["beam_size"], choice["settings"]["length_penalty"])
-    assert scores[search]["dev_paper_bleu"] == max(search["dev_paper_bleu"] for search in scores.values())
+    _, choice = json.loads((report.parent / "table2.json").read_text())["tables"]
+    scores = {row["values"]["beam"]: row["values"] for row in choice["rows"]}
+    alphas = {1: "α 2", 2: "α 0.6"}
+    assert {beam: alphas[beam] in values for beam, values in scores.items()} == {1: True, 2: True}
+    (beam,) = [beam for beam, values in scores.items() if "chosen" in values]
+    assert scores[beam][alphas[beam]] == max(values[alphas[beam]] for beam, values in scores.items())
     assert "Chosen on the dev set: beam and α" in output
-    assert re.search(rf"decoding .*beam 4.* beam {search[0]}", output)  # what differs from the paper
+    assert re.search(rf"decoding .*beam 4.* beam {beam}", output)  # what differs from the paper
     children = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'", order_by=["start_time DESC"])
-    assert children[0].data.tags["used.beam_size"] == str(search[0])
+    assert children[0].data.tags["used.beam_size"] == str(beam)
 
 
 def _imports_of_another_run(store: Path) -> set[str]:

@@ -60,13 +60,13 @@ def test_both_rows_then_again_then_another_beam(
     output = capsys.readouterr().out
     assert output.startswith("settings of profile treebank: trees of wsj; changed by ")
     folder, table = _table(output)
-    measured = [row for row in table["rows"] if row["origin"] == "measured"]
-    assert len(table["rows"]) == 12 + 3
+    tables = {each["title"]: each["rows"] for each in table["tables"]}
+    measured = [row["values"] for row in tables["Table 4"] if row["origin"] == "measured"]
+    assert len(tables["Table 4"]) == 12 + 3
     assert [row["training"] for row in measured] == ["none", "trees of wsj only", "semi-supervised"]
-    assert {row["state"] for row in measured} == {"measured"}
     assert {(row["sentences"], row["valid"]) for row in measured} == {(12, 12)}
     assert 0 < measured[0]["f1"] < 100  # right-branching trees
-    assert all("trees of wsj" in row["name"] for row in measured)
+    assert all("trees of wsj" in row["name"] for row in tables["Table 4"] if row["origin"] == "measured")
     reported = {(entry["what"], entry["here"]) for entry in table["differences"]}
     assert {
         ("training data", f"trees of wsj, {trees} trees, and {n} recombined of their constituents")
@@ -76,16 +76,16 @@ def test_both_rows_then_again_then_another_beam(
 
     # Chosen by F1 on the dev set, of trainings and then of beams
     for kind, dropouts in (("trees of wsj only", [0.0, 0.1]), ("semi-supervised", [0.1])):
-        candidates = [row for row in table["candidates"] if row["training"] == kind]
+        candidates = [row["values"] for row in tables["Chosen on the dev set"] if row["values"]["training"] == kind]
         assert [row["dropout"] for row in candidates] == dropouts
-        (chosen,) = [row for row in candidates if row["is_chosen"]]
-        assert chosen["dev_f1"] == max(row["dev_f1"] for row in candidates)
-        beams = [row for row in table["beams"] if row["training"] == kind]
+        (chosen,) = [row for row in candidates if row["chosen"]]
+        assert chosen["f1"] == max(row["f1"] for row in candidates)
+        beams = [row["values"] for row in tables["Beams on the dev set"] if row["name"] == kind]
         assert [row["beam_size"] for row in beams] == [1, 2]
-        (beam,) = [row for row in beams if row["is_chosen"]]
-        assert beam["dev_f1"] == max(row["dev_f1"] for row in beams)
-        assert next(row["dev_f1"] for row in beams if row["beam_size"] == 2) == chosen["dev_f1"]
-        free, constrained = [row for row in table["searches"] if row["training"] == kind]
+        (beam,) = [row for row in beams if row["chosen"]]
+        assert beam["f1"] == max(row["f1"] for row in beams)
+        assert next(row["f1"] for row in beams if row["beam_size"] == 2) == chosen["f1"]
+        free, constrained = [row["values"] for row in tables["Outputs that were no tree"] if row["name"] == kind]
         assert (free["search"], constrained["search"]) == ("free", "constrained")
         assert free["repaired"] > constrained["repaired"] == 0  # a parser of six updates writes no tree by itself
     report = (folder / "report.html").read_text(encoding="utf-8")
@@ -106,7 +106,7 @@ def test_both_rows_then_again_then_another_beam(
     assert runs.keys() == {*names, "table4 treebank"}
     assert {run.info.status for run in runs.values()} == {"FINISHED"}
     child = runs["supervised dropout 0.1 rate 1"]
-    dev_f1 = next(row["dev_f1"] for row in table["candidates"] if row["name"] == child.info.run_name)
+    dev_f1 = next(row["values"]["f1"] for row in tables["Chosen on the dev set"] if row["name"] == child.info.run_name)
     assert child.data.metrics["f1.dev"] == dev_f1
     assert child.data.params["training.model.dropout"] == "0.1"
     sent = runs["table4 treebank"].data.metrics
@@ -124,8 +124,8 @@ def test_both_rows_then_again_then_another_beam(
     del options["silver"]
     reproduce_table4.main(overrides=[*TINY, "choice.beam_sizes=[1]"], dev_f1=True, **options)
     _, table = _table(capsys.readouterr().out)
-    last = table["rows"][-1]
-    assert (last["training"], last["f1"], last["state"]) == ("semi-supervised", None, "not run")
+    last = table["tables"][0]["rows"][-1]["values"]
+    assert (last["training"], last["f1"]) == ("semi-supervised", "not run")
     kinds = {name.rpartition("-")[0] for name in _made(tmp_path / "runs") - before}
     assert "training" not in kinds
     assert {"parser_choice", "tabulating", "dev_scores"} <= kinds

@@ -101,9 +101,11 @@ def test_from_archives_to_a_measured_cell(
     assert "read en-de" in output.split("Table 2")[0]
     report = Path(output.split("report: ")[1].split("\n")[0])
     table = json.loads((report.parent / "table2.json").read_text())
-    (base,) = [row for row in table["rows"] if row["name"] == "Transformer (base)" and row["origin"] == "measured"]
-    assert base["cells"]["en-de"]["sacrebleu"] >= 0
-    assert base["cells"]["en-fr"]["not_run"] is True
+    (base,) = [
+        row for row in table["tables"][0]["rows"] if row["name"] == "Transformer (base)" and row["origin"] == "measured"
+    ]
+    assert base["values"]["en-de.sacrebleu"] >= 0
+    assert base["values"]["en-fr.sacrebleu"] == "not run"
     (folder,) = (tmp_path / "runs" / "store").glob("wmt14-*")
     manifest = json.loads((folder / "manifest.json").read_text())
     figures = manifest["figures"]

@@ -10,17 +10,14 @@ from workflows.claims import sentences
 from workflows.claims.judged import Difference, Judged, Verdict, verdict
 from workflows.quantities import flop_text, percent
 from workflows.tables import orderings
-from workflows.tables.orderings import KIND_NAMES
-from workflows.tables.table2 import MEASURED_NAMES, Table2, Table2Cell
-from workflows.tables.table3 import Table3
-from workflows.tables.table4 import Table4
+from workflows.tables.orderings import KIND_NAMES, Noise
+from workflows.tables.table import Results, Value
+from workflows.tables.table2 import MEASURED_NAMES
+from workflows.tables.table2 import is_of_other_text as is_table_of_other_text
+from workflows.tables.table3 import standings
+from workflows.tables.table4 import SEARCHES
 
-ANSWERS: Mapping[orderings.Verdict | None, Verdict] = {
-    "yes": "holds",
-    "no": "fails",
-    "within noise": "within noise",
-    None: "not run",
-}
+ANSWERS: Mapping[Value, Verdict] = {"yes": "holds", "no": "fails", "within noise": "within noise"}
 ENSEMBLE, TRANSFORMER, WSJ_ONLY = "ensemble", "Transformer", "WSJ only, discriminative"
 MAX_REPAIRED = 0.05
 """The share of outputs that are no tree up to which a parser has learned what a tree is."""
@@ -29,18 +26,18 @@ MIN_WEIGHT = 0.5
 POSITIONS = ("previous", "same", "next", "separator")
 
 
-def of_table2(table: Table2 | None, *, is_of_other_text: bool = False) -> dict[str, Judged]:
+def of_table2(table: Results | None, *, is_of_other_text: bool = False) -> dict[str, Judged]:
     """Judges the comparisons with models before (§6.1): printed figures, and those here where the text is WMT's."""
-    is_of_other_text = is_of_other_text or bool(table and table.is_of_other_text)
+    is_of_other_text = is_of_other_text or bool(table and is_table_of_other_text(table))
     judged = {}
     for key, model, pair, check in COMPARISONS:
         name = MEASURED_NAMES[model]
         (printed,) = (row for row in paper.TABLE_2 if row.name == name)
         found = check(float(printed.bleu[pair]), printed.cost_flop[pair])
         in_paper = f"{'yes' if found[0] else 'no'}: {found[1]}" if found else ""
-        rows = table.rows if table else []
-        cell = next((row.cells.get(pair) for row in rows if row.origin == "measured" and row.name == name), None)
-        judged[key] = _compared(cell, check, in_paper, is_of_other_text=is_of_other_text)
+        rows = [row for row in (table.tables[0].rows if table else ()) if (row.origin, row.name) == ("measured", name)]
+        bleu, cost = (rows[0].number(f"{pair}.{of}") if rows else None for of in ("paper_bleu", "paper_way_flop"))
+        judged[key] = _compared(bleu, cost, check, in_paper, is_of_other_text=is_of_other_text)
     return judged
 
 
@@ -50,12 +47,12 @@ Check = Callable[[float, float | None], tuple[bool, str] | None]
 None where the claim is about cost and there is none."""
 
 
-def _compared(cell: Table2Cell | None, check: Check, in_paper: str, *, is_of_other_text: bool) -> Judged:
+def _compared(bleu: float | None, cost: float | None, check: Check, in_paper: str, *, is_of_other_text: bool) -> Judged:
     if is_of_other_text:
         return Judged("not measurable here", "measured on other text", in_paper)
-    if cell is None or cell.paper_bleu is None:
+    if bleu is None:
         return Judged("not run", "", in_paper)
-    found = check(cell.paper_bleu, cell.paper_way_flop)
+    found = check(bleu, cost)
     if found is None:
         return Judged("not measurable here", "no cost by the paper's method on CPUs", in_paper)
     holds, here = found
@@ -123,47 +120,53 @@ def of_averaging(trainings: Sequence[tuple[float, DecodingChoiceFigures]]) -> di
     return judged
 
 
-def of_table3(table: Table3 | None) -> Iterator[tuple[str, str, Judged]]:
+def of_table3(table: Results | None) -> Iterator[tuple[str, str, Judged]]:
     """Yields the claims about the order of Table 3's rows, with section and text: each by perplexity and by BLEU."""
-    outcomes = {outcome.said: outcome for outcome in table.orderings} if table else {}
-    trained = {row.name: row.trained for row in table.rows if row.trained} if table else {}
+    answers = {row.name: row.values for claims in (table.tables[1:] if table else ()) for row in claims.rows}
+    trained = standings(table.tables[0]) if table else {}
     for ordering in paper.ORDERINGS:
-        outcome = outcomes.get(ordering.claim)
+        answer = answers.get(ordering.claim)
+        rows = orderings.rows_of(ordering, [name for name in trained if name in paper.VARIATIONS])[-6:]
+        judged_by = {name: trained[name] for name in rows if name in trained}
         for kind in paper.KINDS:
             text = f"{ordering.claim}, by {KIND_NAMES[kind]}"
-            if outcome is None:
+            if answer is None:
                 yield ordering.section, text, Judged("not run", "")
                 continue
-            rows = [(name, trained[name]) for name in outcome.rows[-6:] if name in trained]
-            figures = ", ".join(f"{name} {getattr(row, kind).mean:.2f}" for name, row in rows)
-            in_paper = orderings.ANSWERS[outcome.printed[kind]]
-            seeds = min((len(row.seeds) for _, row in rows), default=None)
-            judged = Judged(ANSWERS[outcome.verdict.get(kind)], figures, in_paper, seeds)
-            yield ordering.section, text, judged
+            here = ", ".join(f"{name} {row.figures[kind]:.2f}" for name, row in judged_by.items())
+            seeds = min((row.seeds for row in judged_by.values()), default=None)
+            judged = ANSWERS.get(answer[f"{kind}.here"], "not run")
+            yield ordering.section, text, Judged(judged, here, str(answer[f"{kind}.paper"]), seeds)
 
 
-def of_one_head(table: Table3) -> dict[str, Judged]:
+def of_one_head(table: Results) -> dict[str, Judged]:
     """Judges by how much one head is worse than the best number of heads, beside the noise between seeds (§6.2)."""
-    heads = {row.name: row.trained for row in table.rows if row.trained}
-    others = {name: row for name, row in heads.items() if name in ("base", "A2", "A3", "A4")}
-    if table.noise is None or "A1" not in heads or not others:
+    main = table.tables[0]
+    heads = standings(main)
+    others = {name: row.figures["bleu"] for name, row in heads.items() if name in ("base", "A2", "A3", "A4")}
+    deviation = next((row.number("bleu.deviation") for row in main.rows if row.name == "base"), None)
+    if deviation is None or "A1" not in heads or not others:
         return {}
-    best = max(others, key=lambda name: others[name].bleu.mean)
-    single, several = heads["A1"], others[best]
-    lost = several.bleu.mean - single.bleu.mean
-    limit = table.noise.limit("bleu", len(single.seeds), len(several.seeds))
+    best = max(others, key=others.__getitem__)
+    single, several = heads["A1"], heads[best]
+    lost = others[best] - single.figures["bleu"]
+    limit = Noise(heads["base"].seeds, {"bleu": deviation}).limit("bleu", single.seeds, several.seeds)
     size = sentences.ONE_HEAD_BLEU
     here = f"{best} − A1 = {lost:+.2f} ± {limit:.2f} BLEU; {size} is {'in' if abs(lost - size) <= limit else 'out'}side"
     judged: Verdict = "within noise" if abs(lost) <= limit else verdict(lost > 0)
-    return {"one head": Judged(judged, here, f"{size} BLEU", min(len(single.seeds), len(several.seeds)))}
+    return {"one head": Judged(judged, here, f"{size} BLEU", min(single.seeds, several.seeds))}
 
 
-def of_table4(table: Table4 | None, lengths: Sequence[tuple[int, int]]) -> dict[str, Judged]:
+def of_table4(table: Results | None, lengths: Sequence[tuple[int, int]]) -> dict[str, Judged]:
     """Judges the parser (§6.3); `lengths` are those of the sentences and trees of its test set, in tokens."""
     printed = _margins({row.training: float(row.f1) for row in paper.TABLE_4 if row.name.startswith(TRANSFORMER)})
     in_paper = {key: f"{'yes' if margin > 0 else 'no'}: {margin:+.1f} F1" for key, margin in printed.items()}
-    rows = [row for row in table.rows if row.origin == "measured" and row.name.startswith(TRANSFORMER)] if table else []
-    scored = {row.training: row.f1 for row in rows if row.f1 is not None}
+    rows = table.tables[0].rows if table else []
+    scored = {
+        str(row.values["training"]): f1
+        for row in rows
+        if row.origin == "measured" and row.name.startswith(TRANSFORMER) and (f1 := row.number("f1")) is not None
+    }
     if table is None or not scored:
         return {key: Judged("not run", "", text) for key, text in in_paper.items()}
     if WSJ_ONLY in scored:
@@ -179,12 +182,18 @@ def of_table4(table: Table4 | None, lengths: Sequence[tuple[int, int]]) -> dict[
     judged["longer"] = Judged(
         verdict(longer > 0.5), f"{ratio:.1f} × as long in tokens; longer in {percent(longer)} of the sentences"
     )
-    searches = {search.search: search for search in table.searches if search.training in scored}
-    if free := searches.get("free"):
-        here = f"{free.repaired} of {free.sentences} outputs were no tree; F1 {free.f1:.1f}"
-        if constrained := searches.get("constrained"):
-            here += f", {constrained.f1:.1f} where only trees are searched"
-        judged["constraints"] = Judged(verdict(free.repaired <= MAX_REPAIRED * free.sentences), here, seeds=1)
+    searched = {
+        row.values["search"]: [row.number(key) or 0.0 for key in ("f1", "repaired", "sentences")]
+        for other in table.tables
+        for row in other.rows
+        if other.title == SEARCHES and row.name in scored
+    }
+    if "free" in searched:
+        f1, repaired, n = searched["free"]
+        here = f"{repaired:.0f} of {n:.0f} outputs were no tree; F1 {f1:.1f}"
+        if "constrained" in searched:
+            here += f", {searched['constrained'][0]:.1f} where only trees are searched"
+        judged["constraints"] = Judged(verdict(repaired <= MAX_REPAIRED * n), here, seeds=1)
     return judged
 
 

@@ -14,7 +14,7 @@ from workflows.engine.dag import to_artifact
 from workflows.reports import page
 from workflows.reports.page import Section
 from workflows.reports.plots import Curve, curves
-from workflows.tables.text_table import Line, TextTable, numbers, words
+from workflows.tables.table import NAME, Column, Table, columns, in_order
 
 
 def render(claims: Claims, sections: list[Section], command: str = "", warnings: Sequence[str] = ()) -> str:
@@ -49,16 +49,17 @@ def _functions(trainings: list[AttentionTrainingFigures], times: ArgumentTimes) 
     """Shows dev perplexity over d_k for each attention function, with the time and memory that it takes by itself."""
     means = by_function(trainings)
     lines = [Curve(function, sorted(of_function.items())) for function, of_function in means.items()]
-    columns = [*words("d_k")]
+    shown = [Column(NAME, "d_k")]
     for function in means:
-        columns += numbers("perplexity", "ms", "MB", block=function, is_measured=True)
+        shown += columns("perplexity", "ms", block=function, spec=".2f", is_measured=True)
+        shown += columns("MB", block=function, spec=".1f", is_measured=True)
     rows = []
     for d_k in sorted({training.d_k for training in trainings}):
-        texts = [str(d_k)]
+        values = []
         for function, of_function in means.items():
             timed = times.functions[function][d_k]
-            texts += [f"{of_function[d_k]:.2f}", f"{1e3 * timed.median_s:.2f}", f"{timed.peak_bytes / 1e6:.1f}"]
-        rows.append(Line(texts))
+            values += [of_function[d_k], 1e3 * timed.median_s, timed.peak_bytes / 1e6]
+        rows.append(in_order(shown, f"{d_k}", *values))
     settings = times.settings
     return Section(
         "Attention functions",
@@ -66,7 +67,7 @@ def _functions(trainings: list[AttentionTrainingFigures], times: ArgumentTimes) 
         "those of the function alone, forward and backward, "
         f"{settings.attention_heads} heads over {settings.attention_length} positions, {times.timing.batch} at once.",
         [curves("dev perplexity", "d_k", lines, "functions-over-d_k", log=True)],
-        [TextTable("Perplexity, time and memory over d_k", columns, rows)],
+        [Table("Perplexity, time and memory over d_k", shown, rows)],
     )
 
 

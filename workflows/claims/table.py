@@ -17,7 +17,7 @@ from workflows.claims.evidence import Evidence, Examined, Tokenized
 from workflows.claims.judged import VERDICTS, Judged
 from workflows.engine.dag import Ref, to_artifact
 from workflows.tables.differences import ASPECTS, Difference, differences
-from workflows.tables.text_table import Column, Line, TextTable, numbers, words
+from workflows.tables.table import NAME, Column, Table, columns, in_order
 
 T = TypeVar("T")
 FILE = "claims.html"
@@ -43,12 +43,6 @@ class ClaimRow:
     text: str
     judged: Judged
 
-    def texts(self) -> list[str]:
-        """Returns the texts to show: where, the claim, the paper's figures, those here, seeds, the verdict."""
-        judged = self.judged
-        seeds = "" if judged.seeds is None else str(judged.seeds)
-        return [self.place, self.text, judged.paper, judged.here, seeds, judged.verdict]
-
     @property
     def place(self) -> str:
         """Where the paper says so."""
@@ -63,19 +57,27 @@ class Claims:
     differences: list[Difference]
     notes: list[str]
 
-    def figures(self) -> dict[str, float]:
-        """Returns how many claims have each verdict, by its name in MLflow."""
+    @property
+    def metrics(self) -> dict[str, float]:
+        """How many claims have each verdict, by its name in MLflow."""
         counted = Counter(row.judged.verdict for row in self.rows)
         return {f"claims: {verdict}": counted[verdict] for verdict in VERDICTS}
 
-    def shown(self) -> list[TextTable]:
-        """Returns the table of claims, in the paper's order."""
-        columns = [*words("where", "claim", "in the paper's figures", "here"), *numbers("seeds"), Column("verdict")]
-        sections = ["", *(row.section for row in self.rows)]
-        lines = [
-            Line(row.texts(), begins=row.section != before) for row, before in zip(self.rows, sections, strict=False)
+    @property
+    def tables(self) -> list[Table]:
+        """The claims, in the paper's order."""
+        shown = [
+            Column(NAME, "where"),
+            *columns("claim", "in the paper's figures", "here"),
+            *columns("seeds", spec="d"),
+            *columns("verdict"),
         ]
-        return [TextTable("Claims of the paper", columns, lines, said(self))]
+        rows = []
+        for row in self.rows:
+            judged = row.judged
+            values = row.place, row.text, judged.paper, judged.here, judged.seeds, judged.verdict
+            rows.append(in_order(shown, *values, group=row.section))
+        return [Table("Claims of the paper", shown, rows, said(self))]
 
 
 class ClaimsArtifact(JsonArtifact[Claims]):

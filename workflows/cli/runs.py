@@ -68,10 +68,9 @@ class Run:
     def figures(self) -> dict[str, float]:
         """The main figures of the table; none of a table that another version made."""
         try:
-            figures: dict[str, float] = TABLES[self.name.partition("/")[0]](self.folder).load().figures()
+            return dict(TABLES[self.name.partition("/")[0]](self.folder).load().metrics)
         except (KeyError, UserError):
             return {}
-        return figures
 
     @cached_property
     def stages(self) -> dict[str, Mapping[str, Any]]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pipeline.text.cleaning import REASONS as CLEANING_REASONS
 from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, Collection, CorpusStatistics, Lengths
 from workflows.quantities import percent, rounded
-from workflows.tables.text_table import Column, Line, TextTable, numbers
+from workflows.tables.table import NAME, Column, Table, columns, in_order
 
 REASONS = dict(
     zip(
@@ -38,22 +38,19 @@ def rows(statistics: CorpusStatistics) -> list[Collection]:
     return [*statistics.collections, *([statistics.total] if len(statistics.collections) > 1 else [])]
 
 
-def collections(statistics: CorpusStatistics) -> TextTable:
+def collections(statistics: CorpusStatistics) -> Table:
     """Returns what was read, kept and dropped of each collection as a table."""
-    lines = [
-        Line(
-            [
-                collection.name,
-                f"{collection.read:,}",
-                f"{collection.kept:,}",
-                *(f"{collection.dropped[reason]:,}" for reason in REASONS),
-                percent(collection.unknown_fraction),
-            ]
-        )
-        for collection in rows(statistics)
+    shown = [
+        Column(NAME, "training pairs"),
+        *columns("read", "kept", spec=","),
+        *(Column(reason, words, spec=",") for reason, words in REASONS.items()),
+        Column("unknown_fraction", "unknown tokens", unit="%"),
     ]
-    columns = [Column("training pairs"), *numbers("read", "kept", *REASONS.values(), "unknown tokens")]
-    return TextTable(title(statistics), columns, lines)
+    of_rows = [
+        in_order(shown, of.name, of.read, of.kept, *(of.dropped[reason] for reason in REASONS), of.unknown_fraction)
+        for of in rows(statistics)
+    ]
+    return Table(title(statistics), shown, of_rows)
 
 
 def facts(statistics: CorpusStatistics) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Renders a table's report: one HTML file with everything in it, to read offline, mail or print.
 
-    render(table, lead="...", said="...", compared=compared("BLEU", rows), sections=[Section("Curves", drawings=...)])
+    render(results, lead="...", said="...", compared=Table("BLEU", COMPARED, rows), sections=[Section("Curves", ...)])
 
 A page begins with the result in one sentence, what was run, and the paper's figures beside those measured here. Below
 them are the whole table and what differs from the paper, then sections, and last the settings and the command.
@@ -26,10 +26,16 @@ from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import FOOTNOTES, Shown, differences_table, render_markdown
-from workflows.tables.text_table import ABSENT, Column, Line, TextTable, numbers, words
+from workflows.tables.table import ABSENT, NAME, Column, Row, Table
 
 REPORT = "report.html"
 NOTHING_RUN = "Nothing was run: the table has only the paper’s figures."
+COMPARED = (
+    Column(NAME, ""),
+    Column("paper", "paper", spec=".1f"),
+    Column("here", "here", spec=".2f", is_measured=True),
+)
+"""The columns of the first screen, where the paper prints one decimal."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +45,17 @@ class Section:
     title: str
     explanation: str = ""
     drawings: Sequence[Markup] = ()
-    tables: Sequence[TextTable] = ()
+    tables: Sequence[Table] = ()
     samples: Sequence[Mapping[str, Markup]] = ()
     """Texts to compare, each with what it is: a source, its reference and its translation."""
 
 
 def render(
-    table: Shown,
+    results: Shown,
     *,
     lead: str,
     said: str = "",
-    compared: TextTable | None = None,
+    compared: Table | None = None,
     pictures: Sequence[Markup] = (),
     sections: Sequence[Section] = (),
     models: Sequence[TrainedModel] = (),
@@ -71,7 +77,7 @@ def render(
         lstrip_blocks=True,
     )
     environment.globals.update(absent=ABSENT)
-    main, *others = table.shown()
+    main, *others = results.tables
     texts = [
         Section(
             f"Training text: {corpus_text.title(corpus)}",
@@ -89,8 +95,8 @@ def render(
         pictures=pictures,
         main=main,
         others=others,
-        differences=differences_table(table.differences),
-        notes=table.notes,
+        differences=differences_table(results.differences),
+        notes=results.notes,
         footnotes=FOOTNOTES,
         sections=[*sections, *texts],
         settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
@@ -101,25 +107,19 @@ def render(
     )
 
 
-def write(artifact: JsonArtifact[Any], table: Shown, report: str, name: str = REPORT) -> None:
+def write(artifact: JsonArtifact[Any], results: Shown, report: str, name: str = REPORT) -> None:
     """Writes the three files of a table: JSON, Markdown under the same name, and the report under its own."""
-    artifact.write(table)
+    artifact.write(results)
     markdown_file = artifact.folder / Path(artifact.figures_file).with_suffix(".md")
-    markdown_file.write_text(render_markdown(table), encoding="utf-8")
+    markdown_file.write_text(render_markdown(results), encoding="utf-8")
     (artifact.folder / name).write_text(report, encoding="utf-8")
 
 
-def compared(title: str, rows: Sequence[Sequence[str]], *blocks: str) -> TextTable:
-    """Returns rows of a name, and a printed and a measured figure for each block, as the table of the first screen."""
-    columns = [Column("")]
-    for block in blocks or [""]:
-        columns += [*numbers("paper", block=block), *numbers("here", block=block, is_measured=True)]
-    return TextTable(title, columns, [Line([text or "–" for text in row]) for row in rows])
-
-
-def facts_table(title: str, facts: Mapping[str, str]) -> TextTable:
+def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     """Returns facts by name as a table without headings."""
-    return TextTable(title, words("", ""), [Line(fact) for fact in facts.items()])
+    return Table(
+        title, (Column(NAME, ""), Column("fact", "")), [Row(name, "", {"fact": fact}) for name, fact in facts.items()]
+    )
 
 
 def ran(models: Sequence[TrainedModel]) -> dict[str, str]:

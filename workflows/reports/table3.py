@@ -17,7 +17,8 @@ from workflows.reports.page import Section
 from workflows.reports.plots import COLORS, INK, Point, figure, svg
 from workflows.tables.measurements import Translation
 from workflows.tables.orderings import KIND_NAMES
-from workflows.tables.table3 import RowTrainings, Table3, Table3Artifact, compute
+from workflows.tables.table import NAME, Column, Results, Table
+from workflows.tables.table3 import RowTrainings, Table3Artifact, compute, deltas, standings
 
 GROUPS = {
     "A": "A: number of heads",
@@ -32,25 +33,31 @@ SAME, OTHER = COLORS[0], COLORS[1]
 """The colours of rows whose difference from base has the paper's sign, and of all other rows."""
 
 
-def said(table: Table3) -> str:
+def said(results: Results) -> str:
     """Says in a sentence how the rows compare with the paper's."""
-    trained = {row.name: row.trained for row in table.rows if row.trained}
+    main, *claims = results.tables
+    trained = standings(main)
     if not trained:
         return page.NOTHING_RUN
     held = []
     for kind in KINDS:
-        answers = [ordering.answer(kind, "here") for ordering in table.orderings if ordering.printed[kind]]
-        known = [answer for answer in answers if answer != "unknown"]
-        if known:
-            held.append(f"{sum(answer.startswith('yes') for answer in known)} of {len(known)} by {KIND_NAMES[kind]}")
+        answers = [
+            str(row.values[f"{kind}.here"])
+            for table in claims
+            for row in table.rows
+            if row.values[f"{kind}.paper"] == "yes" and row.values[f"{kind}.here"] != "unknown"
+        ]
+        if answers:
+            yes = sum(answer.startswith("yes") for answer in answers)
+            held.append(f"{yes} of {len(answers)} by {KIND_NAMES[kind]}")
     parts = [f"Of the paper’s claims that can be checked here, {' and '.join(held)} hold"] if held else []
     if base := trained.get("base"):
-        parts.append(f"base reaches perplexity {base.perplexity.mean:.2f} and BLEU {base.bleu.mean:.1f}")
+        parts.append(f"base reaches perplexity {base.figures['perplexity']:.2f} and BLEU {base.figures['bleu']:.1f}")
     return "; ".join(parts or [f"Rows trained: {', '.join(trained)}"]) + "."
 
 
 def render(
-    table: Table3,
+    results: Results,
     cells: Mapping[str, Sequence[Translation]],
     corpora: Sequence[CorpusStatistics] = (),
     command: str = "",
@@ -60,11 +67,9 @@ def render(
 
     `cells` are the measured trainings by row, and `corpora` the texts behind them.
     """
-    lines = []
-    for row in table.rows:
-        if row.name != "base":
-            texts = [row.texts_of(kind) for kind in KINDS]
-            lines.append([row.name, *chain.from_iterable((t[1], t[3] or t[2] * (not row.trained)) for t in texts)])
+    main = results.tables[0]
+    columns = [Column(NAME, ""), *chain.from_iterable(deltas(kind, "paper", "here") for kind in KINDS)]
+    compared = Table("difference from base, dev set", columns, [row for row in main.rows if row.name != "base"])
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     explanation = (
         "Dev perplexity, in one plot for each group of rows, with base in every plot; every training is a curve. The "
@@ -72,13 +77,15 @@ def render(
     )
     groups = _drawings(cells)
     return page.render(
-        table,
+        results,
         lead="What each design choice of the base Transformer is worth, in the paper and here: every row changes one "
         "thing. All figures are for the development set: perplexity is per word-piece, BLEU is in percent, and Δ is "
         "the difference from base.",
-        said=said(table),
-        compared=page.compared("difference from base, dev set", lines, *KIND_NAMES.values()),
-        pictures=[dots(kind, points, within_noise(table, kind)) for kind in KINDS if (points := deltas(table, kind))],
+        said=said(results),
+        compared=compared,
+        pictures=[
+            dots(kind, points, within_noise(main, kind)) for kind in KINDS if (points := both_deltas(main, kind))
+        ],
         sections=[
             *[Section("Learning curves", explanation, groups)] * bool(groups),
             *map(page.translations, shown[:1]),
@@ -104,19 +111,15 @@ def _drawings(cells: Mapping[str, Sequence[Translation]]) -> list[Markup]:
     return drawings
 
 
-def deltas(table: Table3, kind: Kind) -> dict[str, Point]:
+def both_deltas(table: Table, kind: Kind) -> dict[str, Point]:
     """Returns the printed and the measured difference from base of each row that has both, without base itself."""
-    return {
-        row.name: (row.printed.from_base[kind], row.trained.from_base[kind])
-        for row in table.rows
-        if row.name != "base" and row.printed and row.trained and row.trained.from_base
-    }
+    both = {row.name: (row.number(f"{kind}.paper_delta"), row.number(f"{kind}.delta")) for row in table.rows}
+    return {name: (x, y) for name, (x, y) in both.items() if x is not None and y is not None}
 
 
-def within_noise(table: Table3, kind: Kind) -> set[str]:
+def within_noise(table: Table, kind: Kind) -> set[str]:
     """Returns the rows that do not differ from base by more than the noise between seeds, where that is known."""
-    beyond = {row.name: row.trained.is_beyond_noise for row in table.rows if row.trained}
-    return {name for name, kinds in beyond.items() if kinds and not kinds[kind]}
+    return {row.name for row in table.rows if row.values.get(f"{kind}.is_beyond_noise") is False}
 
 
 def dots(kind: Kind, points: Mapping[str, Point], noisy: set[str]) -> Markup:
@@ -157,8 +160,8 @@ def tabulate(
     command: CommandLine = UNKNOWN,
 ) -> Table3Artifact:
     """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
-    table, measured = compute(rows)
+    results, measured = compute(rows)
     artifact = Table3Artifact(context.folder)
     corpora = [report.load() for report in reports]
-    page.write(artifact, table, render(table, measured, corpora, command.typed, context.warnings))
+    page.write(artifact, results, render(results, measured, corpora, command.typed, context.warnings))
     return artifact

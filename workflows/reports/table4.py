@@ -14,21 +14,19 @@ from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
 from workflows.reports.page import Section
 from workflows.tables.parser_measurements import WSJ, ParserRow
-from workflows.tables.table4 import RIGHT_BRANCHING, Table4, Table4Artifact, compute, name_of, training_of
+from workflows.tables.table import FAILED, NOT_RUN, Results, Row, Table
+from workflows.tables.table4 import RIGHT_BRANCHING, Table4Artifact, compute, name_of, training_of
 
 
-def scores(table: Table4, rows: Sequence[ParserRow]) -> list[list[str]]:
-    """Returns F1 of the parsers beside the paper's, and of right-branching trees: name, paper, here."""
-    printed = {row.training: row.f1 for row in paper.TABLE_4 if row.name.startswith("Transformer")}
-    lines = [
-        [RIGHT_BRANCHING, "", f"{row.f1:.2f}"]
-        for row in table.rows
-        if row.name.startswith(RIGHT_BRANCHING) and row.f1 is not None
-    ]
+def scores(rows: Sequence[ParserRow]) -> list[Row]:
+    """Returns F1 of the parsers beside the paper's, and of right-branching trees."""
+    printed = {row.training: float(row.f1) for row in paper.TABLE_4 if row.name.startswith("Transformer")}
+    lines = [Row(RIGHT_BRANCHING, "", {"here": row.baseline_scores.total.f1}) for row in rows[:1]]
     for row in rows:
-        f1 = f"{row.free.measured.total.f1:.2f}" if row.free else "failed"
-        lines.append([f"Transformer, {training_of(row)}", printed.pop(row.training, ""), f1])
-    return lines + [[f"Transformer, {name}", f1, "not run"] for name, f1 in printed.items()]
+        f1 = row.free.measured.total.f1 if row.free else FAILED
+        values = {"paper": printed.pop(row.training, None), "here": f1}
+        lines.append(Row(f"Transformer, {training_of(row)}", "", values))
+    return lines + [Row(f"Transformer, {name}", "", {"paper": f1, "here": NOT_RUN}) for name, f1 in printed.items()]
 
 
 def said(rows: Sequence[ParserRow]) -> str:
@@ -42,7 +40,7 @@ def said(rows: Sequence[ParserRow]) -> str:
 
 
 def render(
-    table: Table4,
+    results: Results,
     rows: Sequence[ParserRow],
     corpora: Sequence[CorpusStatistics] = (),
     command: str = "",
@@ -51,11 +49,11 @@ def render(
     """Renders the report as HTML that needs nothing outside itself; `corpora` are the trees behind the rows."""
     candidates = [candidate for row in rows for candidate in row.candidates]
     return page.render(
-        table,
+        results,
         lead="English constituency parsing: the paper’s printed figures, with those measured here below them. F1 is in "
         "percent.",
         said=said(rows),
-        compared=page.compared("F1, test set", scores(table, rows)),
+        compared=Table("F1, test set", page.COMPARED, scores(rows)),
         sections=[
             *page.learning_curves(learning_figures(candidates)),
             *(
@@ -86,8 +84,8 @@ def tabulate(
     command: CommandLine = UNKNOWN,
 ) -> Table4Artifact:
     """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
-    table = compute(rows)
+    results = compute(rows)
     artifact = Table4Artifact(context.folder)
     corpora = [report.load() for report in reports]
-    page.write(artifact, table, render(table, rows, corpora, command.typed, context.warnings))
+    page.write(artifact, results, render(results, rows, corpora, command.typed, context.warnings))
     return artifact

@@ -6,14 +6,14 @@ taken from base, which is trained with several seeds, and assumed to be the same
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
 from workflows import paper
 from workflows.paper import KINDS, VARIATIONS, Kind
-from workflows.tables.text_table import Line, TextTable, words
+from workflows.tables.table import NAME, Column, Row, Table
 
 Verdict = Literal["yes", "no", "within noise"]
 Origin = Literal["paper", "here"]
@@ -100,15 +100,15 @@ class OrderingOutcome:
         return verdict or ANSWERS[measured] + ("" if measured is None else "?")
 
 
-def claims(orderings: Sequence[OrderingOutcome]) -> TextTable:
+def claims(orderings: Sequence[OrderingOutcome]) -> Table:
     """Returns the claims with their answers as a table."""
-    columns = words("claim in §6.2, §5.4", "worse → better")
-    columns += [column for kind in KINDS for column in words(*ORIGINS, block=KIND_NAMES[kind])]
-    lines = []
+    columns = [Column(NAME, "claim in §6.2, §5.4"), Column("order", "worse → better")]
+    columns += [Column(f"{kind}.{origin}", origin, KIND_NAMES[kind]) for kind in KINDS for origin in ORIGINS]
+    rows = []
     for outcome in orderings:
-        answers = [outcome.answer(kind, origin) for kind in KINDS for origin in ORIGINS]
-        lines.append(Line([outcome.said, outcome.order(), *answers]))
-    return TextTable("What the paper concludes from it", columns, lines)
+        answers = {f"{kind}.{origin}": outcome.answer(kind, origin) for kind in KINDS for origin in ORIGINS}
+        rows.append(Row(outcome.said, "", {"order": outcome.order(), **answers}))
+    return Table("What the paper concludes from it", columns, rows)
 
 
 def outcomes(
@@ -118,7 +118,7 @@ def outcomes(
     return [
         OrderingOutcome(
             ordering.claim,
-            _rows(ordering, measured),
+            rows_of(ordering, measured),
             {kind: _holds(ordering, kind, printed) for kind in KINDS},
             {kind: _holds(ordering, kind, measured) for kind in KINDS},
             ordering.relation,
@@ -128,6 +128,12 @@ def outcomes(
         for ordering in paper.ORDERINGS
         if any(name in measured for name in ordering.rows if name != "base")
     ]
+
+
+def rows_of(ordering: paper.Ordering, measured: Iterable[str]) -> tuple[str, ...]:
+    """Returns the rows of a claim; for one about the best row, all others that were measured come first."""
+    others = [name for name in measured if name not in ordering.rows] if ordering.relation == "best" else []
+    return (*others, *ordering.rows)
 
 
 def notes(noise: Noise | None) -> list[str]:
@@ -159,18 +165,12 @@ def _percent(log_ratio: float) -> str:
     return f"{100 * math.expm1(log_ratio):.1f} %"
 
 
-def _rows(ordering: paper.Ordering, measured: Mapping[str, Standing]) -> tuple[str, ...]:
-    """Returns the rows of a claim; for one about the best row, all others that were measured come first."""
-    others = [name for name in measured if name not in ordering.rows] if ordering.relation == "best" else []
-    return (*others, *ordering.rows)
-
-
 def _gains(ordering: paper.Ordering, kind: Kind, rows: Mapping[str, Standing]) -> list[tuple[float, int, int]]:
     """Returns what each step of a claim gains in the direction claimed, and the seeds of both rows.
 
     Gains are in BLEU or in the logarithm of perplexity. There are none where a row is missing.
     """
-    names = _rows(ordering, rows)
+    names = rows_of(ordering, rows)
     if not set(names) <= rows.keys():
         return []
     pairs = [(name, names[-1]) for name in names[:-1]] if ordering.relation == "best" else pairwise(names)

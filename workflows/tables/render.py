@@ -6,17 +6,17 @@ Beneath what a table shows stand the differences from the paper, and the notes. 
 blocks stand beneath each other, each with the columns that lead, and words too long for their column are folded.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
 from rich.box import HORIZONTALS
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from workflows import paper
 from workflows.tables.differences import Difference
-from workflows.tables.text_table import ABSENT, Line, TextTable, words
+from workflows.tables.table import ABSENT, NAME, Column, Table, columns, in_order
 
 FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
 """The notes that an asterisk in a table refers to."""
@@ -28,125 +28,121 @@ GAP = 2
 
 
 class Shown(Protocol):
-    """A table of the paper."""
+    """What an experiment found: `Results`, or what has the same."""
 
     @property
-    def differences(self) -> list[Difference]:
+    def tables(self) -> Sequence[Table]:
+        """The table itself, then what else stands beneath it."""
+
+    @property
+    def differences(self) -> Sequence[Difference]:
         """What differs from the paper."""
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> Sequence[str]:
         """How to read it."""
 
-    def figures(self) -> dict[str, float]:
-        """Returns the main figures, by their names in MLflow."""
-
-    def shown(self) -> list[TextTable]:
-        """Returns the table itself, then what else stands beneath it."""
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The main numbers, by their names in MLflow."""
 
 
-def differences_table(differences: Sequence[Difference]) -> TextTable:
+def differences_table(differences: Sequence[Difference]) -> Table:
     """Returns the differences from the paper as a table."""
-    lines = [Line([entry.what, entry.paper, entry.here, ", ".join(entry.cells)]) for entry in differences]
-    nothing = "" if lines else "Nothing that was run differs."
-    return TextTable("What differs from the paper", words("what", "paper", "here", "applies to"), lines, nothing)
+    shown = [Column(NAME, "what"), *columns("paper", "here", "applies to")]
+    rows = [in_order(shown, entry.what, entry.paper, entry.here, ", ".join(entry.cells)) for entry in differences]
+    return Table("What differs from the paper", shown, rows, "" if rows else "Nothing that was run differs.")
 
 
-def render_terminal(table: Shown, width: int) -> RenderableType:
-    """Renders the table for a terminal of `width` columns."""
-    shown = [*table.shown(), differences_table(table.differences)]
-    notes = Table.grid(padding=(0, 1, 0, 0))
-    for note in table.notes:
+def render_terminal(results: Shown, width: int) -> RenderableType:
+    """Renders the tables for a terminal of `width` columns."""
+    tables = [table for table in results.tables if table.on_terminal]
+    notes = Grid.grid(padding=(0, 1, 0, 0))
+    for note in results.notes:
         notes.add_row("*" if note in FOOTNOTES else "·", Text(note), style="dim")
-    return Group(*(part for text in shown if text.on_terminal for part in terminal_table(text, width)), notes)
+    shown = [*tables, differences_table(results.differences)]
+    return Group(*(part for table in shown for part in terminal_table(table, width)), notes)
 
 
-def terminal_table(table: TextTable, width: int) -> Iterator[RenderableType]:
+def terminal_table(table: Table, width: int) -> Iterator[RenderableType]:
     """Yields a table's title, its parts for a terminal of `width` columns, and what explains it."""
     yield Text(table.title, style="bold")
-    if table.lines:
-        for columns in _parts(table, width):
-            yield _grid(table, columns)
+    if table.rows:
+        for part in _parts(table, width):
+            yield _grid(table, part)
             yield ""
     if table.explanation:
         yield Text(f"{table.explanation}\n")
 
 
-def _parts(table: TextTable, width: int) -> list[list[int]]:
+def _parts(table: Table, width: int) -> list[list[Column]]:
     """Returns the columns of each part: those that lead, and as many blocks as there is room for."""
-    shown = [i for i, column in enumerate(table.columns) if column.on_terminal]
-    leading = [i for i in shown if not table.columns[i].block]
+    leading = [column for column in table.columns if column.on_terminal and not column.block]
     parts = [leading]
-    for block, places in table.blocks:
+    for block, of_block in table.blocks:
         if block:
-            wider = [*parts[-1], *places]
-            if parts[-1] == leading or sum(_least(table, i) + GAP for i in wider) - GAP <= width:
+            wider = [*parts[-1], *of_block]
+            if parts[-1] == leading or sum(_least(table, column) + GAP for column in wider) - GAP <= width:
                 parts[-1] = wider
             else:
-                parts.append([*leading, *places])
+                parts.append([*leading, *of_block])
     return parts
 
 
-def _least(table: TextTable, i: int) -> int:
-    """Returns the width below which a column is made no narrower: figures are not folded, nor are words broken."""
-    column = table.columns[i]
-    texts = [line.texts[i] for line in table.lines if line.kind != "heading"]
+def _least(table: Table, column: Column) -> int:
+    """Returns the width below which a column is made no narrower: numbers are not folded, nor are words broken."""
+    texts = [column.text(row) for row in table.rows]
     if not (column.is_number or column.block):
-        has_figures_beside = any(other.block for other in table.columns)
-        texts = [text[:MIN_NAME] for line in texts for text in ([line] if has_figures_beside else line.split())]
-    return max(map(len, [*texts, *_heading(table, i).split()]), default=0)
+        has_numbers_beside = any(other.block for other in table.columns)
+        texts = [text[:MIN_NAME] for line in texts for text in ([line] if has_numbers_beside else line.split())]
+    return max(map(len, [*texts, *_heading(table, column).split()]), default=0)
 
 
-def _heading(table: TextTable, i: int) -> str:
+def _heading(table: Table, column: Column) -> str:
     """Returns a column's heading, below that of its block where the block begins."""
-    column = table.columns[i]
-    begins = column.block and (i == 0 or table.columns[i - 1].block != column.block)
+    begins = any(block and of_block[0] == column for block, of_block in table.blocks)
     return f"{column.block}\n{column.heading}" if begins else column.heading
 
 
-def _grid(table: TextTable, columns: Sequence[int]) -> Table:
-    """Draws columns side by side; of figures, none is folded."""
-    grid = Table(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), border_style="dim")
-    for i in columns:
-        justify: Literal["right", "left"] = "right" if table.columns[i].is_number else "left"
-        grid.add_column(
-            Text(_heading(table, i), style="bold"), justify=justify, overflow="fold", no_wrap=table.columns[i].is_number
-        )
-    for line in table.lines:
-        if line.begins:
+def _grid(table: Table, columns: Sequence[Column]) -> Grid:
+    """Draws columns side by side; of numbers, none is folded."""
+    grid = Grid(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), border_style="dim")
+    for column in columns:
+        justify: Literal["right", "left"] = "right" if column.is_number else "left"
+        heading = Text(_heading(table, column), style="bold")
+        grid.add_column(heading, justify=justify, overflow="fold", no_wrap=column.is_number)
+    for row, heading_above, begins in table.lines():
+        if begins:
             grid.add_section()
-        if line.kind == "heading":
-            grid.add_row(Text(line.texts[0], style="dim italic"))
-        else:
-            grid.add_row(*(Text(line.texts[i], style=_style(table, line, i)) for i in columns))
+        if heading_above:
+            grid.add_row(Text(heading_above, style="dim italic"))
+        grid.add_row(*(Text(text := column.text(row), style=_style(text, column.measured(row))) for column in columns))
     return grid
 
 
-def _style(table: TextTable, line: Line, i: int) -> str:
-    if line.texts[i] in ABSENT:
-        return "dim"
-    return "bold" if table.is_measured(line, i) else ""
+def _style(text: str, is_measured: bool) -> str:
+    return "dim" if text in ABSENT else "bold" if is_measured else ""
 
 
-def render_markdown(table: Shown) -> str:
-    """Renders the table, and everything beneath it, as a Markdown document."""
-    main, *others = table.shown()
+def render_markdown(results: Shown) -> str:
+    """Renders the tables, and everything beneath them, as a Markdown document."""
+    main, *others = results.tables
     lines = [f"# {main.title}", *markdown_table(main)]
-    for other in (*others, differences_table(table.differences)):
+    for other in (*others, differences_table(results.differences)):
         lines += ["", f"## {other.title}", *markdown_table(other)]
-    notes = [("\\* " if note in FOOTNOTES else "") + note for note in table.notes]
+    notes = [("\\* " if note in FOOTNOTES else "") + note for note in results.notes]
     return "\n".join([*lines, "", "## How to read the table", "", *(f"- {note}" for note in notes)]) + "\n"
 
 
-def markdown_table(table: TextTable) -> list[str]:
+def markdown_table(table: Table) -> list[str]:
     """Returns one table, and what explains it, as lines of a Markdown document."""
     lines = []
-    if table.lines:
+    if table.rows:
         rule = "|".join("---:" if column.is_number else "---" for column in table.columns)
         lines += ["", _markdown_row(column.label for column in table.columns), f"|{rule}|"]
-        for line in (line for line in table.lines if line.kind != "heading"):
-            name, *others = line.texts
-            lines.append(_markdown_row([name + ", measured" * (line.kind == "measured"), *others]))
+        for row in table.rows:
+            name, *others = (column.text(row) for column in table.columns)
+            lines.append(_markdown_row([name + ", measured" * (row.origin == "measured"), *others]))
     return [*lines, *(["", table.explanation] if table.explanation else [])]
 
 

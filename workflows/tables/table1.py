@@ -21,7 +21,7 @@ from pipeline.store.artifact import JsonArtifact
 from workflows import paper
 from workflows.quantities import duration
 from workflows.tables.differences import Difference
-from workflows.tables.text_table import Line, TextTable, numbers, words
+from workflows.tables.table import NAME, Column, Table, columns, in_order
 
 TOLERANCE = 0.15
 """How far from the theory a fitted exponent may be without a note that names it."""
@@ -135,8 +135,9 @@ class Table1:
     differences: list[Difference]
     notes: list[str]
 
-    def figures(self) -> dict[str, float]:
-        """Returns the exponents, crossovers and times of the table, by their names in MLflow."""
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The exponents, crossovers and times of the table, by their names in MLflow."""
         figures: dict[str, float] = {}
         for layer in self.layers:
             for quantity, exponents in layer.fits.items():
@@ -151,24 +152,27 @@ class Table1:
         figures |= {f"crossover_n.d_{row.d}.batch_{row.batch}": row.n for row in self.crossovers if row.n is not None}
         return figures
 
-    def shown(self) -> list[TextTable]:
-        """Returns the exponents and counts of each layer type; then crossovers, all counts and all exponents."""
+    @property
+    def tables(self) -> list[Table]:
+        """The exponents and counts of each layer type; then crossovers, all counts and all exponents."""
         counted = "paper", f"n = {self.layers[0].counted_n}"
-        columns = [
-            *words("layer type", "per layer"),
-            *numbers("paper", "FLOP", "time", block="exponent of n"),
-            *numbers("paper", "FLOP", "time", block="exponent of d"),
-            *numbers(*counted, block="in sequence"),
-            *numbers(*counted, block="longest path"),
+        name = Column(NAME, "layer type")
+        shown = [
+            name,
+            *columns("per layer"),
+            *columns("paper", "FLOP", "time", block="exponent of n", spec="g"),
+            *columns("paper", "FLOP", "time", block="exponent of d", spec="g"),
+            *columns(*counted, block="in sequence", spec="g"),
+            *columns(*counted, block="longest path", spec="g"),
         ]
-        main = TextTable("Table 1", columns, [Line(_exponents_and_counts(layer)) for layer in self.layers])
-        headings = "layer type", "n", "in sequence", "longest path", "through contiguous kernels"
-        counts = TextTable(
-            "All counts", words(*headings), [Line(_counts(layer)) for layer in self.layers], on_terminal=False
+        main = Table("Table 1", shown, [in_order(shown, *_exponents_and_counts(layer)) for layer in self.layers])
+        shown = [name, *columns("n", "in sequence", "longest path", "through contiguous kernels")]
+        counts = Table(
+            "All counts", shown, [in_order(shown, *_counts(layer)) for layer in self.layers], on_terminal=False
         )
-        columns = [*words("layer type", "of"), *numbers("n", "d")]
-        fitted = [Line([layer.name, *texts]) for layer in self.layers for texts in _exponents(layer)]
-        exponents = TextTable("All exponents, with 95 % confidence", columns, fitted, on_terminal=False)
+        shown = [name, *columns("of"), *columns("n", "d", spec="g")]
+        fitted = [in_order(shown, layer.name, *texts) for layer in self.layers for texts in _exponents(layer)]
+        exponents = Table("All exponents, with 95 % confidence", shown, fitted, on_terminal=False)
         return [main, *[_crossovers(self.crossovers)] * bool(self.crossovers), counts, exponents]
 
 
@@ -352,21 +356,21 @@ def _exponents(layer: Layer) -> list[list[str]]:
     return [[of, *(_interval(fitted[name]) for name in VARIABLES)] for of, fitted in fits.items()]
 
 
-def _crossovers(rows: Sequence[CrossoverRow]) -> TextTable:
+def _crossovers(rows: Sequence[CrossoverRow]) -> Table:
+    shown = [Column(NAME, "d", spec="d"), *columns("sequences", "slower from n", "with projections", spec="d")]
     lines = [
-        Line(
-            [
-                str(row.d),
-                str(row.batch),
-                _crossover_text(row.n, row.is_slower, row.longest_n),
-                _crossover_text(row.n_projected, row.is_slower_projected, row.longest_n),
-            ]
+        in_order(
+            shown,
+            f"{row.d}",
+            row.batch,
+            _crossover_text(row.n, row.is_slower, row.longest_n),
+            _crossover_text(row.n_projected, row.is_slower_projected, row.longest_n),
         )
         for row in rows
     ]
-    return TextTable(
+    return Table(
         "Where self-attention becomes slower than recurrence",
-        numbers("d", "sequences", "slower from n", "with projections"),
+        shown,
         lines,
         "By counted operations of the two, that is at n = d. By time it is where the curves cross: a recurrent layer "
         "computes its positions one after the other, whatever the device could do at once.",

@@ -13,9 +13,10 @@ from workflows.claims import models, sentences
 from workflows.claims.judged import Judged
 from workflows.tables import table3
 from workflows.tables.differences import Difference
-from workflows.tables.table2 import Table2, Table2Cell, Table2Row
+from workflows.tables.orderings import Noise
+from workflows.tables.table import Results, Row, Table
 from workflows.tables.table3 import RowTrainings
-from workflows.tables.table4 import SearchRow, Table4, Table4Row
+from workflows.tables.table4 import SEARCHES
 
 BETTER = MappingProxyType(
     {("base", "en-de"): (26.37, 9.5e18), ("big", "en-de"): (28.37, 1e20), ("big", "en-fr"): (40.57, 2.9e19)}
@@ -23,18 +24,22 @@ BETTER = MappingProxyType(
 """BLEU and cost, each just enough for the claims of §6.1: ConvS2S's ensemble has 26.36, MoE 40.56 and 1.2e20."""
 
 
-def table2(cells: dict[tuple[str, str], tuple[float, float | None]], differs: str = "hardware") -> Table2:
+def table2(cells: dict[tuple[str, str], tuple[float, float | None]], differs: str = "hardware") -> Results:
     """A table with these measured cells."""
-    names = {"base": "Transformer (base)", "big": "Transformer (big)"}
     rows = [
-        Table2Row(names[model], "measured", {pair: Table2Cell(bleu, paper_way_flop=flop)})
-        for (model, pair), (bleu, flop) in cells.items()
+        Row(
+            f"Transformer ({model})",
+            "measured",
+            {
+                key: value
+                for (of, pair), (bleu, flop) in cells.items()
+                for key, value in ((f"{pair}.paper_bleu", bleu), (f"{pair}.paper_way_flop", flop or "not measured"))
+                if of == model
+            },
+        )
+        for model in ("base", "big")
     ]
-    merged = {name: {} for name in names.values()}
-    for row in rows:
-        merged[row.name] |= row.cells
-    rows = [Table2Row(name, "measured", of_row) for name, of_row in merged.items()]
-    return Table2(rows, [Difference(differs, "the paper's", "others", ("all",))], [])
+    return Results([Table("Table 2", [], rows)], [Difference(differs, "the paper's", "others", ("all",))], [], {})
 
 
 @pytest.mark.parametrize(
@@ -133,12 +138,12 @@ def test_orderings_are_judged_by_both_figures(trained_row: Callable[..., RowTrai
     assert {judged.verdict for _, _, judged in models.of_table3(None)} == {"not run"}
 
 
-def table4(f1: float, training: str = models.WSJ_ONLY, repaired: int = 5, more: float | None = None) -> Table4:
+def table4(f1: float, training: str = models.WSJ_ONLY, repaired: int = 5, more: float | None = None) -> Results:
     """A table with one measured parser and its free search for 100 trees; `more` is the F1 of one with silver trees."""
     of_training = {training: f1} | ({"semi-supervised": more} if more else {})
-    rows = [Table4Row("Transformer (2 layers)", "measured", name, f1, "measured") for name, f1 in of_training.items()]
-    search = SearchRow(training, "free", f1, repaired, {}, 100, 10.0)
-    return Table4(rows, [], [], [search], [], [], [])
+    rows = [Row("Transformer", "measured", {"training": name, "f1": value}) for name, value in of_training.items()]
+    search = Row(training, "", {"search": "free", "f1": f1, "repaired": repaired, "sentences": 100})
+    return Results([Table("Table 4", [], rows), Table(SEARCHES, [], [search])], [], [], {})
 
 
 LENGTHS = [(10, 30), (12, 40), (9, 9)]
@@ -153,7 +158,7 @@ LENGTHS = [(10, 30), (12, 40), (9, 9)]
         ("constraints", table4(90.0), table4(90.0, repaired=6)),
     ],
 )
-def test_the_parser(key: str, holds: Table4, fails: Table4) -> None:
+def test_the_parser(key: str, holds: Results, fails: Results) -> None:
     """BerkeleyParser has 90.4; of parsers that learn from more than WSJ the best has 93.0; 5 % may be no tree."""
     assert models.of_table4(holds, LENGTHS)[key].verdict == "holds"
     assert models.of_table4(fails, LENGTHS)[key].verdict == "fails"
@@ -227,13 +232,21 @@ def test_sharpness_and_tasks() -> None:
 def test_one_head_by_its_size(beyond: float, verdict: str, trained_row: Callable[..., RowTrainings]) -> None:
     """Worse than the best of the other rows by more than noise allows, or less; without noise nothing is said."""
     table, _ = table3.compute([trained_row("base", 7.0, 7.0, errors=(0, 1)), trained_row("A1", 7.0)])
-    assert table.noise is not None
-    base, a1 = (row.trained for row in table.rows if row.trained)
-    lost = beyond * table.noise.limit("bleu", 1, 2)
-    moved = replace(a1, bleu=replace(a1.bleu, mean=base.bleu.mean - lost))
-    rows = [replace(row, trained=moved) if row.name == "A1" else row for row in table.rows]
-    assert models.of_one_head(replace(table, rows=rows))["one head"].verdict == verdict
-    assert models.of_one_head(replace(table, noise=None)) == {}
+    base, a1 = table.tables[0].rows
+    (bleu, deviation) = (base.number(key) for key in ("bleu", "bleu.deviation"))
+    assert bleu is not None
+    assert deviation is not None
+    limit = Noise(2, {"bleu": deviation}).limit("bleu", 1, 2)
+
+    def judged(of_base: dict[str, object]) -> dict[str, Judged]:
+        rows = [
+            replace(base, values={**base.values, **of_base}),
+            replace(a1, values={**a1.values, "bleu": bleu - beyond * limit}),
+        ]
+        return models.of_one_head(replace(table, tables=[replace(table.tables[0], rows=rows)]))
+
+    assert judged({})["one head"].verdict == verdict
+    assert judged({"bleu.deviation": None}) == {}
 
 
 def test_every_sentence_has_a_judge() -> None:

@@ -13,7 +13,8 @@ from workflows import paper
 from workflows.claims import report, sentences, table
 from workflows.claims.evidence import Evidence, Tokenized
 from workflows.tables.differences import Difference
-from workflows.tables.table2 import Table2, Table2Artifact
+from workflows.tables.table import Results, Table
+from workflows.tables.table2 import Table2Artifact
 
 
 def test_without_evidence_nothing_is_judged() -> None:
@@ -42,7 +43,8 @@ def test_the_page(tmp_path: Path) -> None:
     (tmp_path / "table").mkdir()
     (tmp_path / "page").mkdir()
     artifact = Table2Artifact(tmp_path / "table")
-    artifact.write(Table2([], [Difference("updates", "100,000", "1,100", ("EN-DE base",))], []))
+    differs = Difference("updates", "100,000", "1,100", ("EN-DE base",))
+    artifact.write(Results([Table("Table 2", [], [])], [differs], [], {}))
     context = Context(tmp_path / "page", warnings=["read en-de: train.en is not the <published> file"])
     judged = report.judge(context, Evidence(table2=artifact))
     text = Reader((tmp_path / "page" / "claims.html").read_text()).text

@@ -62,6 +62,7 @@ def test_first_screen_says_what_came_out(report: str) -> None:
     assert [rows[name][0] for name in ("EN-DE base", "EN-FR big")] == ["27.3", "41.8"]
     measured = [float(rows[name][1]) for name in ("EN-DE base", "EN-FR big")]
     assert [float(figure) for figure in said] == pytest.approx(measured, abs=0.051)
+    assert (said[1], measured[1]) == ("47.3", 47.35)  # 47.346: rounded once, never a rounded figure again
     assert "2 models of 1.4 M parameters, 400 updates each" in text
     assert "three sentences, 3 pairs" in text
 

@@ -43,9 +43,10 @@ def test_a_row_still_falling_is_marked(trained_row: TrainedRow) -> None:
     rows = [trained_row("base", 7.0, last_fall=0.049), trained_row("A1", 7.0, last_fall=0.051)]
     two = trained_row("C1", 7.0).trainings + trained_row("C2", 7.0, last_fall=0.12).trainings
     table, _ = table3.compute([*rows, RowTrainings("C1", {}, two)])
-    trained = [row.trained for row in table.rows if row.trained]
-    assert [row.last_fall for row in trained] == pytest.approx([0.049, 0.051, 0.06])
-    assert [row.has_converged for row in trained] == [True, False, False]
+    rows_made = table.tables[0].rows
+    assert [row.values["last_fall"] for row in rows_made] == pytest.approx([0.049, 0.051, 0.06])
+    assert [row.values["has_converged"] for row in rows_made] == [True, False, False]
+    assert [str(row.values["change"]).endswith("not converged") for row in rows_made] == [False, True, True]
     (note,) = (note for note in table.notes if note.startswith("Not converged"))
     assert note.startswith("Not converged (A1, C1): over the last tenth of its updates")
     assert not any("onverged" in note for note in table3.compute([trained_row("A2", 7.0)])[0].notes)

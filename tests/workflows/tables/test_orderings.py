@@ -9,7 +9,8 @@ from workflows import paper
 from workflows.paper import KINDS, Kind
 from workflows.tables import table3
 from workflows.tables.orderings import Noise, OrderingOutcome, Standing, Verdict, outcomes
-from workflows.tables.table3 import RowTrainings, Table3
+from workflows.tables.table import Results
+from workflows.tables.table3 import RowTrainings
 
 TrainedRow = Callable[..., RowTrainings]
 NOISE = Noise(3, {"perplexity": 0.01, "bleu": 0.5})
@@ -29,9 +30,9 @@ def judged(claim: str, noise: Noise | None, **rows: tuple[float, float]) -> Orde
     return next(outcome for outcome in outcomes(measured, PRINTED, noise) if outcome.said.startswith(claim))
 
 
-def outcome_of(table: Table3, claim: str) -> OrderingOutcome | None:
-    """Returns the outcome of the claim that begins so, if the table has it."""
-    return next((outcome for outcome in table.orderings if outcome.said.startswith(claim)), None)
+def answers(results: Results, kind: Kind) -> dict[str, object]:
+    """Returns what the table beneath Table 3 says of each claim by what was measured."""
+    return {row.name: row.values[f"{kind}.here"] for row in results.tables[1].rows}
 
 
 def test_noise_is_the_sample_deviation_over_seeds() -> None:
@@ -141,15 +142,12 @@ def test_noise_and_verdicts_come_from_the_files(trained_row: TrainedRow) -> None
     base = trained_row("base", 7.0 / 1.01, 7.0, 7.0 * 1.01)
     rows = [base, trained_row("A1", 7.35), trained_row("A4", 7.07), trained_row("F1", 1.0)]
     table, _ = table3.compute(rows)
-    assert table.noise is not None
-    assert (table.noise.seeds, table.noise.deviations["perplexity"]) == (3, pytest.approx(math.log(1.01)))
-    few, many = outcome_of(table, "one head"), outcome_of(table, "too many heads")
-    assert few is not None
-    assert many is not None
-    assert (few.verdict["perplexity"], many.verdict["perplexity"]) == ("yes", "within noise")
-    assert (few.measured["perplexity"], many.measured["perplexity"]) == (True, True)
-    beyond = [row.trained.is_beyond_noise for row in table.rows if row.trained]
-    assert [kinds and kinds["perplexity"] for kinds in beyond] == [False, True, False, True]
+    (noise,) = (note for note in table.notes if note.startswith("Noise: 3 trainings of base"))
+    assert "a standard deviation s of 1.0 % in perplexity" in noise
+    of_heads = {"one head is worse than eight": "yes", "too many heads are worse, too": "within noise"}
+    assert answers(table, "perplexity") == of_heads
+    rows_made = table.tables[0].rows
+    assert [row.values["perplexity.is_beyond_noise"] for row in rows_made] == [False, True, False, True]
     single, _ = table3.compute([RowTrainings("base", {}, base.trainings[:1]), *rows[1:]])
-    assert single.noise is None
-    assert {row.trained.is_beyond_noise for row in single.rows if row.trained} == {None}
+    assert answers(single, "perplexity") == dict.fromkeys(of_heads, "yes?")
+    assert not any("perplexity.is_beyond_noise" in row.values for row in single.tables[0].rows)

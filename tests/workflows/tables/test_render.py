@@ -14,27 +14,41 @@ from workflows.tables.render import (
     render_terminal,
     terminal_table,
 )
+from workflows.tables.table import NAME, Column, Row, Table, columns, in_order
 from workflows.tables.table1 import Table1Artifact
 from workflows.tables.table2 import Table2Artifact
 from workflows.tables.table3 import Table3Artifact
 from workflows.tables.table4 import Table4Artifact
-from workflows.tables.text_table import Column, Line, TextTable, by_origin, numbers, words
 
 ARTIFACTS = {
     artifact.figures_file: artifact for artifact in (Table1Artifact, Table2Artifact, Table3Artifact, Table4Artifact)
 }
 EXPECTED = Path(__file__).parent / "expected"
-SCORES = TextTable(
+SHOWN = [
+    Column(NAME, "row"),
+    Column("change", "change"),
+    Column("perplexity.paper", "paper", "perplexity", ".2f"),
+    Column("perplexity", "here", "perplexity", ".2f", spread="deviation"),
+    *columns("paper", "here", block="BLEU", spec=".2f"),
+    Column("flop", "FLOP", "training", unit="FLOP", is_measured=True),
+]
+SCORES = Table(
     "Scores",
+    SHOWN,
     [
-        *words("row", "change"),
-        *numbers("paper", "here", block="perplexity"),
-        *numbers("paper", "here", block="BLEU"),
-        *numbers("FLOP", block="training", is_measured=True),
-    ],
-    [
-        Line(["base", "", "4.92", "7.20±0.28", "25.8", "24.10", "3.1e12"]),
-        Line(["A1", "h 1, d_k 512", "5.29", "", "24.9", "", "not run"], begins=True),
+        Row(
+            "base",
+            "",
+            {"perplexity.paper": 4.92, "perplexity": 7.2, "deviation": 0.281, "BLEU, paper": 25.8, "BLEU, here": 24.1}
+            | {"flop": 3.14e12},
+            {"BLEU, paper": 1},
+        ),
+        Row(
+            "A1",
+            "",
+            {"change": "h 1, d_k 512", "perplexity.paper": 5.29, "BLEU, paper": 24.96, "flop": "not run"},
+            group="A",
+        ),
     ],
     "Time is not shown.",
 )
@@ -67,11 +81,11 @@ def test_a_terminal_shows_everything_within_its_width(name: str, width: int) -> 
     lines = printed(width, render_terminal(table, width))
     text = "\n".join(lines)
     assert max(map(len, lines)) <= width
-    for shown in table.shown():
+    for shown in table.tables:
         assert (shown.title in lines) is shown.on_terminal
-        for line in shown.lines if shown.on_terminal else ():
-            for cell, column in zip(line.texts, shown.columns, strict=False):
-                assert column.on_terminal is False or not column.is_number or cell.strip() in text
+        for row in shown.rows if shown.on_terminal else ():
+            for column in shown.columns:
+                assert column.on_terminal is False or not column.is_number or column.text(row).strip() in text
     unmarked = packed(text.replace("\n· ", "\n").replace("\n* ", "\n"))
     for note in table.notes:
         assert packed(note) in unmarked
@@ -84,13 +98,13 @@ def test_markdown_has_a_line_for_each_line(name: str) -> None:
     """Each with all columns, whether they fit a terminal or not, and a list of the notes."""
     table = stored(name).load()
     markdown = render_markdown(table)
-    shown = table.shown()
+    shown = table.tables
     titles = [line.lstrip("# ") for line in markdown.split("\n") if line.startswith("#")]
     assert titles == [*(text.title for text in shown), "What differs from the paper", "How to read the table"]
     for text in shown:
         lines = [line for line in markdown_table(text) if line.startswith("|")]
         assert "\n".join(lines) in markdown
-        assert len(lines) == 2 + sum(line.kind != "heading" for line in text.lines)
+        assert len(lines) == 2 + len(text.rows)
         assert {line.count(" | ") for line in lines if "---" not in line} == {len(text.columns) - 1}
     for note in table.notes:
         assert f"- {'* ' if note in FOOTNOTES else ''}{note}".replace("- *", "- \\*") in markdown
@@ -100,10 +114,10 @@ def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
     """In few parts, each with the columns that lead."""
     assert printed(50, *terminal_table(SCORES, 50))[1:] == [
         "                    perplexity",
-        "row   change             paper       here",
-        "─────────────────────────────────────────",
-        "base                      4.92  7.20±0.28",
-        "─────────────────────────────────────────",
+        "row   change             paper         here",
+        "───────────────────────────────────────────",
+        "base                      4.92  7.20 ± 0.28",
+        "───────────────────────────────────────────",
         "A1    h 1, d_k 512        5.29",
         "",
         "                     BLEU         training",
@@ -111,7 +125,7 @@ def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
         "──────────────────────────────────────────",
         "base                 25.8  24.10    3.1e12",
         "──────────────────────────────────────────",
-        "A1    h 1, d_k 512   24.9          not run",
+        "A1    h 1, d_k 512  24.96          not run",
         "",
         "Time is not shown.",
         "",
@@ -122,7 +136,8 @@ def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
 @pytest.mark.parametrize("width", [38, 24])
 def test_words_too_long_for_their_column_are_folded(width: int) -> None:
     """Nothing is lost and nothing is wider than the terminal."""
-    table = TextTable("Names", words("name", "why"), [Line(["restricted self-attention", "x" * 20])])
+    shown = [Column(NAME, "name"), *columns("why")]
+    table = Table("Names", shown, [in_order(shown, "restricted self-attention", "x" * 20)])
     lines = printed(width, *terminal_table(table, width))
     assert max(map(len, lines)) <= width
     assert "".join(lines).count("x") == 20
@@ -130,8 +145,9 @@ def test_words_too_long_for_their_column_are_folded(width: int) -> None:
 
 def test_markdown_escapes_what_it_would_interpret() -> None:
     """Measured lines say so; lines of a text stand behind each other."""
-    lines = by_origin([["a|b\\| *", "1"]], [["c\nd", "2"]])
-    assert markdown_table(TextTable("", [Column("model"), *numbers("BLEU", block="EN-DE")], lines)) == [
+    shown = [Column(NAME, "model"), *columns("BLEU", block="EN-DE", spec="d")]
+    rows = [in_order(shown, "a|b\\| *", 1, origin="paper"), in_order(shown, "c\nd", 2, origin="measured")]
+    assert markdown_table(Table("", shown, rows)) == [
         "",
         "| model | EN-DE, BLEU |",
         "|---|---:|",

@@ -42,7 +42,7 @@ def test_a_crossover_is_where_self_attention_becomes_the_slower(table: Table1) -
     assert (row.n_projected, row.longest_n) == (None, 256)
     markdown = render_markdown(table)
     assert "| 32 | 1 | 200 | not up to 256 |" in markdown
-    assert table.figures()["crossover_n.d_32.batch_1"] == row.n
+    assert table.metrics["crossover_n.d_32.batch_1"] == row.n
 
 
 def test_exponents_far_from_the_theory_are_named() -> None:

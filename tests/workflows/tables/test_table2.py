@@ -5,46 +5,63 @@ from collections.abc import Callable
 from pipeline.evaluation.search_choice import DecodingChoiceFigures, SearchScores
 from pipeline.settings import DecodingSettings
 from tests.support.unspaced_text import CHINESE
+from workflows.engine.dag import to_artifact
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
-from workflows.tables.text_table import NOT_MEASURED
+from workflows.tables.table import NOT_MEASURED, NOT_RUN, Results
 
 Cell = Callable[..., Translation]
+
+
+def shown(results: Results, *names: str) -> list[list[str]]:
+    """Returns the texts of the measured rows of these models."""
+    main = results.tables[0]
+    rows = [row for row in main.rows if row.origin == "measured" and row.name in names]
+    return [[column.text(row) for column in main.columns[1:]] for row in rows]
 
 
 def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) -> None:
     """The row has the numbers of scores.json and cost.json; the other three of the four cells were not run."""
     inputs = cell("en-de", "base")
-    base, big = table2.rows([inputs])[-2:]
-    assert inputs.scores is not None
-    scores = inputs.scores.load()
+    results = table2.compute([inputs])
+    base, big = results.tables[0].rows[-2:]
+    scores = to_artifact(inputs.scores).load()
     assert base.name == "Transformer (base)"
-    assert base.cells["en-de"].paper_bleu == scores.paper_bleu != scores.sacrebleu
-    assert base.texts()[1:3] == [f"{scores.paper_bleu:.2f}", f"{scores.sacrebleu:.2f}"]
-    assert base.texts()[5:7] == [NOT_MEASURED, "3.1e12"]
-    assert big.texts()[1:] == ["not run"] * 8
-    assert base.texts()[3:5] == ["not run"] * 2
+    assert base.values["en-de.paper_bleu"] == scores.paper_bleu != scores.sacrebleu
+    of_base, of_big = shown(results, base.name, big.name)
+    assert of_base[:4] == [f"{scores.paper_bleu:.2f}", f"{scores.sacrebleu:.2f}", NOT_RUN, NOT_RUN]
+    assert of_base[4:] == [NOT_MEASURED, "3.1e12", NOT_RUN, NOT_RUN]
+    assert of_big == [NOT_RUN] * 8
+
+
+def test_printed_scores_keep_their_digits_and_their_column(cell: Cell) -> None:
+    """26.30 as the paper prints it, and 24.6 with a figure space, so that the points stand below each other."""
+    main = table2.compute([cell("en-de", "base")]).tables[0]
+    texts = {row.name: main.columns[1].text(row) for row in main.rows if row.origin == "paper"}
+    assert (texts["GNMT + RL ensemble"], texts["GNMT + RL"], texts["Deep-Att + PosUnk"]) == ("26.30", "24.6\u2007", "")
+    assert "Transformer (big) *" in texts
 
 
 def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
     """Its cell says so and a note says why; a GPU's time counts at the rate measured on it."""
-    table = table2.compute([cell("en-de", "base"), cell("en-de", "big", "NVIDIA H100")])
-    assert [row.texts()[5:7] for row in table.rows[-2:]] == [[NOT_MEASURED, "3.1e12"], ["1.0e13", "3.1e12"]]
-    assert [note for note in table.notes if "a small CPU" in note][1:] == [
+    results = table2.compute([cell("en-de", "base"), cell("en-de", "big", "NVIDIA H100")])
+    costs = [texts[4:6] for texts in shown(results, "Transformer (base)", "Transformer (big)")]
+    assert costs == [[NOT_MEASURED, "3.1e12"], ["1.0e13", "3.1e12"]]
+    assert [note for note in results.notes if "a small CPU" in note][1:] == [
         "No cost by the paper's method on a small CPU: a CPU's rate depends on what else runs on the machine."
     ]
-    (measured,) = (note for note in table.notes if note.startswith("NVIDIA H100"))
+    (measured,) = (note for note in results.notes if note.startswith("NVIDIA H100"))
     assert measured.endswith("0.05 TFLOP/s per device.")
 
 
 def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
     """sacreBLEU is there, by the tokenizer for the language; a note says why, and the main figures have that score."""
     table = table2.compute([cell("en-zh", "base", references=CHINESE[:3], translated=[*CHINESE[:2], CHINESE[3]])])
-    base = table.rows[-2].cells["en-zh"]
-    assert base.sacrebleu is not None
-    assert base.texts()[:2] == ("not defined", f"{base.sacrebleu:.2f}")
-    assert 50 < base.sacrebleu < 100
-    assert table.figures() == {"sacreBLEU EN-ZH base": base.sacrebleu}
+    sacrebleu = table.tables[0].rows[-2].number("en-zh.sacrebleu")
+    assert sacrebleu is not None
+    assert shown(table, "Transformer (base)")[0][4:6] == ["not defined", f"{sacrebleu:.2f}"]
+    assert 50 < sacrebleu < 100
+    assert table.metrics == {"sacreBLEU EN-ZH base": sacrebleu}
     assert any(note.startswith("EN-ZH: paper BLEU is not defined: spaces do not separate") for note in table.notes)
     assert any("tok:zh" in note for note in table.notes)
 
@@ -62,13 +79,13 @@ def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
 
     base = choice((4, 0.6), (1, 0.6, 20), (1, 1, 19.5), (4, 0.6, 21.25), (4, 1, 21))
     big = choice((4, 0.6), (4, 0.6, 23))
-    (shown,) = table2.chosen_searches({"EN-DE base": base, "EN-DE big": big})
-    assert [column.label for column in shown.columns] == ["model", "beam", "α 0.6", "α 1", "chosen"]
-    assert [line.texts for line in shown.lines] == [
+    (table,) = table2.chosen_searches({"EN-DE base": base, "EN-DE big": big})
+    assert [column.label for column in table.columns] == ["model", "beam", "α 0.6", "α 1", "chosen"]
+    assert [[column.text(row) for column in table.columns] for row in table.rows] == [
         ["EN-DE base", "1", "20.00", "19.50", ""],
         ["EN-DE base", "4", "21.25", "21.00", "beam 4, α 0.6"],
         ["EN-DE big", "4", "23.00", "", "beam 4, α 0.6"],
     ]
     assert not list(table2.chosen_searches({}))
-    (shown,) = table2.chosen_searches({"EN-ZH base": choice((1, 1), (1, 1, None), (1, 0.6, None))})
-    assert [line.texts for line in shown.lines] == [["EN-ZH base", "1", "0.00", "0.00", "beam 1, α 1"]]
+    (table,) = table2.chosen_searches({"EN-ZH base": choice((1, 1), (1, 1, None), (1, 0.6, None))})
+    assert [row.values for row in table.rows] == [{"beam": 1, "α 0.6": 0, "α 1": 0, "chosen": "beam 1, α 1"}]

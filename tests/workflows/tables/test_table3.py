@@ -7,14 +7,15 @@ import pytest
 
 from tests.support.unspaced_text import CHINESE
 from workflows.tables import table3
-from workflows.tables.table3 import RowTrainings, Table3, Table3Row
+from workflows.tables.table import Results, Row
+from workflows.tables.table3 import COLUMNS, RowTrainings
 
 TrainedRow = Callable[..., RowTrainings]
 
 
-def by_name(table: Table3) -> dict[str, Table3Row]:
+def by_name(results: Results) -> dict[str, Row]:
     """Returns the table's rows by name."""
-    return {line.name: line for line in table.rows}
+    return {row.name: row for row in results.tables[0].rows}
 
 
 def bleu_of(inputs: RowTrainings) -> list[float]:
@@ -27,16 +28,16 @@ def bleu_of(inputs: RowTrainings) -> list[float]:
 
 
 def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
-    """Perplexities 5, 6 and 8 have mean 19/3 and deviation √(14/6); time and operations are totals over the three."""
+    """Perplexities 5, 6 and 8 have mean 19/3 and deviation √(14/6); time and operations are means over the three."""
     inputs = trained_row("A1", 5.0, 6.0, 8.0, errors=(0, 1, 2))
-    trained = table3.compute([inputs])[0].rows[0].trained
-    assert trained is not None
-    assert trained.perplexity.mean == pytest.approx(19 / 3)
-    assert trained.perplexity.deviation == pytest.approx(math.sqrt(14 / 6))
+    row = by_name(table3.compute([inputs])[0])["A1"]
+    assert row.values["perplexity"] == pytest.approx(19 / 3)
+    assert row.values["perplexity.deviation"] == pytest.approx(math.sqrt(14 / 6))
+    assert [column.text(row) for column in COLUMNS if column.key == "perplexity"] == ["6.33 ± 1.5"]
     first, second, third = bleu_of(inputs)
     assert first == pytest.approx(100)
-    assert trained.bleu.mean == pytest.approx((first + second + third) / 3)
-    assert (trained.seeds, trained.train_s, trained.counted_flop) == ((1, 2, 3), 300.0, 3 * 3.1e12)
+    assert row.values["bleu"] == pytest.approx((first + second + third) / 3)
+    assert (row.values["seeds"], row.values["train_s"], row.values["counted_flop"]) == (3, 100.0, 3.1e12)
 
 
 def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_row: TrainedRow) -> None:
@@ -46,24 +47,20 @@ def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_r
     other = trained_row("B1", 8.0, translated=[*CHINESE[:2], CHINESE[3]], **chinese)
     table = table3.compute([base, other])[0]
     row = by_name(table)["B1"]
-    assert row.trained is not None
-    assert row.texts_of("bleu")[2] == "not defined"
-    assert row.trained.from_base is not None
-    assert row.trained.from_base["bleu"] == pytest.approx(row.trained.sacrebleu.mean - 100) != 0
+    assert row.values["bleu"] == "not defined"
+    assert row.values["bleu.delta"] == pytest.approx(table3.standings(table.tables[0])["B1"].figures["bleu"] - 100) != 0
     assert any("EN-ZH: paper BLEU is not defined" in note for note in table.notes)
-    assert table.figures()["sacreBLEU dev base"] == pytest.approx(100)
+    assert table.metrics["sacreBLEU dev base"] == pytest.approx(100)
 
 
 def test_differences_from_base_stay_in_their_column(trained_row: TrainedRow) -> None:
     """A printed row is compared with the printed base, and a measured mean with the mean of the measured base."""
     base, other = trained_row("base", 7.0, 7.5, errors=(1, 2)), trained_row("B1", 8.0, errors=(0,))
     row = by_name(table3.compute([base, other])[0])["B1"]
-    assert row.printed is not None
-    assert row.trained is not None
-    assert row.trained.from_base is not None
-    assert row.printed.from_base == {"perplexity": 0.24, "bleu": -0.7}  # 5.16 - 4.92, 25.1 - 25.8
-    assert row.trained.from_base["perplexity"] == pytest.approx(0.75)
-    assert row.trained.from_base["bleu"] == pytest.approx(100 - sum(bleu_of(base)) / 2)
+    printed = {key: row.values[f"{key}.paper_delta"] for key in ("perplexity", "bleu")}
+    assert printed == {"perplexity": 0.24, "bleu": -0.7}  # 5.16 - 4.92, 25.1 - 25.8
+    assert row.values["perplexity.delta"] == pytest.approx(0.75)
+    assert row.values["bleu.delta"] == pytest.approx(100 - sum(bleu_of(base)) / 2)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +76,7 @@ def test_rank_correlation_with_ties(trained_row: TrainedRow, perplexities: Seque
     """Tied rows share the mean of their ranks; the expected values are worked out by hand."""
     names = ("base", "C1", "C2", "E")
     table, _ = table3.compute([trained_row(*figures) for figures in zip(names, perplexities, strict=True)])
-    (correlation,) = table.correlations  # BLEU is the same in all rows, so their order cannot be compared
-    assert (correlation.kind, correlation.rows) == ("perplexity", 4)
-    assert correlation.spearman == pytest.approx(spearman)
+    correlations = {name: figure for name, figure in table.metrics.items() if "correlation" in name}
+    # BLEU is the same in all rows, so their order cannot be compared
+    assert correlations == {"rank correlation by perplexity": pytest.approx(spearman)}
+    assert f"{spearman:.2f} for perplexity (4 rows);" in table.tables[0].explanation

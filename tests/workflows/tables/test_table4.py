@@ -8,36 +8,41 @@ from workflows.tables import table4
 from workflows.tables.parser_measurements import ParserRow
 
 Row = Callable[..., ParserRow]
+F1 = table4.F1
 
 
 def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
     """The paper's twelve, the baseline, the chosen parser's F1, and the row that was not run."""
     inputs = parser_row()
-    table = table4.compute([inputs])
-    assert [tuple(row.texts()[:3]) for row in table.rows[:12]] == [(row.name, row.training, row.f1) for row in TABLE_4]
-    assert {row.origin for row in table.rows[:12]} == {"paper"}
-    right, parser, silver = table.rows[12:]
-    assert (right.name, right.training) == ("right-branching trees, generated trees", "none")
-    assert (parser.name, parser.training) == ("Transformer (2 layers), generated trees", "generated trees only")
+    tables = {table.title: table.rows for table in table4.compute([inputs]).tables}
+    *printed, right, parser, silver = tables["Table 4"]
+    assert [(row.name, row.values["training"], F1.text(row).strip()) for row in printed] == [
+        (row.name, row.training, row.f1) for row in TABLE_4
+    ]
+    assert {row.origin for row in printed} == {"paper"}
+    assert (right.name, right.values["training"]) == ("right-branching trees, generated trees", "none")
+    assert (parser.name, parser.values["training"]) == (
+        "Transformer (2 layers), generated trees",
+        "generated trees only",
+    )
     assert inputs.free is not None
     measured = inputs.free.scores.load()
     for name in ("f1", "recall", "precision", "complete_match", "sentences", "valid"):
-        assert getattr(parser, name) == getattr(measured.total, name)
-    assert [(row.sentences, row.f1) for row in table.lengths] == [
+        assert parser.values[name] == getattr(measured.total, name)
+    assert [(row.values["sentences"], row.values["f1"]) for row in tables["F1 by length"]] == [
         (row.sentences, row.f1) for row in measured.by_length.values()
     ]
-    assert right.f1 is not None
-    assert parser.f1 is not None
-    assert right.f1 < parser.f1 < 100
-    assert parser.f1_short == measured.short.f1
-    assert table.searches[0].f1 == parser.f1
-    assert (silver.training, silver.f1, silver.texts()[2]) == ("semi-supervised", None, "not run")
+    assert 0 < (right.number("f1") or 0) < (parser.number("f1") or 0) < 100
+    assert parser.values["f1_short"] == measured.short.f1
+    assert tables[table4.SEARCHES][0].values["f1"] == parser.values["f1"]
+    assert (silver.values["training"], silver.values["f1"]) == ("semi-supervised", "not run")
+    assert [row.values["chosen"] for row in tables["Beams on the dev set"]] == ["", "chosen"]
 
 
 def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> None:
     """On WSJ the measured rows are named and trained as printed; data and test set do not differ then."""
     table = table4.compute([parser_row(data="WSJ"), parser_row("semi-supervised", "WSJ")])
-    assert [(row.name, row.training) for row in table.rows[12:]] == [
+    assert [(row.name, row.values["training"]) for row in table.tables[0].rows[12:]] == [
         ("right-branching trees", "none"),
         ("Transformer (2 layers)", "WSJ only, discriminative"),
         ("Transformer (2 layers)", "semi-supervised"),
@@ -55,10 +60,11 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
     short, total = split.short.model_copy(update={"f1": 12.5}), split.total.model_copy(update={"f1": 34.25})
     scored.write(split.model_copy(update={"short": short, "total": total}))
     table = table4.compute([inputs])
-    assert table.rows[13].texts()[2:4] == ["34.25", "12.50"]
-    assert table.searches[0].f1 == 34.25
-    assert table.figures()["f1.Transformer 2 layers generated trees generated trees only"] == 34.25
-    assert ["Transformer, generated trees only", "91.3", "34.25"] in scores(table, [inputs])
+    main = table.tables[0]
+    assert [column.text(main.rows[13]) for column in main.columns[2:4]] == ["34.25", "12.50"]
+    assert table.metrics["f1.Transformer 2 layers generated trees generated trees only"] == 34.25
+    (row,) = (row for row in scores([inputs]) if row.name == "Transformer, generated trees only")
+    assert row.values == {"paper": 91.3, "here": 34.25}
     assert said([inputs]).startswith("The parser reaches F1 34.2 after")
 
 
@@ -66,7 +72,9 @@ def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     """No figure, and the reason of each."""
     made = parser_row()
     failed = ParserRow(made.training, made.data, (), made.failures, made.baseline, None, None)
-    table = table4.compute([failed])
-    (line,) = [row for row in table.rows if row.state == "failed"]
-    assert (line.f1, line.texts()[2]) == (None, "failed")
-    assert "the loss is not finite" in line.reason
+    results = table4.compute([failed])
+    main, candidates = results.tables
+    (line,) = [row for row in main.rows if row.values["f1"] == "failed"]
+    assert line.name == "Transformer, generated trees"
+    assert {row.values["reason"] for row in candidates.rows} == {"the loss is not finite"}
+    assert f"{line.name}, generated trees only: dropout 0.3 failed: the loss is not finite" in results.notes

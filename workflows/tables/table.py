@@ -1,0 +1,163 @@
+"""A table: rows of named values, and columns that know how a value becomes text.
+
+Column("en-de.paper_bleu", "paper BLEU", "EN-DE", ".2f")
+Row("Transformer (base)", "measured", {"en-de.paper_bleu": 27.31, "en-fr.paper_bleu": NOT_RUN})
+
+A number becomes text in a view, never before: on the terminal and in Markdown (`render`), on the page (`reports`). JSON
+and MLflow have it as it is. A text in place of a number says why there is none.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Literal
+
+from pipeline.store.artifact import JsonArtifact
+from pipeline.store.figures import NOT_DEFINED
+from workflows.quantities import duration, flop_text, percent
+from workflows.tables.differences import Difference
+
+Value = bool | int | float | str | None
+NAME = "name"
+"""The key of the column that shows the names of the rows; it comes first."""
+NOT_RUN, NOT_MEASURED, FAILED = "not run", "not measured", "failed"
+ABSENT = frozenset({NOT_RUN, NOT_MEASURED, FAILED, NOT_DEFINED})
+"""The texts that stand in place of a missing number."""
+ORIGINS = {"paper": "as printed in the paper", "measured": "measured here"}
+"""The headings of printed and measured rows, where they stand apart."""
+IN_WORDS = {"s": duration, "FLOP": flop_text, "%": percent}
+"""How numbers of these units are written; percent are of a fraction."""
+MILLION = "M"
+FIGURE_SPACE = "\u2007"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table."""
+
+    name: str
+    origin: Literal["", "paper", "measured"]
+    """Where all of its numbers are from; empty where the columns say so."""
+    values: Mapping[str, Value]
+    """By key: those that the columns show, and any others worth keeping."""
+    digits: Mapping[str, int] = field(default_factory=dict)
+    """The decimals that the paper prints, where they are not those of the column."""
+    group: str = ""
+    """Groups of rows are divided by a rule."""
+
+    def number(self, *keys: str) -> float | None:
+        """Returns the first of these values that is a number; None where there is none."""
+        values = (self.values.get(key) for key in keys)
+        return next((value for value in values if value is not None and not isinstance(value, str)), None)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: which value it shows of each row, and how."""
+
+    key: str
+    heading: str
+    block: str = ""
+    """The heading that it shares with its neighbours, from which it is not parted; empty in the columns that lead."""
+    spec: str = ""
+    """How Python formats its numbers, e.g. `.2f`."""
+    unit: str = ""
+    """One of `IN_WORDS`, or `MILLION`; empty where the heading or the text says it."""
+    spread: str = ""
+    """The key of what is written behind ±."""
+    is_measured: bool = False
+    """Whether its numbers were measured here in every row."""
+    on_terminal: bool = True
+
+    @property
+    def label(self) -> str:
+        """The heading, with that of the block."""
+        return ", ".join(filter(None, (self.block, self.heading)))
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it has numbers, or what stands in their place."""
+        return bool(self.spec or self.unit)
+
+    def measured(self, row: Row) -> bool:
+        """Whether a row's value was measured here."""
+        return self.is_measured or row.origin == "measured"
+
+    def text(self, row: Row) -> str:
+        """Returns the text of a row's value."""
+        value = row.name if self.key == NAME else row.values.get(self.key)
+        if value is None or isinstance(value, str):
+            return value or ""
+        if self.unit in IN_WORDS:
+            return IN_WORDS[self.unit](value)
+        text = format(value / 1e6 if self.unit == MILLION else value, self.spec)
+        if self.key in row.digits:  # figure spaces keep the points of the column aligned
+            text = f"{value:.{row.digits[self.key]}f}".ljust(len(text), FIGURE_SPACE)
+        spread = row.number(self.spread)
+        if spread is None:
+            return text
+        return f"{text} ± {spread:.{2 if spread < 1 else 1 if spread < 10 else 0}f}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table and the sentences that stand beneath it."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    explanation: str = ""
+    on_terminal: bool = True
+
+    @property
+    def blocks(self) -> list[tuple[str, list[Column]]]:
+        """The headings that columns share, each with its columns; one after the other."""
+        return [(block, list(columns)) for block, columns in groupby(self.columns, key=lambda column: column.block)]
+
+    def lines(self) -> Iterator[tuple[Row, str, bool]]:
+        """Yields each row with the heading above it, if any, and whether a rule is drawn above both."""
+        origin = group = None
+        for row in self.rows:
+            heading = ORIGINS.get(row.origin, "") if row.origin != origin else ""
+            yield row, heading, group is not None and (bool(heading) or row.group != group)
+            origin, group = row.origin, row.group
+
+
+@dataclass(frozen=True)
+class Results:
+    """What an experiment found."""
+
+    tables: Sequence[Table]
+    """The paper's table, then others that stand beneath it."""
+    differences: Sequence[Difference]
+    """What differs from the paper."""
+    notes: Sequence[str]
+    """How to read the table."""
+    metrics: Mapping[str, float]
+    """The main numbers, by their names in MLflow."""
+
+
+class ResultsArtifact(JsonArtifact[Results]):
+    """Results as JSON, Markdown and a page; the JSON leaves out what is as by default, since people read it."""
+
+    def write(self, content: Results) -> None:
+        """Writes the JSON file into the folder."""
+        self.write_json(self.figures_file, self._adapter().dump_python(content, mode="json", exclude_defaults=True))
+
+
+def columns(*headings: str, block: str = "", spec: str = "", is_measured: bool = False) -> list[Column]:
+    """Returns columns whose headings, with the block's, are their keys, too."""
+    return [
+        Column(", ".join(filter(None, (block, heading))), heading, block, spec, is_measured=is_measured)
+        for heading in headings
+    ]
+
+
+def in_order(
+    columns: Sequence[Column], *values: Value, origin: Literal["", "paper", "measured"] = "", group: str = ""
+) -> Row:
+    """Returns a row of its name, then a value for each other column."""
+    name, *others = values
+    return Row(
+        str(name), origin, {column.key: value for column, value in zip(columns[1:], others, strict=True)}, group=group
+    )
