@@ -53,24 +53,24 @@ def test_counted_measured_then_again_then_with_more_rounds(
     assert {path.name for path in folder.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
     artifact = (folder / "table1.json").resolve().parent
     assert {path.name for path in artifact.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
-    assert [layer["printed"]["name"] for layer in table["layers"]] == list(LAYER_TYPES)
-    for layer in table["layers"]:
-        flop, printed = layer["fits"]["flop"], layer["printed"]
-        assert flop["n"][0] == pytest.approx(printed["exponent_n"], abs=0.15)
-        assert flop["d"][0] == pytest.approx(printed["exponent_d"], abs=0.25)  # d is not far above k here
-        assert (12 in layer["sequential_by_n"].values()) == (printed["name"] == "recurrent")
-        assert [size["n"] for size in layer["over_n"]] == [16, 32, 64]
-        assert min(size["forward_s"] for size in [*layer["over_n"], *layer["over_d"]]) > 0
-    assert [max(layer["path_by_n"].values()) for layer in table["layers"]] == [1, 12, 4, 4, 4]
-    assert table["crossovers"][0]["d"] == 8
+    main, crossovers, *_ = (each["rows"] for each in table["tables"])
+    assert [row["name"] for row in main] == list(LAYER_TYPES)
+    for row in main:
+        values = row["values"]
+        assert values["n.flop"] == pytest.approx(values["n.paper"], abs=0.15)
+        assert values["d.flop"] == pytest.approx(values["d.paper"], abs=0.25)  # d is not far above k here
+        assert (values["sequential"] == 12) == (row["name"] == "recurrent")
+        assert all(table["metrics"][f"time_s.{row['name']}.n_{n}.d_8"] > 0 for n in (16, 32, 64))
+    assert [row["values"]["path"] for row in main] == [1, 12, 4, 4, 4]
+    assert crossovers[0]["values"]["d"] == 8
 
     client = MlflowClient(default_uri(runs))
     (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table1"]
     (run,) = client.search_runs([experiment.experiment_id])
     assert (run.info.run_name, run.info.status) == ("table1 cpu", "FINISHED")
     assert run.data.params["layers.window"] == "8"
-    assert run.data.metrics["exponent_n.flop.recurrent"] == table["layers"][1]["fits"]["flop"]["n"][0]
-    assert run.data.metrics["exponent_d.time.self-attention"] == table["layers"][0]["fits"]["time"]["d"][0]
+    assert run.data.metrics["exponent_n.flop.recurrent"] == main[1]["values"]["n.flop"]
+    assert run.data.metrics["exponent_d.time.self-attention"] == main[0]["values"]["d.time"]
 
     before = _made(runs)
     reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)

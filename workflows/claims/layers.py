@@ -13,7 +13,8 @@ from pipeline.complexity.layer_types.sizes import AttentionFunction
 from pipeline.evaluation.perplexity import LengthPerplexityFigures
 from workflows.claims.judged import Difference, Judged, verdict
 from workflows.quantities import percent
-from workflows.tables.table1 import TOLERANCE, VARIABLES, Layer, Table1
+from workflows.tables.table import Results, Row
+from workflows.tables.table1 import AT_EVERY_N, CROSSOVERS, TOLERANCE, VARIABLES
 
 Name = TypeVar("Name", bound=str)
 KINDS = SINUSOIDS, LEARNED, ALL_LENGTHS = "sinusoids", "learned positions", "sinusoids trained on all lengths"
@@ -121,49 +122,45 @@ def of_width(d_model: int, lengths: Sequence[int]) -> dict[str, Judged]:
     return {"n below d": Judged(verdict(shorter > 0.5), here)}
 
 
-def of_table1(table: Table1, counts: Counts) -> dict[str, Judged]:
+def of_table1(table: Results, counts: Counts) -> dict[str, Judged]:
     """Judges complexities, sequential operations and paths (§4, Table 1)."""
-    layers = {layer.name: layer for layer in table.layers}
-    attention, recurrent, restricted = (
-        layers[name] for name in ("self-attention", "recurrent", "restricted self-attention")
-    )
+    rows = table.tables[0].rows
+    layers = {layer.name: layer for layer in counts.layers}
     reach, kernel_reach = (counts.settings.window - 1) // 2, counts.settings.kernel // 2
+    attention, recurrent = (layers[name].sequential_operations for name in ("self-attention", "recurrent"))
     return {
-        "exponents": _exponents(table.layers),
-        "separable": _exponents([layers["separable convolution"]]),
+        "exponents": _exponents(rows),
+        "separable": _exponents([row for row in rows if row.name == "separable convolution"]),
         "sequential": Judged(
-            verdict(
-                len(set(attention.sequential_by_n.values())) == 1
-                and all(steps == n for n, steps in recurrent.sequential_by_n.items())
-            ),
-            f"{_by_n(attention.sequential_by_n)}; recurrent {_by_n(recurrent.sequential_by_n)}",
+            verdict(len(set(attention.values())) == 1 and all(steps == n for n, steps in recurrent.items())),
+            f"{_by_n(attention)}; recurrent {_by_n(recurrent)}",
         ),
-        "recurrence": _recurrence(attention, recurrent, table),
-        "neighbourhood": _path(restricted.path_by_n, lambda n: math.ceil((n - 1) / reach), f"(n - 1) / {reach}"),
+        "recurrence": _recurrence(table, counts),
+        "neighbourhood": _path(
+            layers["restricted self-attention"].longest_path,
+            lambda n: math.ceil((n - 1) / reach),
+            f"(n - 1) / {reach}",
+        ),
         "contiguous": _path(
-            layers["convolutional"].contiguous_path_by_n,
+            layers["convolutional"].longest_path_contiguous,
             lambda n: math.ceil((n - 1) / kernel_reach),
             f"(n - 1) / {kernel_reach}",
         ),
     }
 
 
-def _exponents(layers: Sequence[Layer]) -> Judged:
+def _exponents(rows: Sequence[Row]) -> Judged:
     """Judges exponents by counted FLOP; those of time, which smaller terms disturb, are beside them."""
-    far = [
-        layer.name
-        for layer in layers
-        for name in VARIABLES
-        if abs(layer.fits["flop"][name].value - layer.expected[name]) > TOLERANCE
-    ]
+    found = {
+        row.name: {name: [row.number(f"{name}.{of}") or 0.0 for of in ("flop", "time", "paper")] for name in VARIABLES}
+        for row in rows
+    }
+    holds = all(abs(flop - paper) <= TOLERANCE for of in found.values() for flop, _, paper in of.values())
     texts = [
-        f"{layer.name} "
-        + ", ".join(
-            f"{name}: {layer.fits['flop'][name].value:.2f} ({layer.fits['time'][name].value:.2f})" for name in VARIABLES
-        )
-        for layer in layers
+        f"{layer} " + ", ".join(f"{name}: {flop:.2f} ({time:.2f})" for name, (flop, time, _) in of.items())
+        for layer, of in found.items()
     ]
-    return Judged(verdict(not far), f"exponents of FLOP (of time): {'; '.join(texts)}")
+    return Judged(verdict(holds), f"exponents of FLOP (of time): {'; '.join(texts)}")
 
 
 def _by_n(counted: Mapping[int, int]) -> str:
@@ -175,21 +172,25 @@ def _path(paths: Mapping[int, int], formula: Callable[[int], int], text: str) ->
     return Judged(verdict(all(steps == formula(n) for n, steps in paths.items())), f"{_by_n(paths)} layers: {text}")
 
 
-def _recurrence(attention: Layer, recurrent: Layer, table: Table1) -> Judged:
+def _recurrence(table: Results, counts: Counts) -> Judged:
     """Compares times where n < d, and the lengths from which self-attention is the slower."""
-    times = {(size.n, size.d): size.time_s for size in [*recurrent.over_n, *recurrent.over_d]}
-    faster = {
-        size.d: times[size.n, size.d] / size.time_s
-        for size in [*attention.over_n, *attention.over_d]
-        if size.n < size.d and (size.n, size.d) in times
-    }
-    slower = [row for row in table.crossovers if row.is_slower or row.n is not None]
-    holds = all(ratio > 1 for ratio in faster.values()) and all(row.n is not None and row.n >= row.d for row in slower)
+    faster = {}
+    for n, d in counts.sweep.points("self-attention"):
+        attention, recurrent = (
+            table.metrics.get(f"time_s.{layer}.n_{n}.d_{d}") for layer in ("self-attention", "recurrent")
+        )
+        if n < d and attention and recurrent:
+            faster[d] = recurrent / attention
+    rows = [row for other in table.tables if other.title == CROSSOVERS for row in other.rows]
+    slower = [row for row in rows if row.values["n"] == AT_EVERY_N or row.number("n") is not None]
+    holds = all(ratio > 1 for ratio in faster.values()) and all(
+        (row.number("n") or 0) >= (row.number("d") or 0) for row in slower
+    )
     texts = [f"{_over(faster)} × as fast at n < d from {min(faster)} to {max(faster)}"] if faster else []
-    texts += [
-        f"slower at d = {row.d} {'at every n' if row.n is None else f'from n = {row.n:.0f}'} ({row.batch} at once)"
-        for row in slower
-    ]
+    for row in slower:
+        n_slower = row.number("n")
+        since = AT_EVERY_N if n_slower is None else f"from n = {n_slower:.0f}"
+        texts.append(f"slower at d = {row.values['d']} {since} ({row.values['sequences']} at once)")
     return Judged(verdict(holds), "; ".join(texts))
 
 

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pipeline.complexity.figures import CountsArtifact, Crossover, Measurements, MeasurementsArtifact
+from pipeline.complexity.figures import Counts, CountsArtifact, Crossover, Measurements, MeasurementsArtifact
 from pipeline.store.artifact import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.page import Section
 from workflows.reports.plots import Curve, curves
-from workflows.tables.table1 import QUANTITIES, VARIABLES, Quantity, Table1, Table1Artifact, Variable, compute
+from workflows.tables.table import Results
+from workflows.tables.table1 import VARIABLES, Quantity, Sizes, Table1Artifact, Variable, compute, sizes_of, sweeps
 
 PLOTTED: dict[Quantity, tuple[str, float]] = {
     "time": ("time, ms", 1e3),
@@ -20,20 +21,23 @@ PLOTTED: dict[Quantity, tuple[str, float]] = {
 """The drawings: what is drawn, its title and the factor to its unit."""
 
 
-def render(table: Table1, measured: Measurements, command: str = "", warnings: Sequence[str] = ()) -> str:
+def render(
+    results: Results, counts: Counts, measured: Measurements, command: str = "", warnings: Sequence[str] = ()
+) -> str:
     """Renders the report as HTML that needs nothing outside itself."""
-    sizes = [_sizes(table, quantity, variable) for quantity in PLOTTED for variable in VARIABLES]
+    sizes = sizes_of(counts, measured)
+    drawings = [_sizes(counts, sizes, quantity, variable) for quantity in PLOTTED for variable in VARIABLES]
     explanation = (
         "Time and memory are of forward and backward, FLOP of forward, as measured or counted at each size. Both axes "
         "are logarithmic, so a slope is an exponent."
     )
     crossovers = [_crossover(crossover) for crossover in measured.crossovers]
     return page.render(
-        table,
+        results,
         lead="Five layer types over a sequence of length n and width d: the paper’s complexities, with the exponents "
-        f"counted and measured on {table.device_name}.",
+        f"counted and measured on {measured.device_name}.",
         sections=[
-            Section("Cost over n and d", explanation, sizes),
+            Section("Cost over n and d", explanation, drawings),
             *[Section("Self-attention and recurrence", drawings=crossovers)] * bool(crossovers),
         ],
         command=command,
@@ -41,16 +45,15 @@ def render(table: Table1, measured: Measurements, command: str = "", warnings: S
     )
 
 
-def _sizes(table: Table1, quantity: Quantity, variable: Variable) -> Markup:
+def _sizes(counts: Counts, sizes: Sizes, quantity: Quantity, variable: Variable) -> Markup:
     """Draws a quantity of all layer types over n or d."""
     title, factor = PLOTTED[quantity]
-    value = QUANTITIES[quantity]
-    lines = []
-    for layer in table.layers:
-        sizes = layer.over_n if variable == "n" else layer.over_d
-        lines.append(Curve(layer.name, [(getattr(size, variable), factor * value(size)) for size in sizes]))
-    first = table.layers[0]
-    other = f"d = {first.over_n[0].d}" if variable == "n" else f"n = {first.over_d[0].n}"
+    along = VARIABLES.index(variable)
+    lines = [
+        Curve(layer, [(point[along], factor * costs[point][quantity]) for point in sweeps(counts, layer)[variable]])
+        for layer, costs in sizes.items()
+    ]
+    other = f"d = {counts.sweep.width}" if variable == "n" else f"n = {counts.sweep.length}"
     return curves(title, f"{variable} ({other})", lines, f"{quantity}-over-{variable}", log=True)
 
 
@@ -74,8 +77,8 @@ def tabulate(
     command: CommandLine = UNKNOWN,
 ) -> Table1Artifact:
     """Writes Table 1 from what was counted and what was measured of the layer types."""
-    measurements = measured.load()
-    table = compute(counted.load(), measurements)
+    counts, measurements = counted.load(), measured.load()
+    results = compute(counts, measurements)
     artifact = Table1Artifact(context.folder)
-    page.write(artifact, table, render(table, measurements, command.typed, context.warnings))
+    page.write(artifact, results, render(results, counts, measurements, command.typed, context.warnings))
     return artifact

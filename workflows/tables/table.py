@@ -10,7 +10,7 @@ and MLflow have it as it is. A text in place of a number says why there is none.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Literal
+from typing import Literal, Self
 
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.figures import NOT_DEFINED
@@ -96,7 +96,7 @@ class Column:
         spread = row.number(self.spread)
         if spread is None:
             return text
-        return f"{text} ± {spread:.{2 if spread < 1 else 1 if spread < 10 else 0}f}"
+        return f"{text}±{spread:.{2 if spread < 1 else 1 if spread < 10 else 0}f}"
 
 
 @dataclass(frozen=True)
@@ -140,9 +140,10 @@ class Results:
 class ResultsArtifact(JsonArtifact[Results]):
     """Results as JSON, Markdown and a page; the JSON leaves out what is as by default, since people read it."""
 
-    def write(self, content: Results) -> None:
-        """Writes the JSON file into the folder."""
+    def write(self, content: Results) -> Self:
+        """Writes the JSON file into the folder, and returns the artifact."""
         self.write_json(self.figures_file, self._adapter().dump_python(content, mode="json", exclude_defaults=True))
+        return self
 
 
 def columns(*headings: str, block: str = "", spec: str = "", is_measured: bool = False) -> list[Column]:

@@ -22,12 +22,12 @@ from pipeline.complexity.settings import ArgumentSettings
 from pipeline.evaluation.perplexity import LengthPerplexityFigures, LengthRange, PerplexityFigures
 from pipeline.store.artifact import Context
 from tests.support.html_reader import Reader
-from tests.support.tiny_complexity import counts, measurements, theory_s
+from tests.support.tiny_complexity import SWEEP, counts, measurements, theory_s
 from workflows.claims import layers, report, sentences
 from workflows.claims.evidence import Evidence
 from workflows.claims.judged import Judged
 from workflows.claims.layers import ALL_LENGTHS, LEARNED, SINUSOIDS
-from workflows.tables.table1 import compute
+from workflows.tables.table1 import AT_EVERY_N, compute
 
 NOISE = (-0.01, 0.0, 0.01)
 """What the seeds add to a negative log-likelihood."""
@@ -239,7 +239,7 @@ def table1(seconds: Callable[[LayerType, int, int], float] = theory_s, **paths: 
         for layer in counts().layers
     )
     counted = counts().model_copy(update={"layers": changed})
-    return layers.of_table1(compute(counted, measurements(seconds)), counted)
+    return layers.of_table1(compute(counts(), measurements(seconds)), counted)
 
 
 @pytest.mark.parametrize(
@@ -271,13 +271,17 @@ def test_steps_and_paths(key: str, layer: str, steps: dict[int, int]) -> None:
 def test_recurrence(attention_s: float, crossing: float | None, is_slower: bool, verdict: str) -> None:
     """Where n < d self-attention must be the faster; from n = d on at the earliest, or never, it may be the slower."""
     table = compute(counts(), measurements(theory_s))
-    timed = []
-    for layer in table.layers:
-        time_s = attention_s if layer.name == "self-attention" else 1.0
-        short = [replace(size, n=size.d // 2, forward_s=time_s, backward_s=0.0) for size in layer.over_d]
-        timed.append(replace(layer, over_d=short))
-    crossovers = [replace(row, n=crossing, is_slower=is_slower) for row in table.crossovers]
-    judged = layers.of_table1(replace(table, layers=timed, crossovers=crossovers), counts())
+    short = counts().model_copy(update={"sweep": SWEEP.model_copy(update={"length": 8})})
+    times_s = {
+        f"time_s.{layer}.n_8.d_{d}": time_s
+        for layer, time_s in (("self-attention", attention_s), ("recurrent", 1.0))
+        for d in SWEEP.widths
+    }
+    main, crossovers, *others = table.tables
+    n = crossing or (AT_EVERY_N if is_slower else "not up to 256")
+    (row,) = crossovers.rows
+    moved = replace(crossovers, rows=[replace(row, values={**row.values, "n": n})])
+    judged = layers.of_table1(replace(table, tables=[main, moved, *others], metrics=times_s), short)
     assert judged["recurrence"].verdict == verdict
 
 

@@ -114,10 +114,10 @@ def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
     """In few parts, each with the columns that lead."""
     assert printed(50, *terminal_table(SCORES, 50))[1:] == [
         "                    perplexity",
-        "row   change             paper         here",
-        "───────────────────────────────────────────",
-        "base                      4.92  7.20 ± 0.28",
-        "───────────────────────────────────────────",
+        "row   change             paper       here",
+        "─────────────────────────────────────────",
+        "base                      4.92  7.20±0.28",
+        "─────────────────────────────────────────",
         "A1    h 1, d_k 512        5.29",
         "",
         "                     BLEU         training",

@@ -4,45 +4,61 @@ import pytest
 
 from tests.support.tiny_complexity import EXPECTED, counts, measurements, theory_s
 from workflows.tables.render import render_markdown
-from workflows.tables.table1 import Table1, compute
+from workflows.tables.table import Results
+from workflows.tables.table1 import compute, sizes_of
 
 
 @pytest.fixture
-def table() -> Table1:
+def results() -> Results:
     """A table of times as in theory."""
     return compute(counts(), measurements(theory_s))
 
 
-def test_exponents_are_those_of_flop_and_of_median_times(table: Table1) -> None:
-    """One round of a disturbed time changes nothing; intervals hold the exponents."""
-    assert {layer.name: (layer.expected["n"], layer.expected["d"]) for layer in table.layers} == EXPECTED
-    for layer in table.layers:
-        for variable, expected in layer.expected.items():
-            assert layer.fits["time"][variable].value == pytest.approx(expected, abs=1e-6)
-            assert layer.fits["flop"][variable].value == pytest.approx(expected, abs=0.05 if variable == "d" else 1e-6)
-        assert layer.fits["memory"]["n"].value == pytest.approx(1)
-        first, fits = layer.over_n[0], layer.fits
-        for quantity, factor in (("forward", 1), ("backward", 2), ("time", 3)):
-            assert fits[quantity]["n"].factor == pytest.approx(factor * fits["forward"]["n"].factor)
-        assert all(fit.low <= fit.value <= fit.high for fits_ in layer.fits.values() for fit in fits_.values())
-        assert (first.forward_s, first.backward_s, first.time_s) == pytest.approx(
-            tuple(factor * theory_s(layer.name, 64, 32) for factor in (1, 2, 3))
-        )
-    with_projections = table.layers[0].projected
-    assert 1 < with_projections["n"].value < 2
-    assert 1 < with_projections["d"].value < 2
-    assert [bool(layer.projected) for layer in table.layers] == [True, False, False, False, False]
-    assert "Every exponent of FLOP and of time is within 0.15 of the theory." in table.notes
+def test_exponents_are_those_of_flop_and_of_median_times(results: Results) -> None:
+    """One round of a disturbed time changes nothing; FLOP with projections grow by more than without."""
+    main, _, _, exponents = results.tables
+    assert [row.name for row in main.rows] == [*EXPECTED]
+    for row in main.rows:
+        for variable, expected in zip("nd", EXPECTED[row.name], strict=True):  # type: ignore[index]
+            assert row.values[f"{variable}.paper"] == expected
+            assert row.values[f"{variable}.time"] == pytest.approx(expected, abs=1e-6)
+            flop = row.values[f"{variable}.flop"]
+            assert flop == pytest.approx(expected, abs=0.05 if variable == "d" else 1e-6)
+            assert results.metrics[f"exponent_{variable}.flop.{row.name}"] == flop
+    fitted = {(row.name, row.values["of"]): row.values for row in exponents.rows}
+    for name in EXPECTED:
+        assert fitted[name, "peak memory"]["n"] == pytest.approx(1)
+        assert fitted[name, "time, backward"]["n"] == pytest.approx(EXPECTED[name][0])
+    assert [name for name, of in fitted if of == "FLOP with projections"] == ["self-attention"]
+    with_projections = fitted["self-attention", "FLOP with projections"]
+    assert all(1 < with_projections[variable] < 2 for variable in "nd")  # type: ignore[operator]
+    assert "Every exponent of FLOP and of time is within 0.15 of the theory." in results.notes
 
 
-def test_a_crossover_is_where_self_attention_becomes_the_slower(table: Table1) -> None:
+def test_times_are_medians_over_the_rounds(results: Results) -> None:
+    """Of forward, backward and both; the report's drawings have the same."""
+    for name, sizes in sizes_of(counts(), measurements(theory_s)).items():
+        costs = sizes[64, 64]
+        times = [costs["forward"], costs["backward"], costs["time"]]
+        assert times == pytest.approx([factor * theory_s(name, 64, 64) for factor in (1, 2, 3)])
+        assert results.metrics[f"time_s.{name}.n_64.d_64"] == costs["time"]
+
+
+def test_a_crossover_is_where_self_attention_becomes_the_slower(results: Results) -> None:
     """By time at n = 200; with projections not up to the longest n measured."""
-    (row,) = table.crossovers
-    assert row.n == pytest.approx(200)
-    assert (row.n_projected, row.longest_n) == (None, 256)
-    markdown = render_markdown(table)
-    assert "| 32 | 1 | 200 | not up to 256 |" in markdown
-    assert table.metrics["crossover_n.d_32.batch_1"] == row.n
+    (row,) = results.tables[1].rows
+    assert row.values["n"] == pytest.approx(200)
+    assert (row.values["n.projected"], row.values["longest_n"]) == ("not up to 256", 256)
+    assert "| 32 | 1 | 200 | not up to 256 |" in render_markdown(results)
+    assert results.metrics["crossover_n.d_32.batch_1"] == row.values["n"]
+
+
+def test_all_counts_stand_beneath(results: Results) -> None:
+    """A row for each layer type and length, with the path through contiguous kernels where there are any."""
+    (counted,) = (table for table in results.tables if table.title == "All counts")
+    rows = [[column.text(row) for column in counted.columns] for row in counted.rows]
+    assert rows[:2] == [["self-attention", "3", "1", "1", ""], ["self-attention", "6", "1", "2", ""]]
+    assert ["convolutional", "6", "1", "2", "4"] in rows
 
 
 def test_exponents_far_from_the_theory_are_named() -> None:

@@ -33,7 +33,7 @@ def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
     row = by_name(table3.compute([inputs])[0])["A1"]
     assert row.values["perplexity"] == pytest.approx(19 / 3)
     assert row.values["perplexity.deviation"] == pytest.approx(math.sqrt(14 / 6))
-    assert [column.text(row) for column in COLUMNS if column.key == "perplexity"] == ["6.33 ± 1.5"]
+    assert [column.text(row) for column in COLUMNS if column.key == "perplexity"] == ["6.33±1.5"]
     first, second, third = bleu_of(inputs)
     assert first == pytest.approx(100)
     assert row.values["bleu"] == pytest.approx((first + second + third) / 3)
