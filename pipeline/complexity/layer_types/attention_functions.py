@@ -44,10 +44,11 @@ class Additive(_PaddedAttention):
         self.v_HX1 = nn.Parameter(_xavier(n_heads, d_k, 1))
 
     def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV; the bias masks positions."""
-        q_BHL1X, k_BH1MX = (q_BHLK @ self.w_HKX).unsqueeze(3), (k_BHMK @ self.u_HKX).unsqueeze(2)
+        """Returns x_BHLV, computed in the type of the queries; the bias masks positions."""
+        w_HKX, u_HKX, v_HX1 = (weight.to(q_BHLK.dtype) for weight in (self.w_HKX, self.u_HKX, self.v_HX1))
+        q_BHL1X, k_BH1MX = (q_BHLK @ w_HKX).unsqueeze(3), (k_BHMK @ u_HKX).unsqueeze(2)
         hidden_BHLMX = (q_BHL1X + k_BH1MX).tanh_()
-        scores_BHLM = (hidden_BHLMX.flatten(2, 3) @ self.v_HX1).view(hidden_BHLMX.shape[:-1])
+        scores_BHLM = (hidden_BHLMX.flatten(2, 3) @ v_HX1).view(hidden_BHLMX.shape[:-1])
         return _weighted(scores_BHLM, v_BHMV, bias)
 
 

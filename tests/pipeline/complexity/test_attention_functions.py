@@ -51,6 +51,15 @@ def test_additive_attention_is_its_formula() -> None:
     torch.testing.assert_close(function(q_BHLK, k_BHMK, v_BHMV, bias_M), expected_BHLV)
 
 
+def test_parameters_follow_the_type_of_the_queries() -> None:
+    """In bfloat16, small batches on CPUs attend in float32 (`model.cpu.by_size`), though the parameters do not."""
+    *tensors, bias_M = (tensor.float() for tensor in random_input())
+    function = Additive(3, 8).bfloat16()
+    x_BHLV = function(*tensors, bias_M.bfloat16())
+    assert x_BHLV.dtype == torch.float32
+    assert x_BHLV.equal(function.float()(*tensors, bias_M))
+
+
 @pytest.mark.parametrize("name", ATTENTION_FUNCTIONS)
 def test_masked_positions_have_no_weight(name: AttentionFunction) -> None:
     """A masked key and its value may be anything; another may not."""
