@@ -24,6 +24,8 @@ from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order
 
 NEWEST, DEFAULT_ROOT, STORE = "newest", Path("runs"), "store"
+BUCKET = "bucket"
+"""The file that says, in a folder of copies, which bucket they are from."""
 TABLE = "table"
 """The name, in a run's folder, of the table that is made of all its models; by it the run is known."""
 KINDS = {
@@ -92,6 +94,8 @@ def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact]) 
             run = place / str(known[0] if known else 1 + max(numbers, default=0))
             _name_steps(store, run, table)
             _link(run / TABLE, store.folder(table.name))
+            if store.uri:
+                (store.root / BUCKET).write_text(store.uri, encoding="utf-8")
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
             raise
@@ -116,10 +120,8 @@ def finish_run(store: Store, run: Path, table: Step[Artifact], artifact: Artifac
 
 
 def _name_steps(store: Store, run: Path, table: Step[Artifact]) -> None:
-    """Names the steps behind a table; of a bucket's, those that are on this machine."""
     for name, step in named_steps(table).items():
-        if store.has(step.name):
-            _link(run / name, store.folder(step.name))
+        _link(run / name, store.folder(step.name))
 
 
 def model_names(run: Path) -> list[str]:
@@ -156,12 +158,16 @@ def links_into(store: Store) -> Iterator[str]:
 def named_folder(maker: str, path: Path, marker: str) -> Path:
     """Returns the absolute path of the folder that `path` is or names, made by the command `aiayn maker`.
 
-    Such a folder holds the file `marker`. A name is `<workflow>/<profile>/<model>` or `<workflow>/<profile>/<number>/
-    <model>`, in `runs` or behind the folder given by `--store`. Raises UserError if there is no such folder or it is
-    damaged.
+    Such a folder holds the file `marker`; what of it is only in a bucket is fetched. A name is
+    `<workflow>/<profile>/<model>` or `<workflow>/<profile>/<number>/<model>`, in `runs` or behind the folder given by
+    `--store`. Raises UserError if there is no such folder or it is damaged.
     """
     kind = MADE_BY[marker]
     for folder in (path.absolute(), *_candidates(path, kind)):
+        artifact = folder.resolve()
+        store = store_beside(artifact, Store(artifact))
+        if store.uri and not store.has(artifact.name):
+            store.fetch(artifact.name)
         if (folder / marker).is_file():
             Artifact(folder).check()
             return folder
@@ -181,9 +187,10 @@ def runs_with(named: Path, artifact: Path) -> Iterator[Path]:
 
 def store_beside(folder: Path, default: Store) -> Store:
     """Returns the store that an artifact's folder is in, or the default."""
-    return (
-        Store(folder.parent.parent) if folder.parent.name == STORE and folder.parent != default.artifacts else default
-    )
+    if folder.parent.name != STORE:
+        return default
+    bucket = folder.parent.parent / BUCKET
+    return Store(folder.parent.parent, bucket.read_text(encoding="utf-8") if bucket.is_file() else "")
 
 
 def _candidates(path: Path, kind: str) -> Iterator[Path]:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> Checkpoint:
     """Writes the mean of the last `settings.last` checkpoints, and `averaging.json`, which lists their updates.
 
-    The caller has checked all files of the run (`Artifact.damage`). Raises UserError where it kept fewer checkpoints.
+    Raises UserError where the run kept fewer checkpoints.
     """
     kept = sorted(set(run.load().checkpoints))
     if settings.last > len(kept):

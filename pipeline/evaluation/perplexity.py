@@ -87,7 +87,7 @@ def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Per
 def measure_by_length(
     context: Context, checkpoint: Checkpoint, dev: EvaluationSet, longest_trained: int
 ) -> LengthPerplexity:
-    """Writes what `measure` does for each range of lengths."""
+    """Writes, for each range of lengths, what `measure` writes."""
     import numpy as np
 
     from pipeline.evaluation.translation import load_model

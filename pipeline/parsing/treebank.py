@@ -90,7 +90,7 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
     if not writer.pairs:
         raise _no_tree(settings.treebank, "train")
     known = frozenset([WORD_SYMBOL, *symbols])
-    with TemporaryDirectory(dir=context.folder, prefix=".unzipped") as copies:
+    with TemporaryDirectory(dir=context.folder, prefix=".unzipped", ignore_cleanup_errors=True) as copies:
         more = list(_more_sources(context, settings, selections, Path(copies)))
         calls = [(name, ([source], settings.write_tags, known)) for name, source in more]
         for done, (left_out, _) in enumerate(writer.add(_read_part, calls), start=1):

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.store.hashes import VERIFIED, file_sha256, known_hashes, remember, stamp
+from pipeline.store.hashes import file_sha256, known_hashes, remember, stamp
 from pipeline.store.scratch import CHECK_S, MAKING, MANIFEST, LockLostError, Scratch, Written, aside_of
 
 Result = TypeVar("Result")
@@ -319,8 +319,11 @@ def publish(
             files = {
                 path.relative_to(making).as_posix(): path
                 for path in sorted(making.rglob("*"))
-                if path.is_file() and path != making / MANIFEST and VERIFIED not in path.parts
+                if path.is_file() and path != making / MANIFEST and not _is_hidden(path.relative_to(making))
             }
+            for name in files.keys() & added.keys():
+                if files[name].stat().st_size != added[name].size_bytes:
+                    raise UserError(f"{files[name]} was changed after it was written; run the same command again")
             hashed = {
                 name: [*stamp(path), added[name].sha256 if name in added else file_sha256(path)]
                 for name, path in files.items()
@@ -353,6 +356,11 @@ def publish(
                 shutil.rmtree(making, ignore_errors=True)
             raise
     return replace(artifact, folder=target)
+
+
+def _is_hidden(path: Path) -> bool:
+    """Says whether a file is in a temporary folder that could not be removed, as where a file server keeps it open."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _flush(path: Path) -> None:

@@ -1,10 +1,10 @@
 """Remembers facts about a file, such as its hash, while its stat stays the same: reading gigabytes takes minutes.
 
-lines = remembered(Path("train.en.gz"), "lines-1", count_lines, int)
+lines = remembered(Path("train.en.gz"), "sha256", file_sha256, str)
 
-Facts about large files outlive the process, in `files/` of the cache folder, one JSON file for each fact. A file is new
-if its `stamp` is. A file that changed in the last seconds is
-read again, since the clock of its file system may be too coarse to show another change.
+Facts about large files outlive the process, in `files/` of the cache folder, one JSON file for each fact. A file
+counts as changed if its `stamp` has. One that changed in the last seconds is read again, since the clock of its file
+system may be too coarse to show another change.
 """
 
 import hashlib

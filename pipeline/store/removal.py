@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from pipeline.errors import UserError
@@ -87,9 +87,10 @@ def hide(store: Store, names: Iterable[str]) -> list[Path]:
         hidden = folder if name.startswith(HIDDEN) else folder.with_name(f"{HIDDEN}{name}-{secrets.token_hex(4)}")
         try:
             os.rename(folder, hidden)
-            record_of(folder).unlink(missing_ok=True)
         except OSError as error:
             raise UserError(f"{folder} cannot be renamed ({error.strerror})") from None
+        with suppress(OSError):  # a record is small, and of no use without the folder
+            record_of(folder).unlink(missing_ok=True)
         moved.append(hidden)
     return moved
 

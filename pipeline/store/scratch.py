@@ -25,7 +25,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -215,16 +215,15 @@ class Scratch:
     def writing(self, *names: str) -> Iterator[Writing]:
         """Provides paths on this node for files of the build folder, or folders of them, to be hashed after the body.
 
-        Where the nodes share no disk, they are then in the bucket, and no longer on this node. Files of these names
-        that an earlier attempt wrote are replaced. Raises LockLostError (`check`), before the body and after it.
+        Each attempt writes to a folder of its own: another one, of a task that Ray took for lost, may still be alive.
+        Where the nodes share no disk, the files are then in the bucket, and no longer on this node. Files of these
+        names that an earlier attempt wrote are replaced. Raises LockLostError (`check`), before the body and after it.
         """
         self.check()
-        with nullcontext(self.folder) if self.store is None else self.store.workspace("writing") as folder:
+        with self._own_folder() if self.store is None else self.store.workspace("writing") as folder:
             writing = Writing([folder / name for name in names])
             for path in writing.paths:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                # An earlier attempt that is not dead writes to its own files, then.
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
             yield writing
             self.check()
             for path in writing.paths:
@@ -233,10 +232,27 @@ class Scratch:
                     writing.written.append(Written(name, file.stat().st_size, file_sha256(file)))
             if self.store:
                 self.store.bucket.upload({f"{self._place}/{each.name}": folder / each.name for each in writing.written})
+            else:
+                for each in writing.written:
+                    (self.folder / each.name).parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(folder / each.name, self.folder / each.name)
+
+    @contextmanager
+    def _own_folder(self) -> Iterator[Path]:
+        """Provides a temporary folder within the build folder."""
+        folder = self.folder / f".writing-{secrets.token_hex(4)}"
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def on_this_node(self, path: Path) -> Path:
-        """Returns the path on this node of an input of the stage, or of a file or folder in one, and brings it here."""
-        if self.store is None:
+        """Returns the path on this node of an input of the stage, or of a file or folder in one, and brings it here.
+
+        A file of this machine that is in no copy, such as a user's model, stays where it is.
+        """
+        if self.store is None or (self.store.artifacts.parent.name not in path.resolve().parts and path.exists()):
             return path
         within = len(path.parts) - path.parts[::-1].index(self.store.artifacts.name)
         name, *part = path.parts[within:]

@@ -32,7 +32,7 @@ from pipeline.store.bucket import SCHEMES, Bucket
 from pipeline.store.bucket_artifacts import BucketArtifacts
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.locks import FileLock, Lock
-from pipeline.store.scratch import MAKING, Scratch, Written
+from pipeline.store.scratch import MAKING, LockLostError, Scratch, Written
 
 _seen: set[tuple[str, str]] = set()
 """The artifacts that this process has found published in buckets, by URI and name: they do not change."""
@@ -184,6 +184,8 @@ class Store:
         are flushed to the disk before this returns.
         """
         folder = self.folder(name)
+        if not ours():
+            raise LockLostError.of(folder)
         if not self.remote:
             return publish(folder, make, manifest, resume, ours, None, resume, added, remembers=True)
         if folder.exists():

@@ -93,7 +93,7 @@ def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator[
 
     Raises UserError where no pair is short enough to be computed.
     """
-    with TemporaryDirectory(dir=context.folder) as folder:
+    with TemporaryDirectory(dir=context.folder, prefix=".encoded", ignore_cleanup_errors=True) as folder:
         dataset, name = EncodedDataset(Path(folder)), text.load().name
         (dataset.folder / name).mkdir()
         counts = encode_shard(_shard_of(text), model, dataset.folder / name / "00000.arrow", None)

@@ -76,6 +76,8 @@ def pieces_of(path: Path, every: int, copy: Path) -> list[Piece]:
     """
     if is_gzip(path):
         plain, (lines, *offsets) = copy, cut(path, every, copy)
+        if is_gzip(copy):
+            raise UserError(f"{path} is gzip within gzip; unzip it once")
     else:
         plain, (lines, *offsets) = path, (cut if copy.parent in path.parents else remembered_cut)(path, every)
     edges = [*range(0, lines, every), lines]
@@ -91,7 +93,9 @@ def copy_piece(source: Piece, target: Piece, errors: Errors, paths: Sequence[Pat
     Raises UserError, naming file and line, where `read_pairs` does.
     """
     if not all([_is_copied(source, errors, paths[0]), _is_copied(target, errors, paths[1])]):
-        write_pairs(paths[0], paths[1], zip(_lines(source, errors), _lines(target, errors), strict=True))
+        pairs = zip(_lines(source, errors), _lines(target, errors), strict=False)
+        if write_pairs(paths[0], paths[1], pairs) != source.lines:
+            raise _changed(source)
 
 
 def _is_copied(piece: Piece, errors: Errors, path: Path) -> bool:
@@ -115,9 +119,13 @@ def _is_copied(piece: Piece, errors: Errors, path: Path) -> bool:
             copy.write(b"\n")
             feeds += 1
         if feeds != piece.lines:
-            raise UserError(f"{piece.name} was changed while it was read; run the same command again")
+            raise _changed(piece)
         return True
     return False
+
+
+def _changed(piece: Piece) -> UserError:
+    return UserError(f"{piece.name} was changed while it was read; run the same command again")
 
 
 def _lines(piece: Piece, errors: Errors) -> Iterator[str]:

@@ -8,6 +8,7 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.experiments import drawn
+from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import AVERAGE, TRAIN, SeedSettings, run_table, table_of
 from workflows import reproduce_table4
 from workflows.engine.dag import in_order
@@ -56,6 +57,22 @@ def test_what_is_damaged_is_not_used(runs: Path) -> None:
     (training / "model.safetensors").write_text("[]\n")
     with pytest.raises(UserError, match=r"en-de-base is damaged: model.safetensors does not match its sha256"):
         named_folder("train", training, "run.json")
+
+
+def test_a_name_fetches_what_is_only_in_the_bucket(
+    at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that has made a table from the outlines of its models can use each of them."""
+    uri = f"{at_s3.bucket()}/runs"
+    run_table(Store.at(uri), 1)
+    monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "another machine"))
+    there = Store.at(uri)
+    run_table(there, 1)
+    assert not there.has(AVERAGED[1])
+    model = _model(there.root / "table2" / "embedded" / "en-de-base")
+    assert (model / "model.safetensors").is_file()
+    assert model == there.folder(AVERAGED[1]).resolve()
+    assert there.has(AVERAGED[1])
 
 
 def test_the_same_again_continues_its_run(runs: Path) -> None:

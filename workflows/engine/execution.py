@@ -5,7 +5,7 @@ Ray does the scheduling: all steps are submitted at once, with references to the
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -17,7 +17,7 @@ from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.environment import worker_environment
-from pipeline.errors import UserError
+from pipeline.errors import BucketError, UserError
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
 from pipeline.store.scratch import Written
@@ -224,9 +224,14 @@ def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
     """Lists the warnings of all that a table is made from, with its steps; brings the manifests to this machine."""
     labels: dict[str, list[str]] = {}
     for step in steps:
-        with suppress(UserError):  # what the table does not need may be gone
-            for warning in Artifact(store.fetch(step.name, ())).manifest.get("warnings", []):
-                labels.setdefault(warning, []).append(step.label)
+        try:
+            warnings = Artifact(store.fetch(step.name, ())).manifest.get("warnings", [])
+        except BucketError:
+            raise
+        except UserError:  # what the table does not need may be gone
+            continue
+        for warning in warnings:
+            labels.setdefault(warning, []).append(step.label)
     return [f"{', '.join(of_steps)}: {warning}" for warning, of_steps in labels.items()]
 
 

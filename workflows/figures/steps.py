@@ -1,5 +1,6 @@
 """The attention figures as steps of the DAG: `python -m workflows.attention_figures` and `aiayn figures`."""
 
+import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +17,8 @@ from workflows.figures.drawing import AttentionFigures, FigureSettings, draw_fig
 from workflows.figures.trained import ExaminedModel
 from workflows.names import named_folder
 from workflows.stages import EXAMINE_HEADS, MEASURE_RELATIONS
+
+logger = logging.getLogger(__name__)
 
 DRAW = Stage("attention_figures.draw", draw_figures, AttentionFigures, gpus=1, follows_source=True)
 
@@ -42,7 +45,9 @@ def draw(
     in_store = Store.at(store).checked()
     model = trained.at(folder, in_store) if folder else trained.newest(in_store)
     if dev:
-        model = replace(model, dev=EvaluationSet(named_folder("prepare", dev, "evaluation_set.json")))
+        model = replace(model, dev=_dev_set(model, dev))
+    elif not model.dev:
+        logger.warning("the store has no dev set of %s, so heads are not examined; name one: --dev", model.name)
     settings = FigureSettings(
         name=model.name,
         sentences=tuple(sentences or model.sentences()),
@@ -58,6 +63,15 @@ def draw(
         lock.take()
         (figures,) = run([step], in_store, watchers, address)
     return figures
+
+
+def _dev_set(model: ExaminedModel, folder: Path) -> EvaluationSet:
+    """Returns the evaluation set in a folder. Raises UserError if it is of other languages than the model's own."""
+    chosen = EvaluationSet(named_folder("prepare", folder, "evaluation_set.json"))
+    languages, *others = ((s.source, s.target) for s in (each.load() for each in filter(None, (chosen, model.dev))))
+    if others and languages not in others:
+        raise UserError(f"--dev {folder} is {'-'.join(languages)} text, the model {'-'.join(*others)}; name other text")
+    return chosen
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ ABSENT = frozenset({NOT_RUN, NOT_MEASURED, FAILED, NOT_DEFINED})
 ORIGINS = {"paper": "as printed in the paper", "measured": "measured here"}
 """The headings of printed and measured rows, where they stand apart."""
 IN_WORDS = {"s": duration, "FLOP": flop_text, "%": percent}
-"""How numbers of these units are written; percent are of a fraction."""
+"""How numbers of these units are written; one in % is stored as a fraction."""
 MILLION = "M"
 FIGURE_SPACE = "\u2007"
 
@@ -138,7 +138,7 @@ class Results:
 
 
 class ResultsArtifact(JsonArtifact[Results]):
-    """Results as JSON, Markdown and a page; the JSON leaves out what is as by default, since people read it."""
+    """Results as JSON, Markdown and a page; the JSON leaves out defaults, since people read it."""
 
     def write(self, content: Results) -> Self:
         """Writes the JSON file into the folder, and returns the artifact."""

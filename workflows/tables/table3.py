@@ -22,8 +22,6 @@ from workflows.tables.measurements import Translation
 from workflows.tables.orderings import KIND_NAMES, Noise, OrderingOutcome, Standing
 from workflows.tables.table import FAILED, MILLION, NAME, NOT_RUN, Column, Results, ResultsArtifact, Row, Table, Value
 
-SPLIT = "dev"
-"""The split whose scores stand in the table."""
 PRINTED: dict[Kind, str] = {"perplexity": ".2f", "bleu": ".1f"}
 """The decimals that the paper prints."""
 

@@ -46,7 +46,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
             [
                 Column(NAME, "candidate"),
                 Column("dropout", "dropout", spec="g"),
-                Column("attention_dropout", "attention", spec="g"),
+                Column("attention_dropout", "of attention", spec="g"),
                 Column("learning_rate_scale", "rate ×", spec="g"),
                 F1,
                 Column("train_s", "time", unit="s"),
@@ -66,7 +66,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
                 Column("search", "search"),
                 F1,
                 Column("repaired", "repaired", spec=","),
-                Column("sentences", "of", spec=","),
+                Column("sentences", "sentences", spec=","),
                 Column("repairs", "repairs"),
             ],
             [line for row in rows for line in _searches(row)],

@@ -230,10 +230,10 @@ class MlflowWatcher(Watcher):
             used |= {"used.beam_size": str(search.beam_size), "used.length_penalty": str(search.length_penalty)}
             tracker.tags(run, {**used, "used.decoding_dtype": dtype})
             tracker.client.log_text(run, model.samples_text() + "\n", "samples.txt")
-            if self._is_served(name):
+            if is_served := self._is_served(name):
                 model_id = keep(tracker.client, tracker.experiment_id, run, to_artifact(model.checkpoint), self._store)
                 register(tracker.client, registered_name(tracker.experiment, name, model.pair), model_id, run, tags)
-            tracker.end(run, "FINISHED", has_all_of=self._workflow.fingerprint)
+            tracker.end(run, "FINISHED", has_all_of=self._workflow.fingerprint if is_served else "")
 
         if is_sent := tracker.attempt(send):
             del self._runs[name]

@@ -175,6 +175,10 @@ def test_only_what_is_asked_for_is_fetched(
     assert Artifact(copy).damage() is None
     assert elsewhere.has("words-1")
     assert scratch.on_this_node(published.folder / "text.txt") == copy / "text.txt"
+    of_a_user = elsewhere.root.parent / "runs" / "store" / "words-1" / "text.txt"
+    of_a_user.parent.mkdir(parents=True)
+    of_a_user.touch()
+    assert scratch.on_this_node(of_a_user) == of_a_user
 
 
 def test_tasks_of_one_machine_bring_a_file_once_and_do_not_wait_for_others(
