@@ -26,7 +26,7 @@ MAY_IMPORT = {
 IN_MODEL = {"torch", *sys.stdlib_module_names}
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
 TABLES = ("reproduce_table1", "reproduce_table2", "reproduce_table3", "reproduce_table4")
-MAX_LINES, GOAL_LINES = 7_089, 4_500
+MAX_LINES, GOAL_LINES = 7_099, 4_500
 """Of workflows/, read by whoever follows one table to its end: what no table may exceed today, and what is aimed at."""
 
 

@@ -91,7 +91,7 @@ def test_a_large_file_is_many_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "corpus").mkdir()
     corpus = copy_corpus(Context(tmp_path / "corpus", map=counted), LANGUAGES, [sides])
     assert [shard.pairs for shard in corpus.shards] == [100, 100, 100, 50]
-    assert calls == ["pieces_of"] * 2 + ["_copy_piece"] * 4
+    assert calls == ["pieces_of"] * 2 + ["write_part"] * 4
     assert {path.suffix for path in corpus.folder.iterdir()} == {".json", ".en", ".de"}
     text = "".join(f"{i}\n" for i in range(350)).encode().replace(b"\n120\n", b"\n\xff\n")
     sides[1].write_bytes(gzip.compress(text) if suffix else text)
