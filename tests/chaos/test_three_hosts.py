@@ -68,6 +68,10 @@ class Nodes:
         """Where a host keeps its copies of what is in a bucket."""
         return self._folder / f"cache-{host.name}"
 
+    def cleaned_shards(self, host: Host) -> int:
+        """Counts the shards of cleaned text that tasks on a host have fetched."""
+        return len([*self.cache(host).glob("*/store/cleaning-*/*.en")])
+
     def bucket(self) -> str:
         """Starts an S3 server on the head's host; returns the URI of a bucket."""
         head, log = self.hosts[0], self._folder / "s3.log"
@@ -101,7 +105,7 @@ class Nodes:
     def workflow(self, store: Path, uri: str = "") -> "Workflow":
         """Starts Table 2 on the head's host, as a user there does."""
         command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de", "--models", "base"]
-        command += ["--address", self.address, "--store", uri or str(store)]
+        command += ["--dev-bleu", "--address", self.address, "--store", uri or str(store)]
         command += [word for name, value in WHOLE.items() for word in ("--set", f"{name}={json.dumps(value)}")]
         variables = {name: value for name, value in self.variables.items() if name != "PYTHONPATH"}
         variables["AIAYN_CACHE"] = str(self.cache(self.hosts[0]))
@@ -181,7 +185,8 @@ def test_the_hosts_do_not_have_the_project(nodes: Nodes, tmp_path: Path) -> None
 def test_a_lost_host_changes_no_weight(nodes: Nodes, undisturbed: Outcome, tmp_path: Path, shared: str) -> None:
     """Eight workers train on three hosts; one host is lost, two go on: every file is that of the undisturbed run.
 
-    With a bucket, each host has a folder of its own, and nothing in it is seen by the others.
+    With a bucket, each host has a folder of its own, and nothing in it is seen by the others; the shards of text are
+    prepared on more than one.
     """
     uri = nodes.bucket() if shared == "bucket" else ""
     disturbed = nodes.workflow(tmp_path / "disturbed", uri)
@@ -190,6 +195,10 @@ def test_a_lost_host_changes_no_weight(nodes: Nodes, undisturbed: Outcome, tmp_p
     lost.power_off()
     disturbed.finish()
     assert max(disturbed.checkpoints()) == OURS["updates"]
+    if uri:
+        shards = {host.name: nodes.cleaned_shards(host) for host in nodes.hosts}
+        print(f"shards of cleaned text that each host has read: {shards}")
+        assert sum(map(bool, shards.values())) > 1
     found = outcome(nodes.fetched(uri) if uri else disturbed.store)
     assert differences(undisturbed, found) == []
 
