@@ -92,12 +92,12 @@ def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> Non
     third_log = tmp_path / "third.log"
     assert _start(store.uri, third_log, AIAYN_CACHE=str(tmp_path / "third")).wait(END_S) == 0, third_log.read_text()
     assert "done in" not in third_log.read_text()  # nothing was left to do
+    names = [name for name in store.bucket.folders("store") if store.find(name)]
     fourth_log, source = tmp_path / "fourth.log", _changed_source(tmp_path / "source")
     fourth = _start(store.uri, fourth_log, source, AIAYN_CACHE=str(tmp_path / "fourth"))
     assert fourth.wait(END_S) == 0, fourth_log.read_text()
     assert "done in" in fourth_log.read_text()
     _check_that_only_figures_and_text_were_brought(tmp_path / "fourth")
-    names = [name for name in store.bucket.folders("store") if store.find(name)]
     for name in names:
         store.fetch(name)
     assert differences(outcome(local), outcome(store.root)) == []
