@@ -19,11 +19,12 @@ from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
+from pipeline.store.hashes import STORE
 from pipeline.store.locks import guarded
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order
 
-NEWEST, DEFAULT_ROOT, STORE = "newest", Path("runs"), "store"
+NEWEST, DEFAULT_ROOT = "newest", Path("runs")
 BUCKET = "bucket"
 """The file that says, in a folder of copies, which bucket they are from."""
 TABLE = "table"
@@ -165,8 +166,7 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
     kind = MADE_BY[marker]
     for folder in (path.absolute(), *_candidates(path, kind)):
         artifact = folder.resolve()
-        store = store_beside(artifact, Store(artifact))
-        if store.uri and not store.has(artifact.name):
+        if not (store := store_beside(artifact, Store(artifact))).has(artifact.name):
             store.fetch(artifact.name)
         if (folder / marker).is_file():
             Artifact(folder).check()

@@ -16,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+STORE = "store"
+"""The folder that holds a store's artifacts."""
 VERIFIED = ".verified"
 """The folder of the records, beside the artifacts."""
 TICK_S = 0.05
@@ -53,13 +55,15 @@ def remember(folder: Path, hashed: Mapping[str, list[Any]]) -> None:
     """Adds files of an artifact, each with its stamp and sha256, to those that are remembered.
 
     A file whose next change its stamp might not show, since the file system's clock has not ticked since the last one,
-    is left out. So are all where nothing can be written, and any that another process adds at this moment.
+    is left out. So are all where nothing can be written or the artifact is in no store, as one in a folder that a user
+    chose, and any that another process adds at this moment.
     """
     if not hashed:
         return
     with suppress(OSError):
         record, began_s = record_of(folder), time.monotonic()
-        record.parent.mkdir(exist_ok=True)
+        if record.parent.parent.name == STORE:
+            record.parent.mkdir(exist_ok=True)
         aside = record.with_name(f".{record.name}-{secrets.token_hex(4)}")
         try:
             aside.touch()

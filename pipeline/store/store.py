@@ -31,6 +31,7 @@ from pipeline.store.artifact import MANIFEST, Artifact, Made, making_folder, pub
 from pipeline.store.bucket import SCHEMES, Bucket
 from pipeline.store.bucket_artifacts import BucketArtifacts
 from pipeline.store.bucket_locks import BucketLock
+from pipeline.store.hashes import STORE
 from pipeline.store.locks import FileLock, Lock
 from pipeline.store.scratch import MAKING, LockLostError, Scratch, Written
 
@@ -117,7 +118,7 @@ class Store:
     @property
     def artifacts(self) -> Path:
         """The folder that holds the artifacts."""
-        return self.root / "store"
+        return self.root / STORE
 
     def folder(self, name: str) -> Path:
         """Returns the folder in which an artifact is or will be published."""

@@ -115,3 +115,12 @@ def test_a_link_to_an_artifact_shares_its_record(published: Artifact, reads: lis
     assert Artifact(link).damage() is None
     assert reads == []
     assert [*link.parent.iterdir()] == [link]
+
+
+def test_a_user_s_folder_gets_no_records_beside_it(published: Artifact, reads: list[str], tmp_path: Path) -> None:
+    """A model that is only used is read each time, and its folder's parent stays as it was."""
+    shutil.copytree(published.folder, tmp_path / "elsewhere" / "model")
+    for _ in range(2):
+        assert Artifact(tmp_path / "elsewhere" / "model").damage() is None
+    assert len(reads) == 4
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["model"]
