@@ -17,6 +17,7 @@ from pipeline.parsing.trees import bracketed
 from pipeline.settings import PARSING, DecodingSettings
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint
+from pipeline.store.store import Store
 from tests.support import tiny_parser
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from tests.support.tiny_parser import make_parser, make_trees
@@ -45,7 +46,8 @@ class Kept(NamedTuple):
 def _keep(tracker: Tracker, training: str, checkpoint: Checkpoint) -> str:
     """Keeps a model with the run of a training, and returns the run's id."""
     run: str = tracker.open({"aiayn.training": training}, "EN-DE base 1.0", {}).info.run_id
-    models.keep(tracker.client, tracker.experiment_id, run, checkpoint)
+    store = Store(checkpoint.folder.parents[1])
+    models.keep(tracker.client, tracker.experiment_id, run, checkpoint, store)
     return run
 
 
@@ -53,7 +55,7 @@ def _keep(tracker: Tracker, training: str, checkpoint: Checkpoint) -> str:
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     """A model logged by a tracker with a SQLite store."""
     folder = tmp_path_factory.mktemp("served")
-    checkpoint = make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"))
+    checkpoint = make_checkpoint(folder / "store" / "checkpoint", make_corpus(folder / "corpus"))
     checkpoint.write_json(MANIFEST, {"fingerprint": "c1"})
     tracker = Tracker(f"sqlite:///{folder}/mlflow.db", "table2", folder)
     run = _keep(tracker, "t1", checkpoint)
