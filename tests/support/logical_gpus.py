@@ -62,7 +62,9 @@ class RecordingScratch(Scratch):
     """Process id."""
 
     def on_this_node(self, folder: Path) -> Path:
-        """Runs at each rank."""
+        """Runs at each rank; in the stage itself, for the vocabulary alone."""
+        if folder.is_file():
+            return folder
         worker, runtime = ray.train.get_context(), ray.get_runtime_context()
         placed = Placed(
             worker.get_world_rank(),
