@@ -6,14 +6,13 @@
 Only brackets and line ends are counted, which is many times as fast as to read the trees.
 """
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 
 from pipeline.parsing.layouts import Selection
 from pipeline.parsing.trees import TRACE_TAG
-from pipeline.text.lines import is_gzip, read_blocks
+from pipeline.text.lines import copied_blocks, is_gzip
 
 _STEP = np.zeros(256, np.int8)
 """What each byte adds to the number of open brackets."""
@@ -34,27 +33,24 @@ def cut(path: Path, every: int, copy: Path) -> list[Selection]:
     """Of the blocks so far: bytes, line ends and trees; open brackets; the last bytes, in which a tag may begin."""
     lines = before[:, None]
     """The lines that begin outside trees, of this block and the last before it, each with what is before it."""
-    with copy.open("wb") if plain == copy else nullcontext() as unzipped:
-        for block in read_blocks(path):
-            if unzipped:
-                unzipped.write(block)
-            codes = np.frombuffer(block, np.uint8)
-            places = np.flatnonzero(_IS_COUNTED[codes])
-            steps = _STEP[codes[places]]
-            depths = np.cumsum(steps, dtype=np.int64) + n_open
-            overlap = overlap[1 - len(TRACE_TAG) :] + block
-            if depths.min(initial=0) < 0 or TRACE_TAG.encode() in overlap:
-                return [Selection(path)]
-            line_ends, tree_ends = places[steps == 0], places[(steps < 0) & (depths == 0)]
-            begins = places[(steps == 0) & (depths == 0)] + 1
-            counted = [begins, np.searchsorted(line_ends, begins), np.searchsorted(tree_ends, begins)]
-            lines = np.hstack([lines[:, -1:], before[:, None] + counted])
-            after = np.add(before, [len(block), len(line_ends), len(tree_ends)])
-            for tree in range(before[2] // every * every + every, after[2] + 1, every):
-                # With the tree before it, so that what stands between the two is read, too.
-                offset, lines_before, trees_before = lines[:, np.searchsorted(lines[2], tree) - 1].tolist()
-                begin = tree - trees_before
-                pieces.append(Selection(plain, begin, begin + every, offset, lines_before, str(path)))
-            before, n_open = after, n_open + int(steps.sum())
+    for block in copied_blocks(path, copy if plain == copy else None):
+        codes = np.frombuffer(block, np.uint8)
+        places = np.flatnonzero(_IS_COUNTED[codes])
+        steps = _STEP[codes[places]]
+        depths = np.cumsum(steps, dtype=np.int64) + n_open
+        overlap = overlap[1 - len(TRACE_TAG) :] + block
+        if depths.min(initial=0) < 0 or TRACE_TAG.encode() in overlap:
+            return [Selection(path)]
+        line_ends, tree_ends = places[steps == 0], places[(steps < 0) & (depths == 0)]
+        begins = places[(steps == 0) & (depths == 0)] + 1
+        counted = [begins, np.searchsorted(line_ends, begins), np.searchsorted(tree_ends, begins)]
+        lines = np.hstack([lines[:, -1:], before[:, None] + counted])
+        after = np.add(before, [len(block), len(line_ends), len(tree_ends)])
+        for tree in range(before[2] // every * every + every, after[2] + 1, every):
+            # With the tree before it, so that what stands between the two is read, too.
+            offset, lines_before, trees_before = lines[:, np.searchsorted(lines[2], tree) - 1].tolist()
+            begin = tree - trees_before
+            pieces.append(Selection(plain, begin, begin + every, offset, lines_before, str(path)))
+        before, n_open = after, n_open + int(steps.sum())
     pieces[-1] = pieces[-1]._replace(end=None)
     return pieces

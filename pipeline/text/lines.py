@@ -11,7 +11,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from itertools import zip_longest
 from pathlib import Path
 from shlex import quote
@@ -69,6 +69,20 @@ def read_blocks(path: Path, begin: int = 0, size: int = sys.maxsize) -> Iterator
         file.seek(begin)
         while block := file.read(min(size, BLOCK_BYTES)):
             size -= len(block)
+            yield block
+
+
+def copied_blocks(path: Path, copy: Path | None) -> Iterator[bytes]:
+    """Yields the blocks of a file, as `read_blocks` does, and writes them to `copy`, if there is one.
+
+    Raises UserError where a copy would still be gzip.
+    """
+    with copy.open("wb") if copy else nullcontext() as unzipped:
+        for block in read_blocks(path):
+            if unzipped:
+                if not unzipped.tell() and block.startswith(GZIP_MAGIC):
+                    raise UserError(f"{path} is gzip within gzip; unzip it once")
+                unzipped.write(block)
             yield block
 
 

@@ -8,7 +8,7 @@ line of the file, or finds that all is well.
 
 import codecs
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
@@ -21,6 +21,7 @@ from pipeline.text.lines import (
     BYTE_ORDER_MARK,
     UTF_16,
     Errors,
+    copied_blocks,
     is_gzip,
     lines_of,
     read_blocks,
@@ -54,13 +55,10 @@ def cut(path: Path, every: int, copy: Path | None = None) -> list[int]:
     import numpy as np
 
     lines, size, offsets, block = 0, 0, [0], b"\n"
-    with copy.open("wb") if copy else nullcontext() as unzipped:
-        for block in read_blocks(path):
-            feeds = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
-            offsets += (feeds[-(lines + 1) % every :: every] + (size + 1)).tolist()
-            lines, size = lines + len(feeds), size + len(block)
-            if unzipped:
-                unzipped.write(block)
+    for block in copied_blocks(path, copy):
+        feeds = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+        offsets += (feeds[-(lines + 1) % every :: every] + (size + 1)).tolist()
+        lines, size = lines + len(feeds), size + len(block)
     return [lines + (not block.endswith(b"\n")), *offsets, *([size] if offsets[-1] < size else [])]
 
 
@@ -76,8 +74,6 @@ def pieces_of(path: Path, every: int, copy: Path) -> list[Piece]:
     """
     if is_gzip(path):
         plain, (lines, *offsets) = copy, cut(path, every, copy)
-        if is_gzip(copy):
-            raise UserError(f"{path} is gzip within gzip; unzip it once")
     else:
         plain, (lines, *offsets) = path, (cut if copy.parent in path.parents else remembered_cut)(path, every)
     edges = [*range(0, lines, every), lines]
