@@ -102,12 +102,13 @@ class BucketArtifacts:
                     aside.unlink()
                     raise self._damaged(name, published, f"{file} does not match its sha256 in {MANIFEST}")
                 os.replace(aside, path)
-                remember(folder, {file: [*stamp(path), listed[file]["sha256"]]})
 
         if missing := [file for file, _ in copy.damages(wanted)]:
             with FileLock(folder, "a copy") as lock, ThreadPoolExecutor(AT_ONCE) as threads:
                 lock.take()  # unless another process has: `aiayn clean` leaves a locked copy alone
                 list(threads.map(bring, missing))
+            # At once: each of several threads would leave out what the others add.
+            remember(folder, {file: [*stamp(folder / file), listed[file]["sha256"]] for file in missing})
 
     def _begin_copy(self, name: str, published: Published, folder: Path) -> None:
         """Replaces a folder by one with nothing but the manifest."""
