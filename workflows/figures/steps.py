@@ -68,9 +68,10 @@ def draw(
 def _dev_set(model: ExaminedModel, folder: Path) -> EvaluationSet:
     """Returns the evaluation set in a folder. Raises UserError if it is of other languages than the model's own."""
     chosen = EvaluationSet(named_folder("prepare", folder, "evaluation_set.json"))
-    languages, *others = ((s.source, s.target) for s in (each.load() for each in filter(None, (chosen, model.dev))))
-    if others and languages not in others:
-        raise UserError(f"--dev {folder} is {'-'.join(languages)} text, the model {'-'.join(*others)}; name other text")
+    if model.dev:
+        pair, of_model = (f"{text.source}-{text.target}" for text in (chosen.load(), model.dev.load()))
+        if pair != of_model:
+            raise UserError(f"--dev {folder} is {pair} text, the model {of_model}; name other text")
     return chosen
 
 

@@ -4,11 +4,15 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
+
 from pipeline.corpora.embedded import hash_of, split_of
+from pipeline.errors import UserError
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 from tests.support.parallel_text import set_of
 from tests.support.tiny_model_store import CORPUS
+from workflows.figures.steps import draw
 from workflows.figures.trained import PRINTED_FIGURES, ExaminedModel, at, newest
 
 
@@ -75,3 +79,10 @@ def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: 
     line = "Der alte Mann geht langsam durch den großen Wald."
     dev = set_of(tmp_path / "dev", [("Kurz.", "Short."), (line, "The old man walks.")], languages=("de", "en"))
     assert ExaminedModel("m", Checkpoint(tmp_path), dev=dev).sentences() == (line,)
+
+
+def test_a_dev_set_of_another_pair_is_refused(store: Store, checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """Its perplexities would mean nothing, whatever the vocabulary makes of it."""
+    french = set_of(tmp_path / "dev", [("A dog.", "Un chien.")], languages=("en", "fr"))
+    with pytest.raises(UserError, match="is en-fr text, the model en-de; name other text"):
+        draw(store.root, [], folder=checkpoint.folder, dev=french.folder)
