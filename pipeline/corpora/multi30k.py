@@ -4,7 +4,6 @@ It is the first stage of profile `multi30k`; `--data DIR` takes the files from a
 """
 
 import logging
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.store.scratch import temporary_folder
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 
 log = logging.getLogger(__name__)
@@ -92,8 +92,8 @@ def read_set(context: Context, settings: Multi30kText) -> EvaluationSet:
 @contextmanager
 def _files(context: Context, settings: Multi30kText) -> Iterator[tuple[Path, Path]]:
     """Provides both files; those that are downloaded are removed at the end."""
-    with tempfile.TemporaryDirectory(dir=context.folder, prefix=".download") as downloads:
-        folder = settings.source.data or Path(downloads)
+    with temporary_folder(context.folder) as downloads:
+        folder = settings.source.data or downloads
         for name in settings.files:
             if settings.source.data is None:
                 size_bytes, sha256 = published()[name]

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from pydantic import Field
@@ -27,6 +26,7 @@ from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, Count, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.store.scratch import temporary_folder
 from pipeline.text.aligned import CorpusWriter, copy_files, write_set
 from pipeline.text.lines import Errors, read_pairs
 
@@ -151,8 +151,8 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
     writer = CorpusWriter(context, languages)
     errors: Errors = "surrogateescape" if settings.invalid == "drop" else "strict"
     remedy = f"""drop such pairs: --set 'corpora.{"-".join(languages)}.invalid="drop"'"""
-    with TemporaryDirectory(dir=context.folder, prefix=".members", ignore_cleanup_errors=True) as folder:
-        members_of = {Path(folder) / f"{i}": archive for i, archive in enumerate(archives)}
+    with temporary_folder(context.folder) as folder:
+        members_of = {folder / f"{i}": archive for i, archive in enumerate(archives)}
         with report_downloads(context, archives, origin):
             calls = [(archive, origin, own) for own, archive in members_of.items()]
             extracted = list(context.map(extract, calls))
@@ -160,7 +160,7 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
             (name, members.source, members.target) for name, members in zip(settings.archives, extracted, strict=True)
         ]
         with _naming(members_of, remedy):
-            sizes = copy_files(context, writer, files, Path(folder), errors)
+            sizes = copy_files(context, writer, files, folder, errors)
     report = {}
     for archive, members, pairs in zip(archives, extracted, sizes, strict=True):
         _check(archive, pairs)
@@ -179,11 +179,11 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
         archive = archive.model_copy(update={"checksum": published.checksum})
     origin = settings.origin(context)
     origin.check([archive])
-    with TemporaryDirectory(dir=context.folder, prefix=".members") as folder:
+    with temporary_folder(context.folder) as folder:
         with report_downloads(context, [archive], origin):
-            members = extract(archive, origin, Path(folder))
+            members = extract(archive, origin, folder)
         report = {"archive": archive.path, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
-        with _naming({Path(folder): archive}, "get the official archive"):
+        with _naming({folder: archive}, "get the official archive"):
             files = as_text(published.name, pair, members.source, members.target)
             text = write_set(context, settings.name, languages, read_pairs(*files), report)
     _check(archive, text.load().sentences, published.pairs)

@@ -4,8 +4,6 @@ measured = measure(Context(folder), run, dev, DecodingSettings())
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from pipeline.evaluation.parses import rebuild_parses
@@ -14,6 +12,7 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet, TrainingRun
 from pipeline.store.figures import Figures
+from pipeline.store.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from pipeline.evaluation.decoding import Translators
@@ -68,10 +67,10 @@ def scores_of(
     """
     from pipeline.evaluation import decoding, scoring
 
-    with TemporaryDirectory(dir=context.folder) as decoded, TemporaryDirectory(dir=context.folder) as scored:
-        silent = Context(Path(decoded), shared=context.shared)  # which ends it if the stage's lock is lost
+    with temporary_folder(context.folder) as decoded, temporary_folder(context.folder) as scored:
+        silent = Context(decoded, shared=context.shared)  # which ends it if the stage's lock is lost
         hypotheses = decoding.decode(silent, model, dev, settings, translators=translators)
-        within = Context(Path(scored))
+        within = Context(scored)
         if dev.gold_trees.exists():
             return {"dev_f1": score_parses(within, rebuild_parses(within, hypotheses, dev)).load().total.f1}
         bleu = scoring.score(within, hypotheses, dev).load()

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.errors import UserError
@@ -22,6 +21,7 @@ from pipeline.parsing.trees import Tree, bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.store.scratch import temporary_folder
 from pipeline.text.aligned import SHARD_PAIRS, CorpusWriter, content_sha256, write_set, write_shards
 from pipeline.text.lines import write_lines
 
@@ -90,8 +90,8 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
     if not writer.pairs:
         raise _no_tree(settings.treebank, "train")
     known = frozenset([WORD_SYMBOL, *symbols])
-    with TemporaryDirectory(dir=context.folder, prefix=".unzipped", ignore_cleanup_errors=True) as copies:
-        more = list(_more_sources(context, settings, selections, Path(copies)))
+    with temporary_folder(context.folder) as copies:
+        more = list(_more_sources(context, settings, selections, copies))
         calls = [(name, ([source], settings.write_tags, known)) for name, source in more]
         for done, (left_out, _) in enumerate(writer.add(_read_part, calls), start=1):
             without_words += left_out

@@ -359,7 +359,7 @@ def publish(
 
 
 def _is_hidden(path: Path) -> bool:
-    """Says whether a file is in a temporary folder that could not be removed, as where a file server keeps it open."""
+    """Says whether a file is in a folder that could not be removed (`pipeline.store.scratch.temporary_folder`)."""
     return any(part.startswith(".") for part in path.parts)
 
 

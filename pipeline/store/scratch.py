@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pipeline.errors import BucketError, UserError
@@ -83,6 +84,16 @@ class Writing:
 def aside_of(folder: Path) -> Path:
     """Returns an unused name beside a folder, for it or parts of it to be set aside."""
     return folder.with_name(f"{ASIDE}{folder.name.removeprefix(MAKING)}-{secrets.token_hex(4)}")
+
+
+@contextmanager
+def temporary_folder(within: Path) -> Iterator[Path]:
+    """Provides a folder within a build folder, which is removed after the body and never part of the artifact.
+
+    A file server may keep some of its files, as long as a process has them open.
+    """
+    with TemporaryDirectory(dir=within, prefix=".temporary-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 class Copies(Protocol):
@@ -220,7 +231,7 @@ class Scratch:
         names that an earlier attempt wrote are replaced. Raises LockLostError (`check`), before the body and after it.
         """
         self.check()
-        with self._own_folder() if self.store is None else self.store.workspace("writing") as folder:
+        with temporary_folder(self.folder) if self.store is None else self.store.workspace("writing") as folder:
             writing = Writing([folder / name for name in names])
             for path in writing.paths:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -236,16 +247,6 @@ class Scratch:
                 for each in writing.written:
                     (self.folder / each.name).parent.mkdir(parents=True, exist_ok=True)
                     os.replace(folder / each.name, self.folder / each.name)
-
-    @contextmanager
-    def _own_folder(self) -> Iterator[Path]:
-        """Provides a temporary folder within the build folder."""
-        folder = self.folder / f".writing-{secrets.token_hex(4)}"
-        folder.mkdir()
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     def on_this_node(self, path: Path) -> Path:
         """Returns the path on this node of an input of the stage, or of a file or folder in one, and brings it here.

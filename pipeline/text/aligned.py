@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path, PurePath
 from shutil import rmtree
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +20,7 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.figures import CorpusFigures, EvaluationSetFigures
 from pipeline.store.hashes import file_sha256
 from pipeline.store.remembered import remembered
-from pipeline.store.scratch import Scratch, Written
+from pipeline.store.scratch import Scratch, Written, temporary_folder
 from pipeline.text.lines import Errors, read_pairs, write_pairs
 from pipeline.text.pieces import Piece, copy_piece, pieces_of
 
@@ -83,9 +82,8 @@ def write_part(
 def write_shards(
     corpus: Corpus, languages: tuple[str, str], pairs: Iterable[tuple[str, str]], shard_pairs: int
 ) -> list[int]:
-    """Writes the shards of a corpus, of at most `shard_pairs`, anew; returns the number of pairs in each."""
-    rmtree(corpus.folder, ignore_errors=True)  # left by an attempt that was killed
-    corpus.folder.mkdir(parents=True)
+    """Writes the shards of a corpus, of at most `shard_pairs`; returns the number of pairs in each."""
+    corpus.folder.mkdir(parents=True, exist_ok=True)
     sizes: list[int] = []
     for block in _blocks(iter(pairs), shard_pairs):
         source, target = (corpus.shard_path(len(sizes), language) for language in languages)
@@ -101,8 +99,8 @@ def copy_corpus(context: Context, languages: tuple[str, str], files: Sequence[tu
     empty.
     """
     writer, names = CorpusWriter(context, languages), _names([source for source, _ in files])
-    with TemporaryDirectory(dir=context.folder, prefix=".unzipped", ignore_cleanup_errors=True) as folder:
-        copy_files(context, writer, [(names[source], source, target) for source, target in files], Path(folder))
+    with temporary_folder(context.folder) as folder:
+        copy_files(context, writer, [(names[source], source, target) for source, target in files], folder)
     if not writer.pairs:
         raise _empty(*files[0])
     return writer.finish({"read": writer.pairs})

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from pipeline.errors import UserError
 from pipeline.settings import LONGEST_TOKENS, EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Shard, Vocabulary
-from pipeline.store.scratch import Scratch, Written
+from pipeline.store.scratch import Scratch, Written, temporary_folder
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import segmenter
 from pipeline.text.vocabulary import load
@@ -93,8 +92,8 @@ def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator[
 
     Raises UserError where no pair is short enough to be computed.
     """
-    with TemporaryDirectory(dir=context.folder, prefix=".encoded", ignore_cleanup_errors=True) as folder:
-        dataset, name = EncodedDataset(Path(folder)), text.load().name
+    with temporary_folder(context.folder) as folder:
+        dataset, name = EncodedDataset(folder), text.load().name
         (dataset.folder / name).mkdir()
         counts = encode_shard(_shard_of(text), model, dataset.folder / name / "00000.arrow", None)
         dataset.write_json("dataset.json", {"splits": {name: [counts]}})
