@@ -309,8 +309,8 @@ def notes(forecast: Forecast) -> list[str]:
     fractions = " and ".join(f"{share:.0%}" for share in sorted(shares))
     if hardware.kind == "gpu":
         assumed = (
-            "Times are assumptions, not measurements, which docs/cluster.md explains: matrix products at "
-            f"{fractions} of the rate (this project's targets for the paper's base and big)"
+            "Times follow from base on one H200, as docs/cluster.md explains: products, attention and norms at "
+            f"{fractions} of the rate (big was not measured)"
             f"{', memory and links at published rates' * bool(hardware.gpu)}."
         )
     else:
