@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.experiments import EXPERIMENTS
 from workflows import attention_figures
 from workflows.cli import main
 from workflows.cli.console import run_app
+from workflows.experiments import EXPERIMENTS
 
 APPS = {
     "workflows.cli": main.app,
     "workflows.attention_figures": attention_figures.app,
-    **{f"workflows.{name}": resolve_name(f"workflows.{name}:app") for name in EXPERIMENTS},
+    **{each.module: resolve_name(f"{each.module}:app") for each in EXPERIMENTS.values()},
 }
 
 

@@ -1,9 +1,7 @@
-"""The experiments, a module of `workflows` each, and the tables that their commands draw before anything runs."""
+"""The tables of the experiments, as their commands draw them before anything runs."""
 
-from pathlib import Path
 from typing import Any
 
-import workflows
 from pipeline.store.store import Store
 from workflows import reproduce_claims, reproduce_table2, reproduce_table3, reproduce_table4
 from workflows.command_line import CommandLine
@@ -11,9 +9,6 @@ from workflows.engine.dag import Step
 from workflows.experiment import Request
 from workflows.profiles.loading import load_profile
 from workflows.profiles.parsing import load_parsing_profile
-
-EXPERIMENTS = sorted(path.stem for path in Path(workflows.__path__[0]).glob("reproduce_*.py"))
-"""As the folder has them: tests of all of them include a new one."""
 
 
 def drawn(workflow: str, profile: str, store: Store) -> Step[Any]:

@@ -6,13 +6,13 @@ from typing import get_type_hints
 import pytest
 
 from pipeline.settings import AveragingSettings, DecodingSettings
-from tests.support.experiments import EXPERIMENTS
 from workflows import stages
 from workflows.engine.dag import Imported, Stage, in_order, to_step
+from workflows.experiments import EXPERIMENTS
 from workflows.profiles.changes import checked
 from workflows.profiles.translation import EMBEDDED
 
-MODULES = (stages, *(resolve_name(f"workflows.{name}") for name in EXPERIMENTS))
+MODULES = (stages, *(resolve_name(each.module) for each in EXPERIMENTS.values()))
 NAMED = {
     stage.name: stage
     for module in MODULES

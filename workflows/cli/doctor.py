@@ -5,12 +5,10 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Literal
 
 import typer
-from packaging.requirements import Requirement
 from rich.filesize import decimal
 from rich.text import Text
 
@@ -23,7 +21,6 @@ from workflows.cli.options import AddressOption, StoreOption
 from workflows.engine.dag import Imported
 from workflows.engine.needs import obstacles
 
-PROJECT = "aiayn"
 STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
 FAILED = 1
 LOCAL_LOCKS = ("nolock", "local_lock=flock", "local_lock=all", "localflock")
@@ -35,8 +32,6 @@ LITTLE_SHARED_BYTES = 10**9
 chosen_address = Imported("workflows.engine.cluster:chosen_address")
 accepted_address = Imported("workflows.engine.joining:accepted_address")
 device_name = Imported("pipeline.hardware:device_name")
-multiplies_bfloat16 = Imported("pipeline.hardware:multiplies_bfloat16")
-compute_dtype = Imported("pipeline.hardware:compute_dtype")
 
 
 @dataclass(frozen=True)
@@ -65,10 +60,7 @@ def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
 
 
 def _findings(store: str, address: str | None) -> Iterator[Finding]:
-    yield library("torch")
-    yield library("ray")
     yield gpu()
-    yield dtype()
     yield from ray_start(address)
     yield from ray_cluster(address)
     yield from output(store)
@@ -79,19 +71,6 @@ def _print(finding: Finding) -> None:
     if finding.remedy:
         line.append(f": {finding.remedy}")
     console.print(line, soft_wrap=True, highlight=False)
-
-
-def library(name: str) -> Finding:
-    """Checks the version of a library against the project's bounds."""
-    specifier = next(wanted.specifier for wanted in map(Requirement, requires(PROJECT) or []) if wanted.name == name)
-    try:
-        installed = version(name)
-    except PackageNotFoundError:
-        installed = "none"
-    text = f"{installed} (the project takes {specifier or 'any'})"
-    if installed != "none" and specifier.contains(installed, prereleases=True):
-        return Finding(name, "ok", text)
-    return Finding(name, "fails", text, "run pip install --constraint constraints.txt --editable . again")
 
 
 def gpu() -> Finding:
@@ -107,18 +86,6 @@ def gpu() -> Finding:
         remedy = "install a torch that is built for CUDA, or a driver that this one takes (nvidia-smi shows it)"
         return Finding("gpu", "fails", f"there is an NVIDIA GPU that torch cannot use; {built}", remedy)
     return Finding("gpu", "ok", f"none; everything runs on {usable_cpus()} CPU cores")
-
-
-def dtype() -> Finding:
-    """Says in which dtype trainings compute, and warns where the device has no bfloat16."""
-    import torch
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if not multiplies_bfloat16(device):
-        remedy = "nothing to mend: trainings compute in float32, which takes longer"
-        return Finding("dtype", "warning", f"bfloat16 is not native on {device_name(device)}", remedy)
-    chosen = str(compute_dtype(device)).removeprefix("torch.")
-    return Finding("dtype", "ok", f"bfloat16 is native on {device_name(device)}; trainings compute in {chosen}")
 
 
 def ray_start(address: str | None) -> Iterator[Finding]:

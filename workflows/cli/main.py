@@ -9,7 +9,6 @@ aiayn parse model < text.words > text.trees             sentences -> bracketed t
 aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn figures model --out figures                       what its heads attend to (Figures 3 to 5)
 aiayn runs                                              the tables that were made here
-aiayn compare                                           how the last two of them differ
 aiayn clean                                             what no run here needs; --yes deletes it
 aiayn doctor                                            checks this machine; says what to do
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
@@ -52,7 +51,7 @@ from workflows.cli.options import (
     ThreadsOption,
 )
 from workflows.cli.prepared import record, recorded
-from workflows.cli.runs import compare_runs, runs
+from workflows.cli.runs import runs
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
@@ -349,7 +348,6 @@ def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: d
 
 
 app.command()(runs)
-app.command("compare")(compare_runs)
 app.command("clean")(clean_store)
 app.command()(doctor)
 app.command()(figures)
