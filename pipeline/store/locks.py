@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Self
 
@@ -107,7 +108,8 @@ class FileLock(Lock):
     def __init__(self, target: Path, task: str) -> None:
         self.path = target.parent / ".locks" / f"{target.name}.lock"
         self._target, self._task = target, task
-        self._descriptor: int | None = None
+        self._file: FileIO | None = None
+        """Closed when nobody has it any more: a task cancelled in any place keeps no lock in its process."""
 
     def names(self, line: bytes) -> bool:
         """See `Lock.names`."""
@@ -120,23 +122,21 @@ class FileLock(Lock):
         """See `Lock.take`. Raises UserError if the disk is full."""
         # Guarded, so that nobody opens a file that its owner is about to remove.
         with report_full_disk(self._target), guarded(self.path.parent):
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            file = FileIO(self.path, "r+", opener=lambda path, flags: os.open(path, flags | os.O_CREAT, 0o666))
             try:
-                _flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, self.path)
-                if left := os.read(descriptor, MAX_LINE_BYTES):
+                _flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, self.path)
+                if left := file.read(MAX_LINE_BYTES):
                     owner = Owner.read(left)
                     logger.warning("taking over the lock on %s (%s) from %s", self._target.name, owner.task, owner)
                 self.line = Owner.here(self._task).written()
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, self.line, 0)
+                file.truncate(0)
+                os.pwrite(file.fileno(), self.line, 0)
+                self._file = file
             except BlockingIOError:
-                owner = Owner.read(os.read(descriptor, MAX_LINE_BYTES))
-                os.close(descriptor)
-                return owner
-            except BaseException:
-                os.close(descriptor)
-                raise
-        self._descriptor = descriptor
+                return Owner.read(file.read(MAX_LINE_BYTES))
+            finally:
+                if self._file is not file:
+                    file.close()
         return None
 
     def wait(self) -> None:
@@ -146,25 +146,24 @@ class FileLock(Lock):
 
     def is_ours(self) -> bool:
         """See `Lock.is_ours`. Writing fails where a file server, for want of a sign of life, has dropped our lock."""
-        if self._descriptor is None:
+        if self._file is None:
             return False
         try:
             if not self.names(self.line):
                 return False
-            os.pwrite(self._descriptor, self.line, 0)
-            os.fsync(self._descriptor)
-            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+            os.pwrite(self._file.fileno(), self.line, 0)
+            os.fsync(self._file.fileno())
+            return os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
         except OSError:
             return False
 
     def release(self) -> None:
         """See `Lock.release`."""
-        if self._descriptor is not None:
-            with guarded(self.path.parent):
+        if self._file is not None:
+            with guarded(self.path.parent), self._file:
                 if self.is_ours():
                     self.path.unlink()
-                os.close(self._descriptor)
-            self._descriptor = None
+            self._file = None
 
 
 def holder(path: Path) -> Owner | None:

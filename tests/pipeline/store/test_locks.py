@@ -1,14 +1,21 @@
 """Locks between real processes."""
 
+import linecache
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
+from pipeline.store import locks
 from pipeline.store.locks import FileLock, holder
 from tests.support.lock_holder import lock_holder
 
@@ -90,3 +97,36 @@ def test_racing_processes_hold_the_lock_one_at_a_time(tmp_path: Path) -> None:
     for entry, exit_line in zip(lines[::2], lines[1::2], strict=True):
         assert (entry.split()[0], exit_line.split()[0]) == ("in", "out")
         assert entry.split()[1] == exit_line.split()[1]
+
+
+def test_a_task_cancelled_anywhere_keeps_no_lock(tmp_path: Path) -> None:
+    """Ray cancels a task by a KeyboardInterrupt between any two lines; its process goes on with other tasks."""
+    target, lines = tmp_path / "target", 0
+
+    def interrupting(at: int) -> Callable[..., Any]:
+        def trace(frame: FrameType, event: str, _argument: Any) -> Callable[..., Any] | None:
+            nonlocal lines
+            # Python looks for signals after calls: not between a body's last line and the end of its `with`.
+            line = linecache.getline(locks.__file__, frame.f_lineno)
+            if event == "line" and frame.f_code.co_filename == locks.__file__ and not line.lstrip().startswith("with "):
+                lines += 1
+                if lines == at:
+                    raise KeyboardInterrupt
+            return trace
+
+        return trace
+
+    interrupted = 0
+    for at in range(1, 200):
+        lines, before = 0, sys.gettrace()
+        with suppress(KeyboardInterrupt):
+            sys.settrace(interrupting(at))
+            try:
+                with FileLock(target, "work") as lock:
+                    lock.take_in_turn()
+            finally:
+                sys.settrace(before)
+        interrupted += lines == at
+        with FileLock(target, "next") as lock:
+            assert lock.take() is None, f"interrupted at line {at}"
+    assert interrupted > 20
