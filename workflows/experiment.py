@@ -6,7 +6,7 @@ reproduce(Reproduction("table3", ...), request)
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,8 @@ class Reproduction:
     """The parameters of the parent run."""
     models: Mapping[str, TrainedModel]
     """The models by name; each has a run of its own in MLflow."""
+    is_served: bool = field(default=False, kw_only=True)
+    """Whether they are kept in MLflow, in a form that it can serve."""
     reports: Mapping[str, Step[CorpusReport]]
     """The reports on the texts, each by the name of its text."""
     tabulate: Callable[[Mapping[str, str]], Step[Any]]
@@ -150,9 +152,9 @@ def _run(
 
     The folder is opened once the cluster and MLflow have accepted their addresses.
     """
-    store, command = request.store, request.command.typed
+    store = request.store
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
-    workflow = Workflow(target.fingerprint, request.profile.name, command, params, experiment.models)
+    workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models, experiment.is_served)
     with ExitStack() as during:
         needed = not target.is_made(store) or target.damage(store)
         if needed:

@@ -75,6 +75,7 @@ def reproduction(
         name="table2",
         params={"profile": profile.name},
         models={f"{cell.pair} {cell.model}": cell for cell in cells},
+        is_served=True,
         reports=reports,
         tabulate=lambda _failures: table,
         forecast=Imported("workflows.forecast.estimate:forecast_text"),

@@ -1,4 +1,4 @@
-"""Where a model comes from, read from the steps of its DAG: the settings of every step, its text and its vocabulary."""
+"""Where a model comes from, read from the steps of its DAG: the settings of every step, and what is measured of it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -6,11 +6,9 @@ from typing import Any
 
 from pipeline.settings import Settings, flatten
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import Corpus, EvaluationSet, Vocabulary
-from pipeline.store.store import Store
-from workflows.engine.dag import Step, in_order, to_step
+from pipeline.store.artifacts import Corpus, EvaluationSet
+from workflows.engine.dag import Step, in_order
 from workflows.tables.measurements import TrainedModel
-from workflows.tracking.tracker import Input
 
 
 def settings_of(model: TrainedModel) -> dict[str, Any]:
@@ -30,16 +28,6 @@ def settings_of(model: TrainedModel) -> dict[str, Any]:
                 is_text = step.stage.makes is Corpus and not step.inputs
                 settings_by_kind |= {"corpus": {**settings, "name": kind}} if is_text else {kind: settings}
     return settings_by_kind
-
-
-def inputs_of(model: TrainedModel, store: Store) -> list[Input]:
-    """Returns the cleaned text that a model is trained on, and its vocabulary."""
-    steps = in_order(model.results)
-    (text,) = [_kind(step) for step in steps if step.stage.makes is Corpus and not step.inputs]
-    (vocabulary,) = [step for step in steps if step.stage.makes is Vocabulary]
-    name = f"{text} {model.pair}"
-    used = {"training": (name, to_step(model.corpus)), "vocabulary": (f"{name} vocabulary", vocabulary)}
-    return [Input(label, step.fingerprint, store.folder(step.name), context) for context, (label, step) in used.items()]
 
 
 def measured_identity(model: TrainedModel) -> str:

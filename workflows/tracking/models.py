@@ -1,6 +1,6 @@
-"""Keeps trained models in MLflow in a form that it can serve, registered under readable names.
+"""Keeps the models of Table 2 in MLflow in a form that it can serve, registered under readable names.
 
-A model is kept once per experiment, whatever number of runs use it. Its registered name is made of the language pair
+A model is kept once, whatever number of runs use it. Its registered name is made of the language pair
 and the model, e.g. `aiayn-en-de-base`; a version of it is one set of weights. The alias `newest` is on the version that
 was measured last, and the profile's name on the last one of that profile: `models:/aiayn-en-de-base@multi30k`.
 """
@@ -25,9 +25,9 @@ NEWEST = "newest"
 RESERVED_ALIAS = re.compile(r"newest|latest|v\d+", re.IGNORECASE)
 
 
-def registered_name(experiment: str, model: str, pair: str) -> str:
+def registered_name(model: str, pair: str) -> str:
     """Returns the name in MLflow's registry of a model."""
-    words = [experiment] * (experiment != "table2") + [pair] * (not model.startswith(pair)) + [model]
+    words = [pair] * (not model.startswith(pair)) + [model]
     return "aiayn-" + re.sub(r"[^\w-]+", "-", " ".join(words)).strip("-")
 
 

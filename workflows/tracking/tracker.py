@@ -7,14 +7,12 @@ Only drivers write, since SQLite does not cope with many writers; several driver
 found again by the fingerprint in its tags; what was sent of a curve ends at the last step that the server has.
 """
 
-import json
 import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -51,19 +49,7 @@ WORKFLOW_TAG, TRAINING_TAG, PARENT_TAG = "aiayn.workflow", "aiayn.training", "ml
 MEASURED_TAG = "aiayn.measured"
 """The tag of a model's run with the identity of the model and of what is measured of it."""
 SENT_TAG = "aiayn.sent"
-"""The tag of a run that has got everything: the fingerprint of its workflow."""
-
-
-@dataclass(frozen=True)
-class Input:
-    """An artifact that a run's model is made from; MLflow shows it as a dataset."""
-
-    name: str
-    fingerprint: str
-    folder: Path
-    """The folder it is or will be published in."""
-    context: str
-    """What the run uses it for, e.g. `training`."""
+"""The tag of a run that has got everything: the fingerprint of its workflow, or what is measured of its model."""
 
 
 class Tracker:
@@ -119,16 +105,32 @@ class Tracker:
         name: str,
         params: Mapping[str, Any],
         tags: Mapping[str, str] | None = None,
-        inputs: Sequence[Input] = (),
+        parent: Any = None,
     ) -> Any:
-        """Returns the run that has the tags `identity`, made if there is none, with what it lacks of the rest."""
+        """Returns the run that has the tags `identity`, made if there is none, with what it lacks of the rest.
+
+        Given the run `parent`, it is a child of it. A run that has everything, or that nobody writes to any more, is
+        taken from its earlier parent rather than sent once more, unless `parent` has everything, too.
+        """
         from mlflow.entities import Param, RunTag
 
+        place = {PARENT_TAG: parent.info.run_id} if parent else {}
+
+        def rank(run: Any) -> tuple[bool, bool]:
+            return SENT_TAG in run.data.tags, place.items() <= run.data.tags.items()
+
         with self._alone():
-            (run, *_) = self.runs(identity) or [
-                self.client.create_run(self.experiment_id, run_name=name, tags=dict(identity))
-            ]
-        if SENT_TAG in run.data.tags:
+            known = [run for run in self.runs(identity) if any(rank(run)) or run.info.status != "RUNNING"]
+            run = max(known, key=rank, default=None) or self.client.create_run(
+                self.experiment_id, run_name=name, tags={**identity, **place}
+            )
+            is_sent, is_there = rank(run)
+            if not is_there and not (is_sent and SENT_TAG in parent.data.tags):
+                self.client.update_run(run.info.run_id, name=name)
+                self.tags(run.info.run_id, place)
+            if not is_sent and run.info.status in ("FAILED", "KILLED"):
+                self.client.update_run(run.info.run_id, status="RUNNING")
+        if is_sent:
             return run
         changed = [RunTag(key, value) for key, value in (tags or {}).items() if run.data.tags.get(key) != value]
         texts = {key: without_password(str(value)) for key, value in flatten(params).items()}
@@ -137,10 +139,6 @@ class Tracker:
         self.client.log_batch(run.info.run_id, tags=changed)
         for start in range(0, len(lacking), PARAMS_A_REQUEST):
             self.client.log_batch(run.info.run_id, params=lacking[start : start + PARAMS_A_REQUEST])
-        if inputs:
-            self.client.log_inputs(run.info.run_id, [_as_dataset(each) for each in inputs])
-        if run.info.status in ("FAILED", "KILLED"):
-            self.client.update_run(run.info.run_id, status="RUNNING")
         return run
 
     def runs(self, tags: Mapping[str, str]) -> list[Any]:
@@ -195,15 +193,15 @@ class Tracker:
 
         self.client.log_batch(run, tags=[RunTag(*tag) for tag in tags.items()])
 
-    def end(self, run: str, status: Status, has_all_of: str = "") -> None:
-        """Closes a run, if it is open; one that has got everything of the workflow `has_all_of` stays as it is."""
-        if has_all_of:
-            self.client.set_tag(run, SENT_TAG, has_all_of)
+    def end(self, run: str, status: Status, sent: str = "") -> None:
+        """Closes a run, if it is open; one that has got everything of `sent`, its identity, stays as it is."""
+        if sent:
+            self.client.set_tag(run, SENT_TAG, sent)
         if self.client.get_run(run).info.status == "RUNNING":
             self.client.set_terminated(run, status)
 
-    def has_all(self, workflow: str, n_runs: int) -> bool:
-        """Returns whether a SQLite file has `n_runs` complete runs of a workflow, without importing MLflow for that.
+    def has_all(self, identities: Collection[str]) -> bool:
+        """Returns whether a SQLite file has a complete run of each identity, without importing MLflow for that.
 
         Of a server it is not known, and False.
         """
@@ -213,10 +211,10 @@ class Tracker:
         try:
             with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as database:
                 complete = (
-                    "select count(*) from runs join tags using (run_uuid) "
-                    "where lifecycle_stage = 'active' and key = ? and tags.value = ?"
+                    "select tags.value from runs join tags using (run_uuid) "
+                    "where lifecycle_stage = 'active' and key = ?"
                 )
-                return bool(database.execute(complete, (SENT_TAG, workflow)).fetchone()[0] == n_runs)
+                return {*identities} <= {identity for (identity,) in database.execute(complete, (SENT_TAG,))}
         except sqlite3.Error:
             return False
 
@@ -285,15 +283,6 @@ class Tracker:
                 reason_of(error, self.uri),
             )
         self.has_warned = True
-
-
-def _as_dataset(each: Input) -> Any:
-    """Returns MLflow's description of an input, which `mlflow.data.get_source` resolves to its folder."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    source = json.dumps({"uri": each.folder.as_uri()})
-    tags = [InputTag("mlflow.data.context", each.context)]
-    return DatasetInput(Dataset(each.name, each.fingerprint, "local", source), tags)
 
 
 def _silence() -> None:

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from pipeline.errors import UserError
@@ -25,12 +24,10 @@ from workflows.reports.corpus import CorpusReport
 from workflows.reports.corpus_text import metrics
 from workflows.tables.measurements import TrainedModel
 from workflows.tracking.addresses import sqlite_file
-from workflows.tracking.description import NOTE_TAG, description
-from workflows.tracking.lineage import inputs_of, measured_identity, settings_of, shared
-from workflows.tracking.models import NEWEST, keep, register, registered_name
+from workflows.tracking.lineage import measured_identity, settings_of, shared
+from workflows.tracking.models import keep, register, registered_name
 from workflows.tracking.tracker import (
     MEASURED_TAG,
-    PARENT_TAG,
     SENT_TAG,
     TRAINING_TAG,
     WORKFLOW_TAG,
@@ -48,16 +45,17 @@ LIVE_S = 5.0
 
 @dataclass(frozen=True)
 class Workflow:
-    """What MLflow shows of a workflow: a parent run, and a child run a model, which is kept in a form to be served."""
+    """What MLflow shows of a workflow: a parent run, and a child run a model."""
 
     fingerprint: str
     """That of the step that makes the table of all models."""
     profile: str
-    command: str
     params: Mapping[str, Any]
     """Those that its children do not share anyway."""
     models: Mapping[str, TrainedModel]
     """By name."""
+    is_served: bool
+    """Whether MLflow gets the models' weights, too, in a form that it can serve."""
 
 
 class MlflowWatcher(Watcher):
@@ -86,7 +84,7 @@ class MlflowWatcher(Watcher):
         """The names of the models that have a run each, by what is measured of them; the first of several names."""
         for name, model in workflow.models.items():
             self._models.setdefault(measured_identity(model), name)
-        self._is_parent_sent = tracker.has_all(workflow.fingerprint, 1 + len(self._models))
+        self._is_parent_sent = tracker.has_all({workflow.fingerprint, *self._models})
         if not self._is_parent_sent:
             tracker.attempt(self._open)
 
@@ -154,14 +152,7 @@ class MlflowWatcher(Watcher):
                 tracker.client.log_artifacts(parent, str(report.folder), f"corpus-{name}")
             tracker.results(parent, figures)
             tracker.client.log_artifacts(parent, str(table.folder))
-            address = f"#/experiments/{tracker.experiment_id}/runs/{parent}"
-            served = [
-                f"models:/{registered_name(tracker.experiment, name, model.pair)}@{NEWEST}"
-                for name, model in workflow.models.items()
-                if name in self._models.values() and name not in failures and self._is_served(name)
-            ]
-            tracker.tags(parent, {NOTE_TAG: description(table.folder, address, workflow.command, served)})
-            tracker.end(parent, "FINISHED", has_all_of="" if failures else workflow.fingerprint)
+            tracker.end(parent, "FINISHED", "" if failures else workflow.fingerprint)
 
         tracker.attempt(send)
 
@@ -180,18 +171,15 @@ class MlflowWatcher(Watcher):
         if commit := get_git_commit(__file__):
             source["mlflow.source.git.commit"] = commit
         settings = {name: settings_of(model) for name, model in workflow.models.items()}
-        inputs = {name: inputs_of(model, self._store) for name, model in workflow.models.items()}
         params = {**shared([*settings.values()]), **workflow.params}
-        of_all = list(dict.fromkeys(chain.from_iterable(inputs.values())))
         title = f"{tracker.experiment} {workflow.profile}"
-        parent = tracker.open({WORKFLOW_TAG: workflow.fingerprint}, title, params, source, of_all)
+        parent = tracker.open({WORKFLOW_TAG: workflow.fingerprint}, title, params, source)
         self._parent, self._is_parent_sent = parent.info.run_id, SENT_TAG in parent.data.tags
-        known = {run.data.tags.get(MEASURED_TAG): run for run in tracker.runs({PARENT_TAG: self._parent})}
         for measured, name in self._models.items():
-            if measured not in known or SENT_TAG not in known[measured].data.tags:
-                model, identity = workflow.models[name], {MEASURED_TAG: measured, PARENT_TAG: self._parent}
-                tags = {**source, **self._tags(model), TRAINING_TAG: _training(model).fingerprint}
-                run = tracker.open(identity, name, settings[name], tags, inputs[name])
+            model = workflow.models[name]
+            tags = {**source, **self._tags(model), TRAINING_TAG: _training(model).fingerprint}
+            run = tracker.open({MEASURED_TAG: measured}, name, settings[name], tags, parent)
+            if SENT_TAG not in run.data.tags:
                 self._runs[name] = run.info.run_id
         self._is_open = True
 
@@ -230,10 +218,12 @@ class MlflowWatcher(Watcher):
             used |= {"used.beam_size": str(search.beam_size), "used.length_penalty": str(search.length_penalty)}
             tracker.tags(run, {**used, "used.decoding_dtype": dtype})
             tracker.client.log_text(run, model.samples_text() + "\n", "samples.txt")
-            if is_served := self._is_served(name):
+            has_weights = self._workflow.is_served and self._has_weights(name)
+            if has_weights:
                 model_id = keep(tracker.client, tracker.experiment_id, run, to_artifact(model.checkpoint), self._store)
-                register(tracker.client, registered_name(tracker.experiment, name, model.pair), model_id, run, tags)
-            tracker.end(run, "FINISHED", has_all_of=self._workflow.fingerprint if is_served else "")
+                register(tracker.client, registered_name(name, model.pair), model_id, run, tags)
+            has_all = has_weights or not self._workflow.is_served
+            tracker.end(run, "FINISHED", measured_identity(self._workflow.models[name]) if has_all else "")
 
         if is_sent := tracker.attempt(send):
             del self._runs[name]
@@ -242,8 +232,8 @@ class MlflowWatcher(Watcher):
     def _is_stored(self, name: str) -> bool:
         return all(self._store.find(step.name) for step in self._workflow.models[name].steps)
 
-    def _is_served(self, name: str) -> bool:
-        """Returns whether MLflow gets the weights of a model: a file of this machine only those that are here."""
+    def _has_weights(self, name: str) -> bool:
+        """Returns whether there are weights to send: to a file of this machine only those that are here."""
         return not sqlite_file(self._tracker.uri) or self._store.has(
             to_step(self._workflow.models[name].checkpoint).name
         )

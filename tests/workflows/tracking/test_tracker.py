@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import UserError
 from workflows.tracking.addresses import default_uri
-from workflows.tracking.tracker import WORKFLOW_TAG, Tracker
+from workflows.tracking.tracker import MEASURED_TAG, PARENT_TAG, WORKFLOW_TAG, Status, Tracker
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,10 @@ def test_a_second_command_continues_and_sends_nothing_twice(runs: Path, uri: str
     for score in (20.0, 20.0, 27.3):
         second.results(run, {"paper_bleu.newstest2014": score}, {"dev_sacrebleu": {3: 10.0}})
     second.results(run, {}, {"dev_sacrebleu": {3: 10.0, 6: 12.5}})
-    second.end(run, "FINISHED", has_all_of="w")
+    second.end(run, "FINISHED", "w")
     second.end(run, "FAILED")
-    assert second.has_all("w", 1)
-    assert not second.has_all("w", 2)
+    assert second.has_all({"w"})
+    assert not second.has_all({"w", "another"})
     ended = second.client.get_run(run)
     assert ended.data.params == {"profile": "embedded"}
     assert ended.info.status == "FINISHED"
@@ -65,6 +65,41 @@ def test_a_second_command_continues_and_sends_nothing_twice(runs: Path, uri: str
     assert len(second.runs({WORKFLOW_TAG: "w"})) == 1
 
 
+def test_a_model_is_shown_below_the_newest_table(runs: Path, uri: str) -> None:
+    """A model's run that is complete, or that was left, moves there and is continued; one that is written to stays."""
+    tracker = Tracker(uri, "moving", runs)
+
+    def child(measured: str, parent: Any, status: Status | None = None, n_lines: int = 0) -> str:
+        name = f"{measured} of {parent.info.run_name}"
+        run = str(tracker.open({MEASURED_TAG: measured}, name, {}, {}, parent).info.run_id)
+        tracker.curves(run, LINES[:n_lines], time.time())
+        if status:
+            tracker.end(run, status, measured if status == "FINISHED" else "")
+        return run
+
+    first, second, third = (tracker.open({WORKFLOW_TAG: name}, name, {}) for name in ("first", "second", "third"))
+    whole, half, live = child("whole", first, "FINISHED", 20), child("half", first, "KILLED", 10), child("live", first)
+
+    assert child("whole", second) == whole
+    assert child("half", second, None, 20) == half
+    other = child("live", second)
+    assert other != live
+    below = {run.info.run_id: run for run in tracker.runs({PARENT_TAG: second.info.run_id})}
+    assert {run: each.info.run_name for run, each in below.items()} == {
+        whole: "whole of second",
+        half: "half of second",
+        other: "live of second",
+    }
+    assert below[half].info.status == "RUNNING"
+    assert _steps(tracker, half, "loss") == _steps(tracker, whole, "loss") == [line["update"] for line in LINES[:20]]
+    assert [run.info.run_id for run in tracker.runs({PARENT_TAG: first.info.run_id})] == [live]
+
+    tracker.end(third.info.run_id, "FINISHED", "third")
+    (complete,) = tracker.runs({WORKFLOW_TAG: "third"})
+    assert child("whole", complete) == whole  # a table that is complete takes none back
+    assert len(tracker.runs({PARENT_TAG: second.info.run_id})) == 3
+
+
 def test_runs_below_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database, and what MLflow keeps beside it, are in that folder, and nothing is beside the folder."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -72,8 +107,8 @@ def test_runs_below_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.Mon
     folder.mkdir()
     tracker, run = _opened(default_uri(folder), folder, "table2")
     tracker.client.log_text(run, "a text", "samples.txt")
-    tracker.end(run, "FINISHED", has_all_of="w")
-    assert tracker.has_all("w", 1)
+    tracker.end(run, "FINISHED", "w")
+    assert tracker.has_all({"w"})
     assert (folder / "mlflow.db").is_file()
     assert [path.read_text() for path in folder.rglob("samples.txt")] == ["a text"]
     assert [*tmp_path.iterdir()] == [folder]

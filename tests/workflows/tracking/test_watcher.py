@@ -41,7 +41,7 @@ def test_each_measured_model_has_a_run(claims: Experiments, tmp_path: Path, monk
     """Models of one training that are measured differently have runs of their own; a failed trial closes its own."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     tracker = Tracker(default_uri(tmp_path), "claims", tmp_path)
-    workflow = Workflow("f", "wmt14", "a command", {}, claims.models)
+    workflow = Workflow("f", "wmt14", {}, claims.models, is_served=False)
     watcher = MlflowWatcher(tracker, workflow, Store(tmp_path))
     (parent,) = tracker.runs({"aiayn.workflow": "f"})
     opened = tracker.runs({PARENT_TAG: parent.info.run_id})
@@ -63,7 +63,7 @@ def test_each_measured_model_has_a_run(claims: Experiments, tmp_path: Path, monk
 def watching(server: TrackingServer, store: Store, experiment: str) -> MlflowWatcher:
     """Watches two models, of which nothing is made."""
     return MlflowWatcher(
-        Tracker(server.uri, experiment, store.root), Workflow("f", "embedded", "command", {}, CELLS), store
+        Tracker(server.uri, experiment, store.root), Workflow("f", "embedded", {}, CELLS, is_served=True), store
     )
 
 
