@@ -80,6 +80,7 @@ def test_a_model_is_shown_below_the_newest_table(runs: Path, uri: str) -> None:
     first, second, third = (tracker.open({WORKFLOW_TAG: name}, name, {}) for name in ("first", "second", "third"))
     whole, half, live = child("whole", first, "FINISHED", 20), child("half", first, "KILLED", 10), child("live", first)
 
+    assert child("live", first) == live  # a command that was killed left it so; the same one continues it
     assert child("whole", second) == whole
     assert child("half", second, None, 20) == half
     other = child("live", second)
