@@ -63,20 +63,3 @@ def training_flop(
 ) -> int:
     """Counts forward and backward: each product y = x W needs two more of its size, for the gradients of x and W."""
     return 3 * forward_flop(config, source_lengths, target_lengths)
-
-
-LAYER_KERNELS = 100
-"""Kernels that a packed micro-batch launches on a GPU for each layer of encoder and decoder, as
-`tests/model/test_fake_cuda.py` counts them."""
-
-
-def memory_bytes(config: TransformerConfig, micro_batches: int) -> int:
-    """Counts what gradients and weights cost a GPU's memory in an update in bfloat16: bytes read and written.
-
-    A micro-batch concatenates its gradients (4 bytes a parameter) and adds them in float32 (10). The loss sums
-    the vocabulary's matrix (2) and adds its gradients to the same sum, the product (10) and label smoothing's (8); the
-    look-up writes its own (2). An update computes the norm (4), steps Adam, which also writes the divided gradient
-    (32), zeroes the sum (4) and copies the weights to bfloat16 (6).
-    """
-    parameters, vocabulary = count_parameters(config), config.vocabulary_size * config.d_model
-    return micro_batches * (14 * parameters + 22 * vocabulary) + 46 * parameters

@@ -39,7 +39,7 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Comma
         header = (tmp_path / "examples" / example).read_text()
         command = re.search(r"^# +python -m (workflows\..*)$", header, re.MULTILINE)
         assert command, f"{example} has no command in its header"
-        arguments = dict.fromkeys([*shlex.split(command[1]), "--plan"])
+        arguments = dict.fromkeys([*shlex.split(command[1]), "--plan", "--verbose"])
         done = command_line.here(*arguments, *H100, "--store", str(tmp_path / "runs"))
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
@@ -76,6 +76,7 @@ def test_a_row_of_ones_own_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     example = ROOT / "examples" / "table3_own_rows.toml"
     reproduce_table3.main(config=example, overrides=TINY, asked="F1", store=tmp_path)
     (table,) = tmp_path.glob("store/tabulating-*/table3.json")
-    (row,) = json.loads(table.read_text())["rows"]
-    assert (row["name"], row["state"], row["printed"]) == ("F1", "measured", None)
-    assert row["change"] == "N 1, d_ff 512"
+    (row,) = json.loads(table.read_text())["tables"][0]["rows"]
+    assert (row["name"], row["values"]["change"]) == ("F1", "N 1, d_ff 512")
+    assert row["values"]["perplexity"] > 1
+    assert "perplexity.paper" not in row["values"]

@@ -1,6 +1,6 @@
 """Runs an experiment, as every `reproduce_*` does: reads options, prints the plan or runs it, and reports the results.
 
-request = requested("table3", load_profile(profile), config, overrides, store, address, plan)
+request = requested("table3", text.load(common), common, hardware)
 reproduce(Reproduction("table3", ...), request)
 """
 
@@ -10,19 +10,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import RenderableType
 
 from pipeline.errors import UserError
+from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.locks import guarded
 from pipeline.store.store import Store
-from workflows.cli.closing import closing_lines
-from workflows.cli.console import console
+from workflows.cli.closing import closing_lines, shown
+from workflows.cli.console import console, print_error
+from workflows.cli.options import ANY_HARDWARE, Common, Hardware
 from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
-from workflows.engine.dag import Imported, Step
-from workflows.engine.progress import View, print_plan
-from workflows.engine.runner import Watcher, run
+from workflows.engine.dag import Imported, Step, to_step
+from workflows.engine.plan import PlannedModel, print_plan, resting_on, steps_of
+from workflows.engine.progress import View
+from workflows.engine.runner import Model, run, run_models
 from workflows.names import begin_run, finish_run, named_steps
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
@@ -42,32 +46,25 @@ class Request:
 
     profile: BaseProfile
     store: Store
-    address: str | None
-    plan: bool
-    gpus: int | None
-    gpu: str | None
-    overrides: str
-    """The options that change settings, as typed."""
     command: CommandLine
+    overrides: str = ""
+    """The options that change settings, as typed."""
+    options: Common = field(default_factory=Common)
+    hardware: Hardware = ANY_HARDWARE
 
 
-def requested(
-    name: str,
-    profile: BaseProfile,
-    config: Path | None,
-    overrides: Sequence[str] | None,
-    store: str,
-    address: str | None,
-    plan: bool,
-    gpus: int | None = None,
-    gpu: str | None = None,
-) -> Request:
-    """Returns the request of `workflows.reproduce_<name>` with these options. Raises UserError for no such store."""
-    if not plan and (gpus is not None or gpu is not None):
+def requested(name: str, profile: BaseProfile, options: Common, hardware: Hardware = ANY_HARDWARE) -> Request:
+    """Returns the request of `workflows.reproduce_<name>` with these options.
+
+    Raises UserError for no such store, and for options without effect.
+    """
+    if not options.plan and hardware != ANY_HARDWARE:
         raise UserError("--gpus and --gpu name the hardware that --plan forecasts for; add --plan, or drop them")
-    changes = changes_typed(config, overrides)
+    if options.verbose and not options.plan:
+        raise UserError("--verbose lists the stages of a plan; add --plan, or drop it")
+    changes = changes_typed(options.config, options.overrides)
     command = command_line(f"workflows.reproduce_{name}", changes)
-    return Request(profile, Store.at(store).checked(), address, plan, gpus, gpu, changes, command)
+    return Request(profile, Store.at(options.store).checked(), command, changes, options, hardware)
 
 
 def chosen_names(option: str, requested: str | None, available: Iterable[str]) -> list[str]:
@@ -99,26 +96,46 @@ class Reproduction:
     """The reports on the texts, each by the name of its text."""
     tabulate: Callable[[Mapping[str, str]], Step[Any]]
     """Returns the step that makes the table, given the models that failed and the reasons."""
-    train: Callable[[Sequence[Watcher]], Mapping[str, str]] | None = None
-    """Trains the models, if the table's step does not do so itself, and returns why some failed."""
+    measured: Mapping[str, Step[Any]] = field(default_factory=dict)
+    """What else is measured of models, by their names."""
+    tuned: bool = False
+    """Whether Ray Tune makes the models, each as a trial."""
+    first: Sequence[Step[Any]] = ()
+    """Steps that are made before all others: a mistake in their files is found before the trainings."""
     report: str = "report.html"
     """The page among the files of the table."""
     forecast: Callable[..., RenderableType | None] | None = None
     """What says with --plan how long the trainings will take, if there are any (`workflows.forecast.estimate`)."""
 
+    def results(self, name: str) -> list[Step[Any]]:
+        """Returns all that is made of a model, without what only leads there."""
+        return [*self.models[name].results, *filter(None, [self.measured.get(name)])]
+
 
 def reproduce(experiment: Reproduction, request: Request) -> None:
-    """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table."""
-    store, target = request.store, experiment.tabulate({})
+    """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table.
+
+    Raises typer.Exit with status 1 where models failed, after all this.
+    """
+    store, options, target = request.store, request.options, experiment.tabulate({})
     named_steps(target)  # raises if two steps share a label
-    if request.plan:
-        _print_plan(experiment, request, target)
+    targets = steps_of(target, options.until, "until") if options.until else [target]
+    forced = resting_on(target, steps_of(target, options.force, "force")) if options.force else []
+    if options.plan:
+        _print_plan(experiment, request, targets, forced)
         return
     _print_line(request.profile.in_force(request.overrides))
     with guarded(store.root / ".locks"):
         pass  # a folder that takes no files or locks is reported before anything starts
+    for step in forced:
+        _set_aside(step, store)
+    if options.until:
+        run(targets, store, [View(console)], options.address)
+        for step in targets:
+            _print_line(f"{step.label}: {shown(store.folder(step.name))}")
+        return
     tracker = Tracker(default_uri(store.root), experiment.name, store.root)
-    place, artifact, table = _run(experiment, request, target, tracker)
+    place, artifact, table, failures = _run(experiment, request, target, tracker)
     finish_run(store, place, target, artifact)
     console.print()
     console.print(render_terminal(table, console.width))
@@ -127,28 +144,56 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     model_command = commands.pop() if len(commands) == 1 else ""  # a translator and a parser have none in common
     for line in closing_lines(place, experiment.report, model_command, ui_command(tracker.uri)):
         _print_line(line)
+    if failures:
+        for name, why in failures.items():
+            print_error(f"{name} failed: {why}")
+        print_error(f"{len(failures)} of {len(experiment.models)} models failed; the same command tries them again")
+        raise typer.Exit(1)
 
 
 def _print_line(line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True)
 
 
-def _print_plan(experiment: Reproduction, request: Request, target: Step[Any]) -> None:
-    """Prints what is cached and what is to run, with a forecast where something is trained."""
+def _set_aside(step: Step[Any], store: Store) -> None:
+    """Has a step made anew. Raises UserError where somebody is making it."""
+    with store.lock(step.name, step.label) as lock:
+        if owner := lock.take():
+            raise UserError(f"--force: {step.label} is being made by {owner}; wait for it")
+        if store.find(step.name):
+            store.set_aside(step.name)
+
+
+def _print_plan(
+    experiment: Reproduction, request: Request, targets: Sequence[Step[Any]], forced: Sequence[Step[Any]]
+) -> None:
+    """Prints what is to run and why, with a forecast where something is trained."""
     # First, so that a wrong --gpu is reported before anything is printed.
-    hardware, models = (request.gpus, request.gpu), [*experiment.models.values()]
+    hardware, models = (request.hardware.gpus, request.hardware.gpu), [*experiment.models.values()]
     forecast = experiment.forecast
-    shown = forecast and forecast(request.profile, models, *hardware, request.store.root, target)
+    shown = forecast and forecast(request.profile, models, *hardware, request.store.root, targets)
     _print_line(request.profile.in_force(request.overrides))
-    print_plan(console, target, request.store)
-    if shown:
+    planned = {name: PlannedModel(experiment.results(name), _about(model)) for name, model in experiment.models.items()}
+    print_plan(console, targets, planned, request.store, forced, request.options.verbose)
+    if shown and not request.options.until:
         console.print(shown)
+
+
+def _about(model: TrainedModel) -> dict[str, str]:
+    """Returns what the plan says of a training."""
+    training = model.settings
+    (averaging,) = (each for each in to_step(model.checkpoint).arguments if isinstance(each, AveragingSettings))
+    updates = training.kept_updates[-averaging.last :]
+    about = {"updates": f"{training.updates:,}", "tokens an update": f"{training.budget_tokens:,}"}
+    if len(updates) > 1:
+        about["averages"] = f"{len(updates)} of {updates[0]:,} to {updates[-1]:,}"
+    return about
 
 
 def _run(
     experiment: Reproduction, request: Request, target: Step[Any], tracker: Tracker
-) -> tuple[Path, JsonArtifact[Any], Shown]:
-    """Makes what is missing, with MLflow kept up to date; returns the folder of the run and the table.
+) -> tuple[Path, JsonArtifact[Any], Shown, Mapping[str, str]]:
+    """Makes what is missing, with MLflow kept up to date; returns the run's folder, the table, and failures by model.
 
     The folder is opened once the cluster and MLflow have accepted their addresses.
     """
@@ -159,18 +204,25 @@ def _run(
         needed = not target.is_made(store) or target.damage(store)
         if needed:
             # One cluster for all that follows, and before MLflow: while that is imported, Ray's processes start.
-            dashboard = during.enter_context(cluster(request.address))
+            dashboard = during.enter_context(cluster(request.options.address))
             _print_line(f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}")
         runs = during.enter_context(tracked(tracker, workflow, store))
         place = begin_run(store, experiment.name, request.profile.name, target)
         if isinstance(request.profile, Profile):
             record(place, request.profile)
         watchers = [View(console), runs]
-        failures = experiment.train(watchers) if experiment.train and needed else {}
-        (artifact,) = run([experiment.tabulate(failures)], store, watchers, request.address)
+        artifact, failures = run_models(
+            {name: Model(experiment.results(name), model.settings) for name, model in experiment.models.items()},
+            experiment.tabulate,
+            store,
+            watchers,
+            request.options.address,
+            experiment.first,
+            experiment.tuned,
+        )
         table: Shown = artifact.load()
         reports = {
             name: report.published(store) for name, report in experiment.reports.items() if store.find(report.name)
         }
         runs.finish(artifact, table.metrics, reports, failures)
-    return place, artifact, table
+    return place, artifact, table, failures

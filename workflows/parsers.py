@@ -1,17 +1,14 @@
 """The parsers of Table 4 (§6.3), as steps of the DAG: candidates, the choice on the dev set, test scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import ChosenParser, EvaluationSet
-from pipeline.store.store import Store
 from workflows import paper, stages
 from workflows.engine.dag import Step
-from workflows.engine.grid import run_grid
-from workflows.engine.runner import Watcher
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
 from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
 
@@ -125,23 +122,6 @@ def varied(
         "optimizer": replace(training.optimizer, learning_rate_scale=rate),
     }
     return training.model_copy(update=changes)
-
-
-def train_candidates(
-    grids: Sequence[ParserGrid], store: Store, address: str | None, watchers: Sequence[Watcher]
-) -> Mapping[str, str]:
-    """Prepares the trees, then trains and measures all candidates with Ray Tune; returns why some failed, by name.
-
-    Trees of test sets are read first: a wrong one is found before the trainings. Raises UserError if none succeeds.
-    """
-    return run_grid(
-        {candidate.model: candidate.results for grid in grids for candidate in grid.candidates},
-        store,
-        watchers,
-        address,
-        inputs=[step for grid in grids for step in (grid.text.dev, grid.test_set, grid.text.dataset)],
-        layout=grids[0].profile.recipes["parser"].training,
-    )
 
 
 def _fewest(training: TrainingSettings) -> int:

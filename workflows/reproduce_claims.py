@@ -3,7 +3,7 @@
 python -m workflows.reproduce_claims                                      # generated text: the tables and more
 python -m workflows.reproduce_claims --sections 3.2,4                     # the claims of some sections only
 python -m workflows.reproduce_claims --profile multi30k --rows base,A1,E  # real text, some rows of Table 3
-python -m workflows.reproduce_claims --plan                               # what is cached, what is to run
+python -m workflows.reproduce_claims --plan                               # what would run, and why
 
 It judges Tables 1 to 4, which it makes as their own commands do: what these have run is not run again. Table 2 is left
 out where the text is not WMT's, since its claims compare with scores on WMT's.
@@ -11,7 +11,6 @@ out where the text is not WMT's, since its claims compare with scores on WMT's.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,17 +21,14 @@ from pipeline.complexity.figures import CountedArguments, TimedArguments
 from pipeline.complexity.settings import ArgumentSettings
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
-from pipeline.store.store import Store
 from workflows import paper, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4, stages
 from workflows.claims import trials
-from workflows.claims.evidence import Evidence, Examined, Tokenized
+from workflows.claims.evidence import Evidence, Examined, Tokenized, Trial
 from workflows.claims.table import FILE, ClaimsArtifact
-from workflows.claims.trials import Trials
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
 from workflows.command_line import CommandLine
 from workflows.engine.dag import Imported, Stage, Step, to_step
-from workflows.engine.runner import Watcher
 from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
 from workflows.profiles.complexity import load_complexity_profile
 from workflows.profiles.loading import load_profile
@@ -85,10 +81,10 @@ def chosen_sections(asked: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Experiments:
-    """The tables and trials that are judged, by name, and the steps that need no training of Ray Tune's."""
+    """The tables and trials that are judged, by name, and the steps that belong to no model."""
 
     tables: Mapping[str, Reproduction]
-    trials: Mapping[str, Trials]
+    trials: Mapping[str, Sequence[Trial[Any]]]
     others: Evidence
     sections: Sequence[str]
     command: CommandLine
@@ -99,17 +95,7 @@ class Experiments:
         models = {
             f"{name} {model}": cell for name, table in self.tables.items() for model, cell in table.models.items()
         }
-        return models | {trial.name: trial.evaluation for group in self.trials.values() for trial in group.trials}
-
-    def train(self, store: Store, address: str | None, watchers: Sequence[Watcher]) -> Mapping[str, str]:
-        """Trains all that goes through Ray Tune, group by group; returns why some failed, by the models' names."""
-        failures: dict[str, str] = {}
-        for name, table in self.tables.items():
-            if table.train:
-                failures |= {f"{name} {model}": why for model, why in table.train(watchers).items()}
-        for group in self.trials.values():
-            failures |= group.train(store, address, watchers)
-        return failures
+        return models | {trial.name: trial.evaluation for group in self.trials.values() for trial in group}
 
     def judged(self, failures: Mapping[str, str]) -> Step[ClaimsArtifact]:
         """Returns the step that judges what did not fail."""
@@ -118,7 +104,7 @@ class Experiments:
             failed = {model.removeprefix(f"{name} "): why for model, why in failures.items()}
             evidence[name] = table.tabulate(failed)
         for name, group in self.trials.items():
-            evidence[name] = [trial for trial in group.trials if trial.name not in failures]
+            evidence[name] = [trial for trial in group if trial.name not in failures]
         return JUDGE("claims", replace(self.others, **evidence), self.sections, self.command)
 
 
@@ -168,7 +154,7 @@ def experiments(
         others["examined"] = _examined(profile, pair, model)
     if "functions" in names:
         others["functions"] = trials.functions(profile, pair)
-    groups: dict[str, Trials] = {}
+    groups: dict[str, Sequence[Trial[Any]]] = {}
     if "averaging" in names:
         groups["averaging"] = trials.averaging(profile, pair, model)
     if "extrapolation" in names:
@@ -193,16 +179,12 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 
 @app.command(help=help_text(__doc__))
+@options.with_options
 def main(
+    common: options.Common,
+    hardware: options.Hardware,
     profile: options.ProfileOption = None,
     data: options.DataOption = None,
-    config: options.ConfigOption = None,
-    overrides: options.SetOption = None,
-    store: options.StoreOption = "runs",
-    address: options.AddressOption = None,
-    plan: options.PlanOption = False,
-    gpus: options.GpusOption = None,
-    gpu: options.GpuOption = None,
     pairs: Annotated[
         str | None,
         typer.Option(
@@ -226,8 +208,8 @@ def main(
     ] = None,
 ) -> None:
     """Makes what is not in the store, judges the claims, prints them."""
-    chosen = load_profile(profile, data=data, config=config, overrides=overrides or [])
-    request = requested("claims", chosen, config, overrides, store, address, plan, gpus, gpu)
+    chosen = load_profile(profile, data=data, config=common.config, overrides=common.overrides or [])
+    request = requested("claims", chosen, common, hardware)
     cells = chosen_names("pairs", pairs, chosen.corpora), chosen_names("models", models, chosen.recipes)
     judged = chosen_sections(sections)
     read = {name for section in judged for name in NEEDS[section]}
@@ -241,7 +223,8 @@ def main(
         models=needed.models,
         reports={},
         tabulate=needed.judged,
-        train=partial(needed.train, request.store, request.address),
+        measured={trial.name: to_step(trial.measured) for group in needed.trials.values() for trial in group},
+        first=[step for table in needed.tables.values() for step in table.first],
         report=FILE,
         forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )

@@ -2,7 +2,7 @@
 
 python -m workflows.reproduce_table1                                      # minutes on two cores; on a GPU where one is
 python -m workflows.reproduce_table1 --set layers.window=64               # another r of restricted self-attention
-python -m workflows.reproduce_table1 --plan                               # what is cached, what is to run
+python -m workflows.reproduce_table1 --plan                               # what would run, and why
 """
 
 import os
@@ -35,7 +35,6 @@ ProfileOption = Annotated[
     str | None,
     typer.Option("--profile", help="cpu or gpu.  [default: the one in --config, or gpu where there is one]"),
 ]
-PlanOption = Annotated[bool, typer.Option("--plan", help="List cached stages and stages to run, and exit.")]
 
 
 def counted(profile: ComplexityProfile) -> Step[CountsArtifact]:
@@ -70,19 +69,16 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 
 @app.command(help=help_text(__doc__))
+@options.with_options
 def main(
+    common: options.Common,
     profile: ProfileOption = None,
-    config: options.ConfigOption = None,
-    overrides: options.SetOption = None,
-    store: options.StoreOption = "runs",
-    address: options.AddressOption = None,
-    plan: PlanOption = False,
 ) -> None:
     """Counts and measures what is not in the store, prints the table."""
-    chosen = load_complexity_profile(profile, config=config, overrides=overrides or [])
-    request = requested("table1", chosen, config, overrides, store, address, plan)
+    chosen = load_complexity_profile(profile, config=common.config, overrides=common.overrides or [])
+    request = requested("table1", chosen, common)
     threads, available = chosen.timing.threads, usable_cpus()
-    if (address or os.environ.get("RAY_ADDRESS") or "local") == "local" and threads > available:
+    if (common.address or os.environ.get("RAY_ADDRESS") or "local") == "local" and threads > available:
         raise UserError(f"timing.threads is {threads}, but this process may use {available} CPUs")
     reproduce(reproduction(chosen, request.command), request)
 

@@ -5,11 +5,11 @@ python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real
 python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the paper's text and settings
 python -m workflows.reproduce_table2 --dev-bleu                           # BLEU over time on the dev set, in MLflow
 python -m workflows.reproduce_table2 --choose-decoding                    # beam and α by BLEU on the dev set, as §6.1
-python -m workflows.reproduce_table2 --plan                               # what is cached, what is to run
+python -m workflows.reproduce_table2 --plan                               # what would run, and why
 python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # forecasts disk, FLOP and hours
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -18,9 +18,9 @@ import typer
 from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
-from workflows.engine.dag import Imported, Stage
+from workflows.cli.text_options import TextOptions
+from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
-from workflows.profiles.loading import load_profile
 from workflows.profiles.profile import Profile
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
@@ -68,16 +68,22 @@ def reproduction(
     profile: Profile, pairs: Sequence[str], models: Collection[str], request: Request, **of_cells: bool
 ) -> Reproduction:
     """Returns the experiment: the table of the cells that `cells_of` returns."""
-    cells = cells_of(profile, pairs, models, **of_cells)
+    cells = {f"{cell.pair} {cell.model}": cell for cell in cells_of(profile, pairs, models, **of_cells)}
     reports = {pair: stages.prepared(profile, pair).report for pair in pairs}
-    table = TABULATE("table 2", cells, [*reports.values()], request.command)
+
+    def tabulate(failures: Mapping[str, str]) -> Step[table2.Table2Artifact]:
+        measured = {name: cell for name, cell in cells.items() if name not in failures}
+        of_pairs = {cell.pair: reports[cell.pair] for cell in measured.values()}
+        failed = {cells[name].label: why for name, why in failures.items()}
+        return TABULATE("table 2", [*measured.values()], failed, [*of_pairs.values()], request.command)
+
     return Reproduction(
         name="table2",
         params={"profile": profile.name},
-        models={f"{cell.pair} {cell.model}": cell for cell in cells},
+        models=cells,
         is_served=True,
         reports=reports,
-        tabulate=lambda _failures: table,
+        tabulate=tabulate,
         forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
 
@@ -86,17 +92,11 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 
 @app.command(help=help_text(__doc__))
+@options.with_options
 def main(
-    profile: options.ProfileOption = None,
-    data: options.DataOption = None,
-    files: options.FilesOption = None,
-    config: options.ConfigOption = None,
-    overrides: options.SetOption = None,
-    store: options.StoreOption = "runs",
-    address: options.AddressOption = None,
-    plan: options.PlanOption = False,
-    gpus: options.GpusOption = None,
-    gpu: options.GpuOption = None,
+    text: TextOptions,
+    common: options.Common,
+    hardware: options.Hardware,
     dev_bleu: options.DevBleuOption = False,
     choose_decoding: Annotated[
         bool,
@@ -106,8 +106,8 @@ def main(
     models: Annotated[str | None, typer.Option(help="Models, e.g. base.  [default: base,big]")] = None,
 ) -> None:
     """Builds the DAG, runs what is missing, prints the table."""
-    chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
-    request = requested("table2", chosen, config, overrides, store, address, plan, gpus, gpu)
+    chosen = text.load(common)
+    request = requested("table2", chosen, common, hardware)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
     chosen_models = chosen_names("models", models, chosen.recipes)
     cells = {"dev_scores": dev_bleu, "choose_decoding": choose_decoding}

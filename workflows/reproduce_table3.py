@@ -6,7 +6,6 @@ python -m workflows.reproduce_table3 --seeds 3                            # ever
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -15,13 +14,13 @@ from pipeline.errors import UserError
 from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
+from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, reproduce, requested
-from workflows.profiles.loading import load_profile
 from workflows.profiles.profile import Profile
 from workflows.tables import table3
 from workflows.tables.table3_rows import rows
-from workflows.trials import rows_of, train_rows, trials_of
+from workflows.trials import rows_of, trials_of
 
 TABULATE = Stage(
     "tabulating.tabulate_rows",
@@ -65,7 +64,7 @@ def reproduction(
         models={trial.name: trial.evaluation for trial in trials},
         reports={pair: text.report},
         tabulate=tabulate,
-        train=partial(train_rows, text, trials, profile.grid.training, request.store, request.address),
+        tuned=True,
         forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
 
@@ -74,17 +73,11 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 
 @app.command(help=help_text(__doc__))
+@options.with_options
 def main(
-    profile: options.ProfileOption = None,
-    data: options.DataOption = None,
-    files: options.FilesOption = None,
-    config: options.ConfigOption = None,
-    overrides: options.SetOption = None,
-    store: options.StoreOption = "runs",
-    address: options.AddressOption = None,
-    plan: options.PlanOption = False,
-    gpus: options.GpusOption = None,
-    gpu: options.GpuOption = None,
+    text: TextOptions,
+    common: options.Common,
+    hardware: options.Hardware,
     dev_bleu: options.DevBleuOption = False,
     pair: Annotated[str | None, typer.Option(help="Language pair.  [default: the profile's first]")] = None,
     asked: Annotated[
@@ -98,12 +91,12 @@ def main(
     ] = 1,
 ) -> None:
     """Trains the rows that are not in the store and prints the table."""
-    chosen = load_profile(profile, data=data, files=files or [], config=config, overrides=overrides or [])
+    chosen = text.load(common)
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair).for_grid()
-    request = requested("table3", chosen, config, overrides, store, address, plan, gpus, gpu)
+    request = requested("table3", chosen, common, hardware)
     reproduce(reproduction(chosen, pair, asked, seeds, request, dev_scores=dev_bleu), request)
 
 

@@ -3,11 +3,10 @@
 python -m workflows.reproduce_table4                                      # generated trees, minutes
 python -m workflows.reproduce_table4 --treebank DIR                       # a treebank; WSJ: the paper's settings
 python -m workflows.reproduce_table4 --treebank DIR --silver FILE         # also the semi-supervised row
-python -m workflows.reproduce_table4 --plan                               # what is cached, what is to run
+python -m workflows.reproduce_table4 --plan                               # what would run, and why
 """
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +16,7 @@ from workflows.cli import options
 from workflows.cli.console import help_text, run_app
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, reproduce, requested
-from workflows.parsers import ParserGrid, train_candidates
+from workflows.parsers import ParserGrid
 from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
 from workflows.tables import table4
 
@@ -62,7 +61,7 @@ def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool 
         models={candidate.model: candidate for grid in grids for candidate in grid.candidates},
         reports=reports,
         tabulate=tabulate,
-        train=partial(train_candidates, grids, request.store, request.address),
+        first=[step for grid in grids for step in (grid.text.dev, grid.test_set)],
         forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
 
@@ -71,24 +70,20 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 
 @app.command(help=help_text(__doc__))
+@options.with_options
 def main(
+    common: options.Common,
+    hardware: options.Hardware,
     profile: ProfileOption = None,
     treebank: TreebankOption = None,
     silver: SilverOption = None,
-    config: options.ConfigOption = None,
-    overrides: options.SetOption = None,
-    store: options.StoreOption = "runs",
-    address: options.AddressOption = None,
-    plan: options.PlanOption = False,
-    gpus: options.GpusOption = None,
-    gpu: options.GpuOption = None,
     dev_f1: DevF1Option = False,
 ) -> None:
     """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
     chosen = load_parsing_profile(
-        profile, treebank=treebank, silver=silver or [], config=config, overrides=overrides or []
+        profile, treebank=treebank, silver=silver or [], config=common.config, overrides=common.overrides or []
     )
-    request = requested("table4", chosen, config, overrides, store, address, plan, gpus, gpu)
+    request = requested("table4", chosen, common, hardware)
     reproduce(reproduction(chosen, request, dev_scores=dev_f1), request)
 
 

@@ -1,19 +1,13 @@
-"""Runs the rows of Table 3 as Ray Tune trials (§6.2), each trained with its seeds and measured on the dev set."""
+"""The trainings of Table 3 (§6.2), as steps of the DAG: each row with its seeds, measured on the dev set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
-from pipeline.store.store import Store
+from pipeline.settings import AveragingSettings, DecodingSettings
 from workflows import stages
-from workflows.engine.dag import Imported
-from workflows.engine.grid import run_grid
-from workflows.engine.runner import Watcher
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow
-
-count_parameters = Imported("model.flops:count_parameters")
 
 LAST_CHECKPOINT = AveragingSettings(last=1)
 """Table 3 does not average checkpoints (§6.2)."""
@@ -72,23 +66,3 @@ def rows_of(trials: Sequence[RowTrial], failures: Mapping[str, str]) -> list[tab
         ]
         rows.append(table3.RowTrainings(name, row_trials[0].row.difference, measured, "; ".join(reasons)))
     return rows
-
-
-def train_rows(
-    text: stages.Prepared,
-    trials: Sequence[RowTrial],
-    base: TrainingSettings,
-    store: Store,
-    address: str | None,
-    watchers: Sequence[Watcher],
-) -> Mapping[str, str]:
-    """Prepares the text, then trains and measures the rows with Ray Tune; returns why some failed, by trial.
-
-    Those with the most work begin first, so that no long training is still running after all others are done. Raises
-    UserError if none succeeds.
-    """
-    results = {trial.name: trial.evaluation.results for trial in trials}
-    if not all(step.is_made(store) for of_trial in results.values() for step in of_trial):
-        work = {t.name: count_parameters(t.row.training.model) * t.row.training.updates for t in trials}
-        results = {name: results[name] for name in sorted(work, key=work.__getitem__, reverse=True)}
-    return run_grid(results, store, watchers, address, inputs=[text.dev, text.dataset], layout=base)

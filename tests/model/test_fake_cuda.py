@@ -6,8 +6,22 @@ from pathlib import Path
 import pytest
 
 from model.config import BASE
-from model.flops import LAYER_KERNELS, memory_bytes
+from model.flops import count_parameters
 from tests.support.fake_cuda import build
+
+LAYER_KERNELS = 100
+
+
+def memory_bytes(micro_batches: int) -> int:
+    """Counts what gradients and weights of base cost a GPU's memory in an update in bfloat16: bytes read and written.
+
+    A micro-batch concatenates its gradients (4 bytes a parameter) and adds them in float32 (10). The loss sums
+    the vocabulary's matrix (2) and adds its gradients to the same sum, the product (10) and label smoothing's (8); the
+    look-up writes its own (2). An update computes the norm (4), steps Adam, which also writes the divided gradient
+    (32), zeroes the sum (4) and copies the weights to bfloat16 (6).
+    """
+    parameters, vocabulary = count_parameters(BASE), BASE.vocabulary_size * BASE.d_model
+    return micro_batches * (14 * parameters + 22 * vocabulary) + 46 * parameters
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +32,7 @@ def counts(cuda_guard: Path) -> dict[str, dict[str, int]]:
 
 
 def test_launches_of_a_micro_batch_of_base_are_few(counts: dict[str, dict[str, int]]) -> None:
-    """No more operators than forecasts assume, one attention a layer and direction, one look-up for both sides."""
+    """A hundred operators a layer at most, one attention a layer and direction, one look-up for both sides."""
     micro_batch = counts["micro-batch"]
     assert sum(micro_batch.values()) <= 6 * LAYER_KERNELS
     assert micro_batch["embedding_dense_backward"] == 1
@@ -27,11 +41,11 @@ def test_launches_of_a_micro_batch_of_base_are_few(counts: dict[str, dict[str, i
     assert "_softmax" not in micro_batch
 
 
-def test_memory_traffic_is_as_forecast(counts: dict[str, dict[str, int]]) -> None:
+def test_memory_traffic_is_as_counted_by_hand(counts: dict[str, dict[str, int]]) -> None:
     """What a micro-batch and an update of base read and write of gradients and weights, beside products."""
     counted = counts["weight bytes"]
-    assert counted["update"] == pytest.approx(memory_bytes(BASE, 0), rel=0.01)
-    assert counted["update"] + counted["micro-batch"] == pytest.approx(memory_bytes(BASE, 1), rel=0.01)
+    assert counted["update"] == pytest.approx(memory_bytes(0), rel=0.01)
+    assert counted["update"] + counted["micro-batch"] == pytest.approx(memory_bytes(1), rel=0.01)
 
 
 def test_exact_micro_batch_does_not_wait(counts: dict[str, dict[str, int]]) -> None:

@@ -16,7 +16,7 @@ def drawn(workflow: str, profile: str, store: Store) -> Step[Any]:
     trees = load_parsing_profile() if workflow == "table4" else None
     text = load_profile(profile)
     command = CommandLine(typed=f"python -m workflows.reproduce_{workflow}")
-    request = Request(trees or text, store, None, True, None, None, "", command)
+    request = Request(trees or text, store, command)
     pair, cells = next(iter(text.corpora)), ([*text.corpora], [*text.recipes])
     match workflow:
         case "claims":

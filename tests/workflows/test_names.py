@@ -11,6 +11,7 @@ from tests.support.experiments import drawn
 from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import AVERAGE, TRAIN, SeedSettings, run_table, table_of
 from workflows import reproduce_table4
+from workflows.cli.options import Common
 from workflows.engine.dag import in_order
 from workflows.experiment import requested
 from workflows.names import begin_run, links_into, named_folder, named_steps
@@ -115,7 +116,7 @@ def test_every_name_is_one_artifact_s(workflow: str, profile: str, tmp_path: Pat
 def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) -> None:
     """The row's name is that of the parser that was chosen."""
     profile = load_parsing_profile(overrides=["choice.dropouts=[0.1]"])
-    request = requested("table4", profile, None, None, str(tmp_path), None, True)
+    request = requested("table4", profile, Common(store=str(tmp_path), plan=True))
     steps = named_steps(reproduce_table4.reproduction(profile, request).tabulate({}))
     models = {name.name: step.label for name, step in steps.items() if name.parent.name == "models"}
     assert models == {"supervised": "choose supervised", "supervised-candidate": "average supervised candidate"}

@@ -100,7 +100,7 @@ def test_an_option_that_chooses_nothing_is_one_line(options: dict[str, Any], mes
 def test_what_is_counted_is_not_timed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """§3.5 needs counts alone, §3.2.2 both."""
     for sections, timed in (("3.5", False), ("3.2.2", True)):
-        reproduce_claims.main(sections=sections, plan=True, store=str(tmp_path), gpus=1, gpu="h100")
+        reproduce_claims.main(sections=sections, plan=True, verbose=True, store=str(tmp_path), gpus=1, gpu="h100")
         output = capsys.readouterr().out
         assert "count arguments" in output
         assert ("time arguments" in output) == timed

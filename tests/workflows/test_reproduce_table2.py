@@ -213,7 +213,7 @@ def _scoring_of_models(store: Path) -> set[str]:
 
 def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--plan names the stages of all four cells and makes no folder."""
-    reproduce_table2.main(plan=True, choose_decoding=True, store=tmp_path / "new")
+    reproduce_table2.main(plan=True, verbose=True, choose_decoding=True, store=tmp_path / "new")
     output = capsys.readouterr().out
     for stage in (
         "generate en-fr",

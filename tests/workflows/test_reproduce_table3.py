@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import typer
 from mlflow.tracking import MlflowClient
 
 from workflows import reproduce_table3
@@ -39,8 +40,12 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     config = tmp_path / "rows.toml"
     config.write_text(CONFIG)
-    reproduce_table3.main(config=config, asked="base,B1,F", store=tmp_path)
-    output = capsys.readouterr().out
+    with pytest.raises(typer.Exit) as ended_by:
+        reproduce_table3.main(config=config, asked="base,B1,F", store=tmp_path)
+    assert ended_by.value.exit_code == 1
+    output, errors = capsys.readouterr()
+    assert "error: F1 failed: update 2 (epoch 0): the loss is nan" in errors
+    assert "error: 1 of 4 models failed; the same command tries them again" in errors
     folder = Path(output.split("report: ")[1].split("\n")[0]).parent
     table = json.loads((folder / "table3.json").read_text())
     rows = {row["name"]: row["values"] for row in table["tables"][0]["rows"]}

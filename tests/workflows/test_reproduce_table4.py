@@ -134,7 +134,7 @@ def test_both_rows_then_again_then_another_beam(
 
 def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All sections there: profile wsj, as the first line says; the plan names every training and makes no folder."""
-    reproduce_table4.main(treebank=make_wsj(tmp_path / "wsj"), plan=True, store=tmp_path / "new")
+    reproduce_table4.main(treebank=make_wsj(tmp_path / "wsj"), plan=True, verbose=True, store=tmp_path / "new")
     output = capsys.readouterr().out
     assert output.startswith("settings of profile wsj: WSJ\n")
     for step in (

@@ -4,8 +4,7 @@ Averaging (§6.1): base of Table 2, whose first seed is the table's own. Extrapo
 trained on short sentences only. Attention functions (§3.2.1): a small model for each function and d_k.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 
 from pipeline.complexity import attention_training
@@ -13,15 +12,12 @@ from pipeline.complexity.attention_training import AttentionTraining
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
 from pipeline.evaluation import perplexity
 from pipeline.evaluation.perplexity import LengthPerplexity
+from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import Artifact
-from pipeline.store.store import Store
 from workflows import stages
 from workflows.claims.evidence import Trial
 from workflows.claims.layers import ALL_LENGTHS, LEARNED, SINUSOIDS
-from workflows.engine.dag import Stage, Step, to_step
-from workflows.engine.grid import run_grid
-from workflows.engine.runner import Watcher
+from workflows.engine.dag import Stage, Step
 from workflows.profiles.attention import WIDTHS, attention_settings
 from workflows.profiles.profile import Profile
 from workflows.tables.table3_rows import rows
@@ -36,22 +32,7 @@ LENGTH_PERPLEXITY = Stage(
 AVERAGING = "averaging"
 
 
-@dataclass(frozen=True)
-class Trials:
-    """Trainings on one text, run together."""
-
-    text: stages.Prepared
-    layout: TrainingSettings
-    trials: Sequence[Trial[Artifact]]
-
-    def train(self, store: Store, address: str | None, watchers: Sequence[Watcher]) -> Mapping[str, str]:
-        """Trains and measures with Ray Tune; returns why some failed, by name. Raises UserError if none succeeds."""
-        results = {trial.name: [to_step(trial.measured), *trial.evaluation.results] for trial in self.trials}
-        inputs = [self.text.dev, self.text.dataset]
-        return run_grid(results, store, watchers, address, inputs=inputs, layout=self.layout)
-
-
-def averaging(profile: Profile, pair: str, model: str) -> Trials:
+def averaging(profile: Profile, pair: str, model: str) -> list[Trial[DecodingChoice]]:
     """Returns trainings of a model: the last checkpoint scored on the dev set, and a search chosen for the average."""
     profile = profile.for_pair(pair)
     text, recipe = stages.prepared(profile, pair), profile.recipes[model]
@@ -65,7 +46,7 @@ def averaging(profile: Profile, pair: str, model: str) -> Trials:
         grid = profile.choice.beam_sizes, profile.choice.length_penalties
         choice = stages.CHOOSE_DECODING(f"choose {name}", average, text.dev, decoding, *grid)
         trials.append(Trial(AVERAGING, name, replace(last, model=model), choice))
-    return Trials(text, recipe.training, trials)
+    return trials
 
 
 def grid_text(pair: str) -> str:
@@ -73,7 +54,7 @@ def grid_text(pair: str) -> str:
     return f"table3 {pair}"
 
 
-def extrapolation(profile: Profile, pair: str) -> Trials:
+def extrapolation(profile: Profile, pair: str) -> list[Trial[LengthPerplexity]]:
     """Returns trainings on sentences of at most `claims.longest_tokens` tokens: with sinusoids and learned positions.
 
     Beside them stands base of Table 3, whose training sentences have all lengths. Perplexity is that of the same dev
@@ -91,7 +72,7 @@ def extrapolation(profile: Profile, pair: str) -> Trials:
             name = f"{kind} {trial.name}"
             measured = LENGTH_PERPLEXITY(f"lengths {name}", trial.evaluation.checkpoint, text.dev, longest)
             trials.append(Trial(kind, name, trial.evaluation, measured))
-    return Trials(of_short, profile.grid.training, trials)
+    return trials
 
 
 def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:

@@ -67,21 +67,21 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
     try:
         os.getcwd()
     except FileNotFoundError:
-        sys.exit(_fail("the working directory no longer exists; change to another one"))
+        sys.exit(print_error("the working directory no longer exists; change to another one"))
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         status = app(prog_name=name, standalone_mode=False)
         sys.stdout.flush()
     except UserError as error:
-        status = _fail(str(error))
+        status = print_error(str(error))
     except TyperException as error:
         message = error.format_message()
         if "\n" in message:  # the help itself, which is what a missing command is answered with
             print(message, file=sys.stderr)
             status = USER_ERROR
         else:
-            status = _fail(f"{message.removesuffix('.')}; see {name} --help")
+            status = print_error(f"{message.removesuffix('.')}; see {name} --help")
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except BrokenPipeError:
@@ -94,7 +94,7 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
         if error.filename is None and error.errno in DISK_FULL:
             _close_output()  # it may be what is full
         logger.debug("the traceback of what follows", exc_info=True)
-        status = _fail(_described(error))
+        status = print_error(_described(error))
     if status == INTERRUPTED:
         print("stopped; run the same command again to continue", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)
@@ -130,6 +130,7 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fail(text: str) -> int:
+def print_error(text: str) -> int:
+    """Prints an error as one line of stderr; returns the exit status of a mistake."""
     print("error:", " ".join(text.split()), file=sys.stderr, flush=True)
     return USER_ERROR

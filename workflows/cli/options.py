@@ -1,7 +1,15 @@
-"""The options that several commands share."""
+"""The options that several commands share, by themselves and in groups.
 
+@with_options
+def main(common: Common, seeds: SeedsOption = 1) -> None: ...     # has --config ... --force, --seeds
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -31,7 +39,15 @@ AddressOption = Annotated[
     str | None, typer.Option("--address", help="Ray cluster to use, e.g. auto.  [default: start one on this machine]")
 ]
 PlanOption = Annotated[
-    bool, typer.Option("--plan", help="List cached stages and stages to run, forecast disk, FLOP and hours, and exit.")
+    bool, typer.Option("--plan", help="Say what is to run, and why; forecast disk, FLOP and hours; and exit.")
+]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="With --plan: list every stage.")]
+UntilOption = Annotated[
+    str | None, typer.Option("--until", metavar="STAGE", help="Make what stages of this name make, and no more.")
+]
+ForceOption = Annotated[
+    str | None,
+    typer.Option("--force", metavar="STAGE", help="Make anew what stages of this name have made, and all behind it."),
 ]
 DevBleuOption = Annotated[
     bool,
@@ -55,3 +71,61 @@ GpuOption = Annotated[
 ]
 ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
+
+
+@dataclass(frozen=True)
+class Common:
+    """The options of all experiments; each field becomes one (`with_options`)."""
+
+    config: ConfigOption = None
+    overrides: SetOption = None
+    store: StoreOption = "runs"
+    address: AddressOption = None
+    plan: PlanOption = False
+    verbose: VerboseOption = False
+    until: UntilOption = None
+    force: ForceOption = None
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The options for the hardware that a plan is for."""
+
+    gpus: GpusOption = None
+    gpu: GpuOption = None
+
+
+ANY_HARDWARE = Hardware()
+
+
+def with_options(main: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command, for each parameter that is a dataclass, the options that its fields describe."""
+    signature = inspect.signature(main)
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
+    }
+    parameters = []
+    for name, parameter in signature.parameters.items():
+        hints = get_type_hints(groups[name], include_extras=True) if name in groups else {}
+        parameters += (
+            [
+                inspect.Parameter(field.name, parameter.kind, default=field.default, annotation=hints[field.name])
+                for field in fields(groups[name])
+            ]
+            if name in groups
+            else [parameter]
+        )
+    expanded = signature.replace(parameters=parameters)
+
+    @wraps(main)
+    def command(*arguments: Any, **named: Any) -> None:
+        bound = expanded.bind(*arguments, **named)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        main(**given)
+
+    command.__signature__ = expanded  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return command

@@ -115,11 +115,11 @@ class Step(Generic[A_co]):
         if self.out:
             manifest = self.published(store).manifest
             if manifest.get("fingerprint") != self.fingerprint:
-                differing = ", ".join(self._differing(manifest)) or "other text or by another version"
+                differing = ", ".join(self.differing(manifest)) or "other text or by another version"
                 raise UserError(f"{self.out} was made with {differing}; move it elsewhere or choose another folder")
         return True
 
-    def _differing(self, manifest: Mapping[str, Any]) -> Iterator[str]:
+    def differing(self, manifest: Mapping[str, Any]) -> Iterator[str]:
         """Yields the settings with which a manifest's artifact was made, where those here are others."""
         here = [argument for argument in self.arguments if isinstance(argument, Settings)]
         for there, settings in zip(manifest.get("settings", ()), here, strict=False):
@@ -257,6 +257,12 @@ def inputs_of(manifest: Mapping[str, Any]) -> list[str]:
     listed = manifest.get("inputs", [])
     # Until November 2026 they were listed by label, of which two could be alike.
     return [*listed.values()] if isinstance(listed, Mapping) else [each["fingerprint"] for each in listed]
+
+
+def labels_of(manifest: Mapping[str, Any]) -> list[str]:
+    """Returns the labels of the same artifacts, in the same order."""
+    listed = manifest.get("inputs", [])
+    return [*listed] if isinstance(listed, Mapping) else [each["label"] for each in listed]
 
 
 def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:

@@ -4,12 +4,13 @@ Ray does the scheduling: all steps are submitted at once, with references to the
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ray
@@ -34,6 +35,7 @@ from workflows.engine.cluster import (
     with_peak_memory,
 )
 from workflows.engine.dag import A, Step, in_order, resolved
+from workflows.engine.reasons import Reason
 from workflows.engine.runner import Watcher
 
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
@@ -41,6 +43,7 @@ LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremose
 LOST = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
 """Errors that Ray raises when a process is lost and could not be replaced."""
 POLL_S = 0.25
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class LostProcessError(UserError):
@@ -53,6 +56,15 @@ class Board:
     def __init__(self) -> None:
         self._posted: list[tuple[str, dict[str, Any]]] = []
         self._warnings: dict[str, list[str]] = {}
+        self._submitted: Mapping[str, Any] = {}
+
+    def submit(self, references: Mapping[str, Any]) -> None:
+        """Keeps the references of steps that the driver has submitted, by fingerprint."""
+        self._submitted = references
+
+    def submitted(self) -> Mapping[str, Any]:
+        """Returns them, for the trials whose steps wait for these."""
+        return self._submitted
 
     def post(self, fingerprint: str, event: dict[str, Any]) -> None:
         """Adds an event of a step; a warning only once, though several workers or attempts log it."""
@@ -94,10 +106,20 @@ class Relay:
         driver_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
         self.board: Any = board.options(scheduling_strategy=driver_node).remote()
-        # Trials look for themselves which steps must run: one whose artifact was damaged meanwhile is among them.
-        self._steps = {step.fingerprint: step for step in in_order(steps)}
+        self._steps = dict[str, Step[Artifact]]()
         self._unstarted, self._unfinished = dict(self._steps), dict(self._steps)
         self._watchers = watchers
+        self.expect(steps)
+
+    def expect(self, steps: Iterable[Step[Artifact]]) -> None:
+        """Takes note of steps that will post events, and of all behind them.
+
+        Trials look for themselves which steps must run: one whose artifact was damaged meanwhile is among them.
+        """
+        for step in in_order(steps):
+            if step.fingerprint not in self._steps:
+                for known in (self._steps, self._unstarted, self._unfinished):
+                    known[step.fingerprint] = step
 
     def fetch(self) -> None:
         """Passes on what has been posted since the last call."""
@@ -117,10 +139,10 @@ class Relay:
             for watcher in self._watchers:
                 watcher.finished(step, summary)
 
-    def failed(self, results: Sequence[Step[Artifact]]) -> None:
-        """Reports that a model of a grid will not have all its results."""
+    def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
+        """Reports that a model will not have all its results."""
         for watcher in self._watchers:
-            watcher.failed(results)
+            watcher.failed(name, results, why)
 
     def idle(self) -> None:
         """Lets the watchers redraw."""
@@ -235,12 +257,19 @@ def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
     return [f"{', '.join(of_steps)}: {warning}" for warning, of_steps in labels.items()]
 
 
-def execute(missing: Sequence[Step[Artifact]], store: Store, watchers: Sequence[Watcher], address: str | None) -> None:
+def execute(
+    missing: Mapping[Step[Artifact], Reason], store: Store, watchers: Sequence[Watcher], address: str | None
+) -> None:
     """Makes the artifacts of the steps `missing`, inputs first, on the cluster that `working` sets up."""
-    with (
-        working(missing, watchers, address) as relay,
-        submitted(missing, store, relay.board) as running,
-    ):
+    with working(missing, watchers, address) as relay:
+        make([*missing], store, relay)
+
+
+def make(steps: Sequence[Step[Artifact]], store: Store, relay: Relay) -> None:
+    """Makes the artifacts of `steps`, inputs first. If one fails, the others are cancelled and its error is raised."""
+    relay.expect(steps)
+    running = submit(steps, store, relay.board)
+    with cancelled_on_error(running):
         while running:
             done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
             relay.fetch()
@@ -251,7 +280,9 @@ def execute(missing: Sequence[Step[Artifact]], store: Store, watchers: Sequence[
 
 
 @contextmanager
-def working(missing: Sequence[Step[Artifact]], watchers: Sequence[Watcher], address: str | None) -> Iterator[Relay]:
+def working(
+    missing: Mapping[Step[Artifact], Reason], watchers: Sequence[Watcher], address: str | None
+) -> Iterator[Relay]:
     """Sets up a Ray cluster to make the steps `missing`, and tells the watchers which steps are to come."""
     to_make = {step.fingerprint for step in missing}
     needed = {step.fingerprint: step for dependent in missing for step in dependent.inputs}
@@ -290,32 +321,50 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
     return options
 
 
-@contextmanager
-def submitted(steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle) -> Iterator[dict[Any, Step[Artifact]]]:
-    """Submits `steps`, inputs first, as Ray tasks; yields a dictionary from their references to the steps.
+def submit(
+    steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle, before: Mapping[str, Any] = NOTHING
+) -> dict[Any, Step[Artifact]]:
+    """Submits `steps`, inputs first, as Ray tasks; returns a dictionary from their references to the steps.
 
-    All other inputs must be in the store. The body removes finished tasks from the dictionary; any exception in it
-    cancels the rest. A step's error is raised as the step raised it.
+    Those of `before`, by fingerprint, are submitted already; all other inputs must be in the store.
     """
     execute = ray.remote(emitting_warnings)
-    references: dict[str, Any] = {}
+    references, submitted = dict(before), dict[Any, Step[Artifact]]()
     for step in steps:
-        inputs = [references.get(needed.fingerprint, "") for needed in step.inputs]
-        options = {"num_cpus": step.stage.cpus, "name": step.label, **_placement(step, store)}
-        making = (Poster(board, step.fingerprint), _execute, step, store, board)
-        references[step.fingerprint] = execute.options(**options).remote(*making, *inputs)
-    running = {references[step.fingerprint]: step for step in steps}
+        if step.fingerprint not in references:
+            inputs = [references.get(needed.fingerprint, "") for needed in step.inputs]
+            options = {"num_cpus": step.stage.cpus, "name": step.label, **_placement(step, store)}
+            making = (Poster(board, step.fingerprint), _execute, step, store, board)
+            references[step.fingerprint] = execute.options(**options).remote(*making, *inputs)
+            submitted[references[step.fingerprint]] = step
+    return submitted
+
+
+def cancel(references: Iterable[Any]) -> None:
+    """Cancels tasks, with those that they have started."""
+    for reference in references:
+        ray.cancel(reference, force=False, recursive=True)
+
+
+@contextmanager
+def cancelled_on_error(references: Iterable[Any]) -> Iterator[None]:
+    """Cancels these tasks if the body raises. A step's error is raised as the step raised it."""
     try:
-        yield running
+        yield
     except BaseException as error:
-        for reference in running:
-            ray.cancel(reference, force=False, recursive=True)
-        cause = cause_of(error) if isinstance(error, ray.exceptions.RayTaskError) else error
-        if isinstance(cause, LOST):
-            reason, *_ = str(cause).strip().split("\n")
-            raise LostProcessError(
-                f"Ray lost a process or a node ({reason}); finished work is kept: run the same command again"
-            ) from error
-        if cause is not error:
-            raise cause from None
-        raise
+        cancel(references)
+        cause = understood(error)
+        if cause is error:
+            raise
+        raise cause from (error if isinstance(cause, LostProcessError) else None)
+
+
+def understood(error: BaseException) -> BaseException:
+    """Returns a step's error as the step raised it, or a LostProcessError where Ray lost its process."""
+    cause = cause_of(error) if isinstance(error, ray.exceptions.RayTaskError) else error
+    if not isinstance(cause, LOST):
+        return cause
+    reason, *_ = str(cause).strip().split("\n")
+    return LostProcessError(
+        f"Ray lost a process or a node ({reason}); finished work is kept: run the same command again"
+    )

@@ -1,16 +1,15 @@
 """Shows a workflow's plan and its progress: a line per event and, on a terminal, bars of the stages that run."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
 from pipeline.store.artifact import Artifact
-from pipeline.store.store import Store
-from workflows.engine.dag import Step, in_order, to_run
+from workflows.engine.dag import Step, in_order
+from workflows.engine.reasons import Reason, grouped
 from workflows.engine.runner import Watcher
 from workflows.quantities import duration
 
@@ -39,8 +38,8 @@ class View(Watcher):
         self._tasks: dict[str, Task] = {}
         self._n_steps = self._n_finished = 0
 
-    def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
-        """Prints how many stages there are to run, and starts drawing."""
+    def begin(self, steps: Mapping[Step[Artifact], Reason], cached: Sequence[Step[Artifact]]) -> None:
+        """Prints how many stages there are to run, why some that were made run again, and starts drawing."""
         self._began, self._n_steps, self._n_finished = time.monotonic(), len(steps), 0
         self._announced = {step.fingerprint for step in steps}
         self._started, self._printed, self._tasks = {}, {}, {}
@@ -61,6 +60,8 @@ class View(Watcher):
         if steps:
             inputs = f", using {len(cached)} from the store" if cached else ""
             self._console.print(f"{len(steps)} stages to run{inputs}", highlight=False)
+            for line in grouped(steps):
+                self._console.print(line, highlight=False, soft_wrap=True, markup=False)
             self._bars.start()
 
     def started(self, step: Step[Artifact]) -> None:
@@ -69,21 +70,21 @@ class View(Watcher):
         self._n_steps += step.fingerprint not in self._announced
         self._bars.add_task(step.label, total=None, figures="")
         self._tasks[step.fingerprint] = self._bars.tasks[-1]
-        self._plain_line(step, "started")
+        self._plain_line(step.label, "started")
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Shows progress, warnings and what is waited for; off a terminal also each measurement on the dev set."""
         if "warning" in event:
-            self._line(step, f"warning: {event['warning']}")
+            self._line(step.label, f"warning: {event['warning']}")
         task = self._tasks.get(step.fingerprint)
         if task is None:  # it came after the step's result
             return
         if "waiting" in event:
             self._bars.update(task.id, figures=event["waiting"])
-            self._plain_line(step, f"waiting: {event['waiting']}")
+            self._plain_line(step.label, f"waiting: {event['waiting']}")
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
-            self._plain_line(step, f"update {event['step']:,}  dev perplexity {metrics['dev_perplexity']:.2f}")
+            self._plain_line(step.label, f"update {event['step']:,}  dev perplexity {metrics['dev_perplexity']:.2f}")
         if "total" not in event:
             return
         figures = f"{event['done']:,.0f}/{event['total']:,.0f} {event['unit']}  {_figures(event)}".rstrip()
@@ -95,7 +96,7 @@ class View(Watcher):
         if time.monotonic() - self._printed[step.fingerprint] >= PLAIN_PROGRESS_S:
             self._printed[step.fingerprint] = time.monotonic()
             left = f"  {duration(task.time_remaining)} left" if task.time_remaining is not None else ""
-            self._plain_line(step, figures + left)
+            self._plain_line(step.label, figures + left)
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
         """Prints the time that the step took, and its artifact's summary."""
@@ -103,7 +104,15 @@ class View(Watcher):
         self._bars.remove_task(self._tasks.pop(step.fingerprint).id)
         self._bars.refresh()
         took = duration(time.monotonic() - self._started[step.fingerprint])
-        self._line(step, f"done in {took}{f'  {summary}' if summary else ''}")
+        self._line(step.label, f"done in {took}{f'  {summary}' if summary else ''}")
+
+    def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
+        """Prints that a model will not be measured, and removes the bars of what was being made of it."""
+        for step in in_order(results):
+            if step.fingerprint in self._tasks:
+                self._bars.remove_task(self._tasks.pop(step.fingerprint).id)
+        self._bars.refresh()
+        self._line(name, f"failed{f': {why}' if why else ''}")
 
     def idle(self) -> None:
         """Redraws the bars."""
@@ -114,29 +123,13 @@ class View(Watcher):
         self._bars.refresh()
         self._bars.stop()
 
-    def _plain_line(self, step: Step[Artifact], text: str) -> None:
+    def _plain_line(self, label: str, text: str) -> None:
         if not self._console.is_terminal:
-            self._line(step, text)
+            self._line(label, text)
 
-    def _line(self, step: Step[Artifact], text: str) -> None:
+    def _line(self, label: str, text: str) -> None:
         elapsed_s = time.monotonic() - self._began
         count = f"{self._n_finished}/{self._n_steps}"
         self._console.print(
-            f"{elapsed_s:7.1f} s  {count:>6}  {step.label:<28} {text}", highlight=False, soft_wrap=True, markup=False
+            f"{elapsed_s:7.1f} s  {count:>6}  {label:<28} {text}", highlight=False, soft_wrap=True, markup=False
         )
-
-
-def print_plan(console: Console, target: Step[Artifact], store: Store) -> None:
-    """Prints every stage, whether it is cached or has to run, and its folder."""
-    missing = {step.fingerprint: damage for step, damage in to_run([target], store).items()}
-    table = Table(box=None, pad_edge=False)
-    for title in ("stage", "", "folder"):
-        table.add_column(title, no_wrap=True)
-    for step in in_order([target]):
-        if step.fingerprint in missing:
-            state = "damaged, to run" if missing[step.fingerprint] else "to run"
-        else:
-            state = "cached" if step.is_made(store) else "not needed"
-        table.add_row(step.label, state, store.folder(step.name).name)
-    console.print(table)
-    console.print(f"{len(missing)} stages to run; store: {store.shown}", highlight=False, soft_wrap=True)

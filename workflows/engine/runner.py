@@ -1,23 +1,31 @@
 """Makes the artifacts of a DAG that are missing, and keeps watchers informed. Ray is loaded if there are any.
 
-(table,) = run([table_step], store, watchers)
+    (table,) = run([table_step], store, watchers)
+    table, failures = run_models({"base": Model([perplexity, scores], settings)}, table_of, store, watchers)
+
+Artifacts go to the store: models share the prepared data, and a training that failed or was interrupted continues from
+its newest checkpoint, in this command or the next.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from workflows.engine.dag import A, Imported, Step, to_run
+from workflows.engine.reasons import Reason, reasons
 
 execute = Imported("workflows.engine.execution:execute")
+execute_models = Imported("workflows.engine.models:execute_models")
 
 
 class Watcher:
     """Receives the events of the steps; its methods are called in the driver, one at a time."""
 
-    def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
-        """Called before anything runs, with the steps to run and those that are in the store."""
+    def begin(self, steps: Mapping[Step[Artifact], Reason], cached: Sequence[Step[Artifact]]) -> None:
+        """Called before anything runs, with the steps to run and why, and inputs that the store has."""
 
     def started(self, step: Step[Artifact]) -> None:
         """Called when work on the step has begun."""
@@ -28,14 +36,22 @@ class Watcher:
     def finished(self, step: Step[Artifact], summary: str) -> None:
         """Called when the step's artifact has been published, with a few words about it."""
 
-    def failed(self, results: Sequence[Step[Artifact]]) -> None:
-        """Called when a model of a grid will not have all its `results`."""
+    def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
+        """Called when the model of this name will not have all its `results`."""
 
     def idle(self) -> None:
         """Called a few times per second."""
 
     def end(self, error: BaseException | None) -> None:
         """Called at the end, with the `error` that stopped the work, if any."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of a table: all its results are made, or there is a reason why not, and the other models go on."""
+
+    results: Sequence[Step[Artifact]]
+    training: TrainingSettings
 
 
 def run(
@@ -47,11 +63,35 @@ def run(
     are stopped and its error is raised; KeyboardInterrupt stops all of them too. Whatever was published stays, so the
     same call continues from there.
     """
-    missing = [*to_run(targets, store)]
+    missing = reasons(to_run(targets, store), store)
     if missing:
         execute(missing, store, watchers, address)
     else:
         for watcher in watchers:
-            watcher.begin([], [*targets])
+            watcher.begin({}, [*targets])
             watcher.end(None)
     return [step.published(store) for step in targets]
+
+
+def run_models(
+    models: Mapping[str, Model],
+    table: Callable[[Mapping[str, str]], Step[A]],
+    store: Store,
+    watchers: Sequence[Watcher] = (),
+    address: str | None = None,
+    first: Sequence[Step[Artifact]] = (),
+    tuned: bool = False,
+) -> tuple[A, Mapping[str, str]]:
+    """Makes what is missing of a table of models; returns it and why models failed, by name.
+
+    `table` returns its step, given the failures. The steps `first` are made before all others, and as many models at
+    once as the cluster has room for; `tuned`: as trials of Ray Tune. Raises UserError if all fail, or one of the steps
+    that belong to none.
+    """
+    target, failures = table({}), dict[str, str]()
+    missing = reasons(to_run([target], store), store)
+    if missing:
+        failures = execute_models(models, table, missing, store, watchers, address, first, tuned)
+        target = table(failures)
+    (artifact,) = run([target], store, () if missing else watchers, address)
+    return artifact, failures

@@ -1,12 +1,12 @@
-"""Trains the models of a grid (`workflows.engine.grid.run_grid`) as trials of Ray Tune.
+"""Makes the models of a grid as trials of Ray Tune (`workflows.engine.models`), one a model.
 
-Tune decides which models are trained concurrently, and retries those that fail.
+Tune decides how many are made at once, and retries those that were lost.
 """
 
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -14,18 +14,12 @@ import ray
 from ray import tune
 from ray.actor import ActorHandle
 
-from pipeline.errors import UserError
-from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
-from pipeline.training.on_ray import layout_of
 from workflows.engine.cluster import ON_HEAD, cause_of
-from workflows.engine.dag import Step, to_run
-from workflows.engine.execution import POLL_S, LostProcessError, Relay, submitted, working
-from workflows.engine.runner import Watcher
+from workflows.engine.dag import to_run
+from workflows.engine.execution import POLL_S, Relay, cancelled_on_error
+from workflows.engine.models import RETRIES, Results, is_mistake, reason, submit_model
 
-RETRIES = 2
-"""Retries of a trial whose process or node was lost, or that raised; an error the user must fix is never retried."""
 QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the workflow handles ctrl-C
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -36,26 +30,17 @@ QUIET = {
 """Environment variables that keep Tune quiet."""
 
 
-def tune_models(
-    models: Mapping[str, Sequence[Step[Artifact]]],
-    missing: Sequence[Step[Artifact]],
-    store: Store,
-    watchers: Sequence[Watcher],
-    address: str | None,
-    layout: TrainingSettings,
-) -> dict[str, str]:
-    """Makes the results of `models`, which need the steps `missing`; returns why some failed, by name (`run_grid`)."""
+def run_trials(results: Results, at_once: int, store: Store, relay: Relay, before: Mapping[str, Any]) -> dict[str, str]:
+    """Makes the models in their order, `at_once` at a time; returns why some failed, by name."""
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the table lists the failures
     os.environ.update(QUIET)
-    with (
-        working(missing, watchers, address) as relay,
-        store.workspace("tune") as tune_folder,
-    ):
-        follower = _Follower(relay, models)
+    ray.get(relay.board.submit.remote(before))
+    follower = _Follower(relay, results)
+    with store.workspace("tune") as tune_folder:
         tune.Tuner(
-            tune.with_resources(partial(_run_trial, models=models, store=store, board=relay.board), ON_HEAD),
-            param_space={"model": tune.grid_search([*models])},
-            tune_config=tune.TuneConfig(max_concurrent_trials=layout_of(layout).at_once, reuse_actors=True),
+            tune.with_resources(partial(_run_trial, results=results, store=store, board=relay.board), ON_HEAD),
+            param_space={"model": tune.grid_search([*results])},
+            tune_config=tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True),
             run_config=tune.RunConfig(
                 name="grid",
                 storage_path=str(tune_folder),
@@ -64,30 +49,27 @@ def tune_models(
                 verbose=0,
             ),
         ).fit()
-        relay.fetch()
         reasons = {name: _reason(trial) for name, trial in follower.failed.items()}
-    return {name: reasons.get(name, "Ray Tune has ended") for name in models if to_run(models[name], store)}
+    return {name: reasons.get(name, "Ray Tune has ended") for name in results if to_run(results[name], store)}
 
 
-def _run_trial(
-    config: dict[str, Any], models: Mapping[str, Sequence[Step[Artifact]]], store: Store, board: ActorHandle
-) -> None:
+def _run_trial(config: dict[str, Any], results: Results, store: Store, board: ActorHandle) -> None:
     """Runs a trial in the process that Tune gives it: submits the steps of its model, and waits for them."""
+    before: Any = board.submitted.remote()
+    running = submit_model(results[config["model"]], store, board, ray.get(before))
     try:
-        with submitted([*to_run(models[config["model"]], store)], store, board) as running:
+        with cancelled_on_error(running):
             ray.get([*running])
-    except LostProcessError:
-        raise  # Tune tries again
-    except (UserError, OSError) as error:
-        if not (isinstance(error, UserError) or error.filename):
-            raise
-        tune.report({"failed": str(error)})  # the user must mend it
+    except Exception as error:
+        if not is_mistake(error):
+            raise  # Tune tries again
+        tune.report({"failed": str(error)})
 
 
 def _reason(trial: Any) -> str:
     """Returns why a trial has failed, once Tune has written its error."""
     error = trial.get_pickled_error() or trial.get_error()
-    return trial.last_result.get("failed") or str(cause_of(error)).strip().split("\n")[-1]
+    return trial.last_result.get("failed") or reason(cause_of(error))
 
 
 class _Follower(tune.Callback):
@@ -96,8 +78,8 @@ class _Follower(tune.Callback):
     Tune calls its methods; a trial that it will try again has not ended.
     """
 
-    def __init__(self, relay: Relay, models: Mapping[str, Sequence[Step[Artifact]]]) -> None:
-        self._relay, self._models, self._fetched_s = relay, models, 0.0
+    def __init__(self, relay: Relay, results: Results) -> None:
+        self._relay, self._results, self._fetched_s = relay, results, 0.0
         self.failed: dict[str, Any] = {}
         """The failed trials by model. In Tune's results one that was tried again is no longer in its place."""
 
@@ -120,7 +102,8 @@ class _Follower(tune.Callback):
     def _failed(self, trial: Any) -> None:
         self.failed[trial.config["model"]] = trial
         self._relay.fetch()
-        self._relay.failed(self._models[trial.config["model"]])
+        name = trial.config["model"]
+        self._relay.failed(name, self._results[name], trial.last_result.get("failed", ""))
 
     def __getstate__(self) -> dict[str, Any]:
         """Leaves the state out when Tune pickles its callbacks, since it includes the screen."""

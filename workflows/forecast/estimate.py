@@ -20,7 +20,6 @@ from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from model.batch import KERNEL_BLOCK, PackedSize
 from model.flops import count_parameters, training_flop
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
@@ -31,7 +30,7 @@ from pipeline.store.artifact import Artifact
 from pipeline.text.batching import by_length, micro_batch_bounds
 from pipeline.text.segmentation import id_type
 from workflows.engine.dag import Step, in_order, to_step
-from workflows.forecast.hardware import CPU_WIDEST, Hardware, UpdateTime, find
+from workflows.forecast.hardware import CPU_WIDEST, Hardware, find
 from workflows.profiles.profile import Profile
 from workflows.quantities import duration, flop_text, rate_text
 from workflows.tables.measurements import TrainedModel
@@ -81,9 +80,8 @@ class TrainingForecast:
     flop_s: float
     """Rate of one device; that of CPUs is of the training's threads."""
     counted_flop: float
-    update: UpdateTime | None
-    """None if the share of the rate is not known that models of its width reach; then there is no duration either."""
     seconds: float | None
+    """None if the share of the rate is not known that models of its width reach."""
     disk_bytes: int
     """What the finished training occupies: the checkpoints that are kept, one for recovery, and the averaged model."""
 
@@ -118,12 +116,12 @@ def forecast_text(
     gpus: int | None,
     gpu: str | None,
     store: Path,
-    target: Step[Artifact],
+    targets: Sequence[Step[Artifact]],
 ) -> RenderableType | None:
     """Forecasts the trainings of some models on the hardware that is named or here (`find`), for a terminal.
 
-    Those on other text than the profile's are left out; None where no other is left. What else `target` has trained is
-    only counted. Raises UserError for unknown hardware.
+    Those on other text than the profile's are left out; None where no other is left. What else `targets` have trained
+    is only counted. Raises UserError for unknown hardware.
     """
     of_profile = [model for model in models if model.pair in profile.corpora]
     planned = planned_of(of_profile)
@@ -131,7 +129,7 @@ def forecast_text(
         return None
     hardware = find(gpus, gpu, planned[0].training.device if planned else "auto")
     known = {to_step(model.training) for model in of_profile}
-    others = (step.stage.name for step in in_order([target]) if step.stage.resumes and step not in known)
+    others = (step.stage.name for step in in_order(targets) if step.stage.resumes and step not in known)
     left_out = Counter(TRAINING_KINDS.get(name, name) for name in others)
     return render(replace(forecast(profile, planned, hardware, store), left_out=left_out)) if planned else None
 
@@ -141,8 +139,8 @@ def planned_of(models: Iterable[TrainedModel]) -> list[Planned]:
     times: Counter[tuple[str, str, str, TrainingSettings]] = Counter()
     for model in {to_step(model.training).fingerprint: model for model in models}.values():
         name = model.model if model.model.startswith(model.pair) else f"{model.pair} {model.model}"
-        dataset, settings, *_ = to_step(model.training).arguments
-        times[name, model.pair, dataset.fingerprint, settings.model_copy(update={"seed": 1})] += 1
+        dataset, *_ = to_step(model.training).arguments
+        times[name, model.pair, dataset.fingerprint, model.settings.model_copy(update={"seed": 1})] += 1
     return [Planned(name, pair, training, n) for (name, pair, _, training), n in times.items()]
 
 
@@ -164,7 +162,7 @@ def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, s
 
 def update_flop(training: TrainingSettings, lengths: str) -> float:
     """Returns the mean number of operations in one update of text of such lengths (a key of LENGTHS)."""
-    n_micro_batches = _micro_batches(lengths, training.micro_batch_tokens)[0]
+    n_micro_batches = _micro_batches(lengths, training.micro_batch_tokens)
     return training_flop(training.model, *drawn(lengths)) * training.micro_batches / n_micro_batches
 
 
@@ -182,11 +180,8 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     flop = update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
     most = -(-training.micro_batches // devices)
-    update = None
-    if fraction := hardware.fraction(training.model.d_model):
-        products_s = flop * most / training.micro_batches / (flop_s * fraction)
-        empty_blocks = _micro_batches(lengths, training.micro_batch_tokens)[1]
-        update = hardware.update_time(training, products_s, most, devices, empty_blocks)
+    fraction = hardware.fraction(training.model.d_model)
+    update_s = flop * most / training.micro_batches / (flop_s * fraction) if fraction else None
     parameters = count_parameters(training.model)
     return TrainingForecast(
         planned=planned,
@@ -195,8 +190,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
         dtype=dtype,
         flop_s=flop_s,
         counted_flop=training.updates * flop,
-        update=update,
-        seconds=training.updates * sum(update) if update else None,
+        seconds=training.updates * update_s if update_s else None,
         disk_bytes=(len(training.kept_updates) + COPIES) * 4 * parameters,
     )
 
@@ -242,14 +236,11 @@ def _lengths_of(corpus: Settings) -> str:
 
 
 @cache
-def _micro_batches(lengths: str, limit_tokens: int) -> tuple[int, float]:
-    """Returns into how many micro-batches the drawn pairs are cut, and the empty blocks of attention in each."""
+def _micro_batches(lengths: str, limit_tokens: int) -> int:
+    """Returns into how many micro-batches the drawn pairs are cut."""
     source, target = drawn(lengths)
     rows = by_length(source, target, np.arange(len(source)), limit_tokens)
-    bounds = micro_batch_bounds(source[rows], target[rows], limit_tokens)
-    size = PackedSize.of(limit_tokens, int(np.diff(bounds).max()), int(max(source.max(), target.max())))
-    needed = float((-(-source // KERNEL_BLOCK)).sum()) / (len(bounds) - 1)
-    return len(bounds) - 1, size.blocks - needed
+    return len(micro_batch_bounds(source[rows], target[rows], limit_tokens)) - 1
 
 
 def render(forecast: Forecast) -> RenderableType:
@@ -267,13 +258,14 @@ def render(forecast: Forecast) -> RenderableType:
     if forecast.disk_bytes > forecast.free_bytes:
         warning = f"WARNING: the disk does not suffice, unless part of this is there already: {sizes}; free some space"
         disk = Text(f"{warning} or choose another --store", style="bold red")
-    parts: list[RenderableType] = ["", _parts(forecast)] if hardware.gpu else []
-    return Group("", Text(heading, style="bold"), "", _table(forecast), *parts, "", disk, bullets)
+    return Group("", Text(heading, style="bold"), "", _table(forecast), "", disk, bullets)
 
 
 def _table(forecast: Forecast) -> Table:
     time = "time, not\nmeasured" if forecast.hardware.kind == "gpu" else "time"
-    table = _columns("run", "parameters", "FLOP", time, "disk")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("run", "parameters", "FLOP", time, "disk"):
+        table.add_column(heading, justify="left" if heading == "run" else "right")
     for run in forecast.trainings:
         parameters, time = f"{run.parameters / 1e6:.1f} M", "" if run.seconds is None else duration(run.seconds)
         name = run.planned.name + (f", {run.planned.times} seeds, each" if run.planned.times > 1 else "")
@@ -285,22 +277,6 @@ def _table(forecast: Forecast) -> Table:
     return table
 
 
-def _parts(forecast: Forecast) -> Table:
-    table = _columns("ms of an update", "products", "memory", "exchange", "launches", "sum")
-    for run in forecast.trainings:
-        if run.update:
-            table.add_row(run.planned.name, *(f"{1000 * part_s:.1f}" for part_s in (*run.update, sum(run.update))))
-    return table
-
-
-def _columns(first: str, *headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column(first)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    return table
-
-
 def notes(forecast: Forecast) -> list[str]:
     """Explains what the figures mean and which of them are assumptions."""
     hardware, models = forecast.hardware, [training.planned.training.model for training in forecast.trainings]
@@ -309,9 +285,8 @@ def notes(forecast: Forecast) -> list[str]:
     fractions = " and ".join(f"{share:.0%}" for share in sorted(shares))
     if hardware.kind == "gpu":
         assumed = (
-            "Times follow from base on one H200, as docs/cluster.md explains: products, attention and norms at "
-            f"{fractions} of the rate (big was not measured)"
-            f"{', memory and links at published rates' * bool(hardware.gpu)}."
+            f"Times assume {fractions} of the rate, as base reached it on one H200 and big might (docs/cluster.md); "
+            "the exchange of gradients is left out."
         )
     else:
         assumed = (

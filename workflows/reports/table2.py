@@ -1,6 +1,6 @@
 """Writes Table 2 with its report, one HTML file: the last stage of the workflow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import CorpusStatistics
@@ -10,7 +10,15 @@ from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
 from workflows.tables.measurements import Translation
 from workflows.tables.table import Results, Row, Table
-from workflows.tables.table2 import MEASURED_NAMES, WORD_BY_WORD, Table2Artifact, baselines, compute, is_of_other_text
+from workflows.tables.table2 import (
+    MEASURED_NAMES,
+    NONE_FAILED,
+    WORD_BY_WORD,
+    Table2Artifact,
+    baselines,
+    compute,
+    is_of_other_text,
+)
 
 
 def scores(results: Results, cells: Sequence[Translation]) -> list[Row]:
@@ -66,14 +74,15 @@ def render(
 def tabulate(
     context: Context,
     cells: list[Translation],
+    failures: Mapping[str, str] = NONE_FAILED,
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
 ) -> Table2Artifact:
-    """Writes Table 2 with the `cells` that were run; the table says of the others that they were not.
+    """Writes Table 2 with the `cells` that were run; of the others it says why they failed, or that they were not run.
 
-    `reports` are the reports of the cells' texts, one for each language pair.
+    `failures` are the reasons by the cells' labels, `reports` those on the cells' texts, one for each language pair.
     """
-    results = compute(cells)
+    results = compute(cells, failures)
     artifact = Table2Artifact(context.folder)
     corpora = [report.load() for report in reports]
     page.write(artifact, results, render(results, cells, corpora, command.typed, context.warnings))

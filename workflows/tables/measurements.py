@@ -98,6 +98,9 @@ class TrainedModel:
     @property
     def settings(self) -> TrainingSettings:
         """The settings of the training."""
+        if isinstance(self.training, Step):
+            settings: TrainingSettings = self.training.arguments[1]
+            return settings
         return self.run.settings
 
     @cached_property

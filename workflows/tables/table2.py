@@ -2,12 +2,13 @@
 
     python -m workflows.reproduce_table2
 
-A measured number comes from an artifact's file; a cell that was not run says so. The differences from the paper, and
-notes on how to read the scores, always stand beneath the table.
+A measured number comes from an artifact's file; a cell that was not run or failed says so. The differences from the
+paper, and notes on how to read the scores, always stand beneath the table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 
 from pipeline.evaluation.search_choice import DecodingChoiceFigures
 from pipeline.store.figures import NOT_DEFINED, ScoringFigures
@@ -15,7 +16,18 @@ from workflows import paper
 from workflows.engine.dag import to_artifact
 from workflows.tables.differences import differences, table2_notes
 from workflows.tables.measurements import Translation
-from workflows.tables.table import NAME, NOT_MEASURED, NOT_RUN, Column, Results, ResultsArtifact, Row, Table, Value
+from workflows.tables.table import (
+    FAILED,
+    NAME,
+    NOT_MEASURED,
+    NOT_RUN,
+    Column,
+    Results,
+    ResultsArtifact,
+    Row,
+    Table,
+    Value,
+)
 
 MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
 WORD_BY_WORD = "word-by-word"
@@ -26,27 +38,30 @@ COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
 """What a row has of each language pair, with the headings: its key is e.g. `en-de.paper_bleu`."""
 
 
+NONE_FAILED: Mapping[str, str] = MappingProxyType({})
+
+
 class Table2Artifact(ResultsArtifact):
     """`table2.json`, `table2.md` and `report.html`."""
 
     figures_file = "table2.json"
 
 
-def compute(measured: Sequence[Translation]) -> Results:
-    """Computes the table of what was measured; the paper's language pairs come before any others."""
+def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_FAILED) -> Results:
+    """Computes the table of what was measured and what failed, by label; the paper's language pairs come first."""
     pairs = list(dict.fromkeys([*paper.PAIRS, *(cell.pair for cell in measured)]))
     columns = [
         Column(NAME, "model"),
         *(Column(f"{pair}.{key}", SCORES[key], pair.upper(), spec=".2f") for pair in pairs for key in SCORES),
         *(Column(f"{pair}.{key}", COSTS[key], pair.upper(), unit="FLOP") for pair in pairs for key in COSTS),
     ]
-    rows = [*map(_printed, paper.TABLE_2), *_word_by_word(measured), *_models(measured, pairs)]
+    rows = [*map(_printed, paper.TABLE_2), *_word_by_word(measured), *_models(measured, pairs, failures)]
     explanation = "Training cost is in FLOP, by the paper's method and as counted."
     choices = {cell.label: to_artifact(cell.decoding_choice).load() for cell in measured if cell.decoding_choice}
     return Results(
         [Table("Table 2", columns, rows, explanation), *chosen_searches(choices)],
         differences(measured),
-        table2_notes(measured),
+        [*(f"{label} failed: {why}" for label, why in failures.items()), *table2_notes(measured)],
         _metrics(sorted(measured, key=lambda cell: pairs.index(cell.pair))),
     )
 
@@ -97,9 +112,12 @@ def _word_by_word(measured: Sequence[Translation]) -> Iterator[Row]:
         yield Row(f"{WORD_BY_WORD} substitution", "measured", values)
 
 
-def _models(measured: Sequence[Translation], pairs: Sequence[str]) -> Iterator[Row]:
+def _models(measured: Sequence[Translation], pairs: Sequence[str], failures: Mapping[str, str]) -> Iterator[Row]:
     for model, name in MEASURED_NAMES.items():
-        values: dict[str, Value] = {f"{pair}.{key}": NOT_RUN for pair in pairs for key in (*SCORES, *COSTS)}
+        values: dict[str, Value] = {}
+        for pair in pairs:
+            state = FAILED if f"{pair.upper()} {model}" in failures else NOT_RUN
+            values |= {f"{pair}.{key}": state for key in (*SCORES, *COSTS)}
         for cell in measured:
             if cell.model == model:
                 costs = cell.costs

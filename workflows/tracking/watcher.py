@@ -88,7 +88,7 @@ class MlflowWatcher(Watcher):
         if not self._is_parent_sent:
             tracker.attempt(self._open)
 
-    def begin(self, steps: Sequence[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
+    def begin(self, steps: Collection[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
         """Sends the models that have nothing left to do, rather than when the others are done."""
         if steps:
             self._later(self._send_measured, {step.fingerprint for step in steps})
@@ -110,9 +110,9 @@ class MlflowWatcher(Watcher):
         """Sends the models that are measured now."""
         self._later(self._send_measured, set(), step.fingerprint)
 
-    def failed(self, results: Sequence[Step[Artifact]]) -> None:
-        """Sends the curve of a model without all these results, and closes its run."""
-        self._later(self._send_failed, {step.fingerprint for step in results})
+    def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
+        """Sends the curve of the model, and closes its run."""
+        self._later(self._close_failed, name)
 
     def finish(
         self,
@@ -245,14 +245,10 @@ class MlflowWatcher(Watcher):
         for name in self._runs.keys() & names:
             self._tracker.attempt(partial(self._send_written, name))
 
-    def _send_failed(self, results: Collection[str]) -> None:
-        for name in [*self._runs]:
-            if all(step.fingerprint in results for step in self._workflow.models[name].results):
-                self._close_failed(name)
-
     def _close_failed(self, name: str) -> None:
-        self._tracker.attempt(partial(self._send_written, name))
-        self._tracker.attempt(partial(self._tracker.end, self._runs[name], "FAILED"))
+        if name in self._runs:
+            self._tracker.attempt(partial(self._send_written, name))
+            self._tracker.attempt(partial(self._tracker.end, self._runs[name], "FAILED"))
 
     def _send_written(self, name: str) -> None:
         """Sends the metrics that a training has written so far."""

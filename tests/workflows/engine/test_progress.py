@@ -13,13 +13,14 @@ from tests.support.tiny_stages import Words, WriteSettings, write
 from workflows.engine import progress
 from workflows.engine.dag import Stage
 from workflows.engine.progress import View
+from workflows.engine.reasons import Reason
 
 STEP = Stage("tiny_stages.write", write, Words)("train en-de base", WriteSettings(text="a"))
 PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}
 
 
 def _show(watcher: View, corpus: Corpus) -> None:
-    watcher.begin([STEP], [])
+    watcher.begin({STEP: Reason("made with text b (here a)")}, [])
     watcher.started(STEP)
     watcher.event(STEP, {"waiting": "no GPU is free"})
     watcher.event(STEP, {"warning": "4 of 8 GPUs would idle"})
@@ -50,10 +51,11 @@ def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: 
     lines = text.rstrip("\n").split("\n")
     assert [line for line in lines if "50/200 updates  5,120 tokens/s  loss 2.31" in line and "left" in line]
     assert [line for line in lines if "update 50  dev perplexity 12.35" in line]
-    assert lines[2].endswith("train en-de base             waiting: no GPU is free")
-    assert lines[3].endswith("train en-de base             warning: 4 of 8 GPUs would idle")
+    assert lines[1] == "train en-de base again: made with text b (here a)"
+    assert lines[3].endswith("train en-de base             waiting: no GPU is free")
+    assert lines[4].endswith("train en-de base             warning: 4 of 8 GPUs would idle")
     assert lines[-1].endswith("9,000 training pairs, dropped 2,000 blank, 1 ratio")
-    assert len(lines) == 10
+    assert len(lines) == 11
 
 
 def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:

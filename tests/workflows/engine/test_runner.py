@@ -33,8 +33,9 @@ from tests.support.tiny_stages import (
 )
 from workflows.engine import runner
 from workflows.engine.dag import Stage, Step, inputs_of
-from workflows.engine.execution import submitted, working
+from workflows.engine.execution import submit, working
 from workflows.engine.progress import View
+from workflows.engine.reasons import Reason
 from workflows.engine.runner import Watcher
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
@@ -203,10 +204,9 @@ def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
     (left, right), file = step.inputs, io.StringIO()
     runner.run([left, right], store)
     watchers = [Log(), View(Console(file=file, width=120))]
-    with working([step], watchers, None) as relay:
+    with working({step: Reason("never made")}, watchers, None) as relay:
         _flip(store.folder(left.name) / "words.txt")
-        with submitted([*runner.to_run([step], store)], store, relay.board) as running:
-            ray.get([*running])
+        ray.get([*submit([*runner.to_run([step], store)], store, relay.board)])
         relay.fetch()
     calls = [call for call in watchers[0].calls if call[0] in ("started", "finished")]
     assert calls == [(event, label) for label in ("left", "join") for event in ("started", "finished")]

@@ -13,7 +13,9 @@ from mlflow.tracking import MlflowClient
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.tracking_server import TrackingServer
+from workflows.cli.options import Common
 from workflows.engine.dag import to_step
+from workflows.engine.reasons import Reason
 from workflows.experiment import requested
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
@@ -33,7 +35,7 @@ BASE = to_step(CELLS["en-de base"].training)
 def claims(tmp_path: Path) -> Experiments:
     """What §5.4 and §6.1 are judged by on WMT14: Tables 2 and 3, and averaging, which share their base's training."""
     profile = load_profile("wmt14")
-    request = requested("claims", profile, None, None, str(tmp_path), None, plan=True)
+    request = requested("claims", profile, Common(store=str(tmp_path), plan=True))
     return experiments(profile, ["5.4", "6.1"], request, (["en-de"], ["base"]), "base", None)
 
 
@@ -51,8 +53,9 @@ def test_each_measured_model_has_a_run(claims: Experiments, tmp_path: Path, monk
     assert len(opened) == len(names)
     assert len({run.data.tags[TRAINING_TAG] for run in opened}) == 3
 
-    (trial, *_) = claims.trials["averaging"].trials
-    watcher.failed([to_step(trial.measured), *trial.evaluation.results])
+    (trial, *_) = claims.trials["averaging"]
+    watcher.failed(trial.name, trial.evaluation.results, "")  # its run is that of Table 3's base, which has not failed
+    watcher.failed("table3 base", trial.evaluation.results, "")
     began_s, status = time.monotonic(), dict.fromkeys(names, "RUNNING")
     while set(status.values()) == {"RUNNING"} and time.monotonic() - began_s < 30:  # it is sent from a thread
         status = {run.info.run_name: run.info.status for run in tracker.runs({PARENT_TAG: parent.info.run_id})}
@@ -84,11 +87,11 @@ def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path:
     server.pause()
     Timer(HANGS_S, server.resume).start()
     began_s = time.monotonic()
-    watcher.begin([BASE], [])
+    watcher.begin({BASE: Reason("never made")}, [])
     watcher.event(BASE, {"metrics": {"loss": 4.0}, "step": 5})
     watcher.idle()
     watcher.finished(BASE, "")
-    watcher.failed(CELLS["en-de base"].results)
+    watcher.failed("en-de base", CELLS["en-de base"].results, "")
     assert time.monotonic() - began_s < HANGS_S / 2
     watcher.close("FAILED")
     assert time.monotonic() - began_s > HANGS_S

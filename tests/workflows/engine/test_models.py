@@ -1,0 +1,191 @@
+"""Making the models of a table, with and without Ray Tune: real Ray and real, small trainings."""
+
+import json
+import os
+import re
+import signal
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact
+from pipeline.store.store import Store
+from tests.support.ray_workers import workers_alive
+from tests.support.tiny_stages import Pair, Words, WriteSettings, die_often, join, open_a_folder, write
+from workflows import stages
+from workflows.engine import models, tuning
+from workflows.engine.dag import Stage, Step, to_step
+from workflows.engine.runner import Model, Watcher, run, run_models
+from workflows.profiles.loading import load_profile
+from workflows.tables.table3_rows import GridRow, varied
+from workflows.trials import RowTrial, trials_of
+
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+TUNED = pytest.param(True, marks=pytest.mark.slow)
+
+PROFILE = load_profile(
+    overrides=[
+        "corpora.en-de.train_pairs=600",
+        "corpora.en-de.dev_pairs=20",
+        "corpora.en-de.test_pairs=20",
+        "vocabulary.size=300",
+        "grid.training.updates=8",
+        "grid.training.checkpoint_updates=2",
+        "grid.training.validation_updates=2",
+        "grid.training.model.d_model=32",
+        "grid.training.model.d_ff=64",
+        "grid.training.model.n_layers=1",
+    ]
+)
+BASE = PROFILE.grid.training
+BAD = "the text is bad; write another"
+
+
+class Killer(Watcher):
+    """Kills the processes of Tune's trials, or those that train, once, at a given update of a training."""
+
+    def __init__(self, label: str, update: int) -> None:
+        self._label, self._update, self.killed = label, update, False
+
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
+        if step.label == self._label and event.get("step", 0) >= self._update and not self.killed:
+            self.killed = True
+            for pid in workers_alive("_run_trial", "ImplicitFunc"):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _trials(**rows: dict[str, Any]) -> list[RowTrial]:
+    text = stages.prepared(PROFILE, "en-de")
+    chosen = [GridRow(name, difference, varied(BASE, name, difference)) for name, difference in rows.items()]
+    return trials_of(text, chosen, 1, PROFILE.decoding)
+
+
+class Log(Watcher):
+    """Records how often steps begin, how many are announced, and which results fail."""
+
+    def __init__(self) -> None:
+        self.begun: list[list[str]] = []
+        self.made: list[str] = []
+        self.lost: list[list[str]] = []
+
+    def begin(self, steps: Collection[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
+        self.begun.append([step.label for step in steps])
+
+    def finished(self, step: Step[Artifact], summary: str) -> None:
+        self.made.append(step.label)
+
+    def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
+        self.lost.append([name, why, *(step.label for step in results)])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store with the prepared text."""
+    store = Store(tmp_path_factory.mktemp("grid"))
+    text = stages.prepared(PROFILE, "en-de")
+    run([text.corpus, text.dataset], store)
+    return store
+
+
+class Tiny:
+    """A table of models of one step each, which is the number of those that did not fail, with their text."""
+
+    def __init__(self, log: Path, **results: Step[Any]) -> None:
+        self._log, self.results = log, results
+
+    def run(self, store: Store, tuned: bool, *watchers: Watcher) -> tuple[str, Mapping[str, str]]:
+        """Returns the table's text and the failures."""
+        table, failures = run_models(
+            {name: Model([step], BASE) for name, step in self.results.items()}, self.step, store, watchers, tuned=tuned
+        )
+        return table.text, failures
+
+    def step(self, failures: Mapping[str, str]) -> Step[Words]:
+        pairs = [Pair(step) for name, step in self.results.items() if name not in failures]
+        return Stage("tiny_stages.join", join, Words)("table", pairs, self._log)
+
+
+def _text(label: str, text: str) -> Step[Words]:
+    return Stage("tiny_stages.write", write, Words)(label, WriteSettings(text=text))
+
+
+@pytest.mark.parametrize("tuned", [False, TUNED])
+def test_a_model_that_fails_leaves_a_hole(tmp_path: Path, tuned: bool) -> None:
+    """The others are made, in one run with one count; the same call tries again what failed, and that alone."""
+    store, log = Store(tmp_path / "runs"), Log()
+    tiny = Tiny(tmp_path / "log", good=_text("good", "a"), bad=_text("bad", "bad"), other=_text("other", "b"))
+    assert tiny.run(store, tuned, log) == ("a b [1, 1]", {"bad": BAD})
+    assert log.begun == [["good", "bad", "other", "table"]]
+    assert (sorted(log.made), log.lost) == (["good", "other", "table"], [["bad", BAD, "bad"]])
+    again = Log()
+    assert tiny.run(store, tuned, again) == ("a b [1, 1]", {"bad": BAD})
+    assert (again.begun, again.made, again.lost) == ([["bad", "table"]], [], [["bad", BAD, "bad"]])
+
+
+@pytest.mark.parametrize("tuned", [False, TUNED])
+def test_a_failed_input_fails_the_models_behind_it_once(tmp_path: Path, tuned: bool) -> None:
+    """Two models need a text that cannot be made: both have its reason, and the third is made."""
+    store, log = Store(tmp_path / "runs"), Log()
+    bad, joined = _text("bad", "bad"), Stage("tiny_stages.join", join, Words)
+    behind = {name: joined(name, [Pair(bad)], tmp_path / name) for name in ("first", "second")}
+    text, failures = Tiny(tmp_path / "log", **behind, good=_text("good", "a")).run(store, tuned, log)
+    assert (text, failures) == ("a [1]", dict.fromkeys(behind, BAD))
+    assert sorted(log.lost) == [["first", BAD, "first"], ["second", BAD, "second"]]
+
+
+def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
+    """Where all models fail there is no table, but the reason of the first."""
+    tiny = Tiny(tmp_path / "log", bad=_text("bad", "bad"))
+    with pytest.raises(UserError, match="nothing was trained; bad failed: the text is bad"):
+        tiny.run(Store(tmp_path / "runs"), False)
+
+
+def test_a_training_that_fits_nowhere_fails_alone(tmp_path: Path) -> None:
+    """On two CPUs there is no room for three workers; the model beside it is made."""
+    wide = BASE.model_copy(update={"workers": 3, "micro_batches": 3})
+    steps = {"wide": _text("wide", "w"), "good": _text("good", "a")}
+    tiny = Tiny(tmp_path / "log", **steps)
+    made = {"wide": Model([steps["wide"]], wide), "good": Model([steps["good"]], BASE)}
+    table, failures = run_models(made, tiny.step, Store(tmp_path / "runs"))
+    assert table.text == "a [1]"
+    assert "3 training workers with 1 CPU each do not fit" in failures["wide"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tuned", [False, True])
+def test_a_lost_process_is_tried_again_and_a_mistake_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuned: bool
+) -> None:
+    """A stage whose process dies as often as Ray starts it again fails in a line, or the model is tried again."""
+    dying, mistaken, store = tmp_path / "dying", tmp_path / "mistaken", Store(tmp_path / "runs")
+    tiny = Tiny(
+        tmp_path / "log",
+        dying=Stage("tiny_stages.die_often", die_often, Words)("die", dying, 8),
+        mistaken=Stage("tiny_stages.open_a_folder", open_a_folder, Words)("open", mistaken),
+        sound=_text("write", "a"),
+    )
+    monkeypatch.setattr(models, "RETRIES", 0)
+    monkeypatch.setattr(tuning, "RETRIES", 0)
+    _, failures = tiny.run(store, tuned)
+    assert failures.keys() == {"dying", "mistaken"}
+    assert re.fullmatch(r"Ray lost a process or a node \(.*\); finished work is kept: .*", failures["dying"])
+    monkeypatch.undo()
+    assert tiny.run(store, tuned)[1] == {"mistaken": f"[Errno 21] Is a directory: '{tmp_path}'"}
+    assert len(dying.read_text().splitlines()) == 9
+    assert len(mistaken.read_text().splitlines()) == 2
+
+
+@pytest.mark.slow
+def test_a_killed_trial_continues_from_its_checkpoint(store: Store, tmp_path: Path) -> None:
+    """After Tune's process gets a SIGKILL at update 4, the trial is retried and its curve has each update once."""
+    (trial,) = _trials(F3={"d_ff": 48})
+    killer, training = Killer("train en-de F3", 4), to_step(trial.evaluation.training)
+    made = {trial.name: Model(trial.evaluation.results, BASE)}
+    assert run_models(made, lambda _failures: training, store, [killer], tuned=True)[1] == {}
+    assert killer.killed
+    run = training.published(store)
+    lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().split("\n")[:-1]]
+    assert [line["update"] for line in lines if "dev_perplexity" in line] == [2, 4, 6, 8]

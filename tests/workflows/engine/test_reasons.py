@@ -1,0 +1,120 @@
+"""Why steps run again, from real artifacts in a store, and the plan that says so."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pipeline.errors import UserError
+from pipeline.store.store import Store
+from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
+from workflows.engine.dag import Stage, Step, to_run
+from workflows.engine.plan import PlannedModel, print_plan, resting_on, steps_of
+from workflows.engine.reasons import Reason, grouped, reasons
+from workflows.engine.runner import run
+
+WRITE, JOIN = Stage("tiny_write.write", write, Words), Stage("tiny_join.join", join, Words)
+
+
+def _joined(
+    store: Store, left: str, right: str, write_stage: Stage[Words] = WRITE, join_stage: Stage[Words] = JOIN
+) -> Step[Words]:
+    steps = [write_stage(name, WriteSettings(text=text)) for name, text in (("left", left), ("right", right))]
+    return join_stage("join", [Pair(*steps)], store.root / "log")
+
+
+@pytest.fixture(scope="module")
+def store(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store in which `_joined("a", "b")` was made, and before it `_joined("a", "c")`."""
+    store = Store(tmp_path_factory.mktemp("reasons"))
+    for right in ("c", "b"):
+        run([_joined(store, "a", right)], store)
+    return store
+
+
+def _why(target: Step[Words], store: Store) -> dict[str, Reason]:
+    return {step.label: reason for step, reason in reasons(to_run([target], store), store).items()}
+
+
+def test_what_is_made_has_no_reason(store: Store) -> None:
+    """Nothing is missing, so nothing is explained."""
+    assert _why(_joined(store, "a", "b"), store) == {}
+
+
+def test_a_changed_setting_is_named_with_both_values(store: Store) -> None:
+    """The nearest artifact is compared: of two that were made, the newest; what follows is no cause itself."""
+    why = _why(_joined(store, "a", "d"), store)
+    assert why == {
+        "right": Reason("made with text b (here d)"),
+        "join": Reason("another right", is_root=False),
+    }
+    steps = to_run([_joined(store, "a", "d")], store)
+    assert grouped(reasons(steps, store)) == ["right again: made with text b (here d)"]
+
+
+def test_another_input_that_is_there_is_a_cause(store: Store) -> None:
+    """Both texts are in the store, but were never joined."""
+    assert _why(_joined(store, "b", "c"), store) == {"join": Reason("another left")}
+
+
+def test_versions_source_and_arguments(store: Store) -> None:
+    """A stage's version is named; without one, and with equal settings, it is the source or a plain argument."""
+    raised = _joined(store, "a", "b", join_stage=replace(JOIN, version=2))
+    assert _why(raised, store) == {"join": Reason("made by version 1 of tiny_join.join (here 2)")}
+    following = _joined(store, "a", "b", join_stage=replace(JOIN, follows_source=True))
+    assert _why(following, store) == {"join": Reason("the source has changed")}
+    steps = [WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text="b"))]
+    assert _why(JOIN("join", [Pair(*steps)], Path("other")), store) == {"join": Reason("made with other arguments")}
+
+
+def test_what_was_never_made_and_what_is_damaged(store: Store, tmp_path: Path) -> None:
+    """An unknown label was never made; a file that has changed is named."""
+    new = WRITE("new", WriteSettings(text="z"))
+    assert _why(new, store) == {"new": Reason("never made")}
+    assert grouped(reasons(to_run([new], store), store)) == []
+    other = Store(tmp_path)
+    run([new], other)
+    (other.folder(new.name) / "words.txt").write_text("changed")
+    (reason,) = _why(new, other).values()
+    assert reason.text.startswith("damaged: ")
+    assert "words.txt" in reason.text
+
+
+def _plan(target: Step[Words], store: Store, verbose: bool = False, forced: list[Step[Words]] | None = None) -> str:
+    file = io.StringIO()
+    left, _ = target.inputs
+    models = {"a model": PlannedModel([left], {"updates": "30"})}
+    print_plan(Console(file=file, width=160), [target], models, store, forced or [], verbose)
+    return file.getvalue()
+
+
+def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
+    """How much of each is to run and why; the count is that of the steps that would run."""
+    shown = _plan(_joined(store, "d", "b"), store)
+    shared, rest = (line.split() for line in shown.splitlines()[1:3])  # no training is behind the model
+    assert shared == ["shared", "1", "of", "1", "made", "with", "text", "a", "(here", "d)"]
+    assert rest == ["tables", "1", "of", "2", "another", "input"]
+    assert f"2 stages to run; store: {store.shown}" in shown
+    every = _plan(_joined(store, "d", "b"), store, verbose=True).splitlines()
+    assert [line.split()[:3] for line in every[1:4]] == [
+        ["left", "to", "run"],
+        ["right", "cached", every[2].split()[2]],
+        ["join", "to", "run"],
+    ]
+
+
+def test_forced_steps_are_those_of_a_stage_and_all_that_rest_on_them(store: Store) -> None:
+    """A stage is named by the first part of its name; another name is refused with those there are."""
+    target = _joined(store, "a", "b")
+    (chosen, *_), forced = (
+        steps_of(target, "tiny_write", "force"),
+        resting_on(target, steps_of(target, "tiny_write", "force")[:1]),
+    )
+    assert [step.label for step in forced] == [chosen.label, "join"]
+    shown = _plan(target, store, True, forced)
+    assert shown.count("forced") == 2
+    assert "2 stages to run" in shown
+    with pytest.raises(UserError, match="--until tiny: there is no such stage; here are tiny_write, tiny_join"):
+        steps_of(target, "tiny", "until")

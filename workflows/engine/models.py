@@ -1,0 +1,173 @@
+"""Makes the models of a table, as many at once as the cluster has room for. One that fails does not stop the others.
+
+What no training is behind, such as text that several models share, is made beside them, each step once.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+
+from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact
+from pipeline.store.store import Store
+from pipeline.training.on_ray import layout_of
+from workflows.engine.dag import Imported, Step, in_order, to_run
+from workflows.engine.execution import (
+    POLL_S,
+    LostProcessError,
+    Relay,
+    cancel,
+    cancelled_on_error,
+    make,
+    submit,
+    understood,
+    working,
+)
+from workflows.engine.reasons import Reason
+from workflows.engine.runner import Model, Watcher
+
+RETRIES = 2
+"""Retries of a model whose process or node was lost, or that raised; an error the user must fix is never retried."""
+
+Results = Mapping[str, Sequence[Step[Artifact]]]
+"""The results of models, by name."""
+
+run_trials = Imported("workflows.engine.tuning:run_trials")
+
+
+def execute_models(
+    models: Mapping[str, Model],
+    table: Callable[[Mapping[str, str]], Step[Artifact]],
+    missing: Mapping[Step[Artifact], Reason],
+    store: Store,
+    watchers: Sequence[Watcher],
+    address: str | None,
+    first: Sequence[Step[Artifact]],
+    tuned: bool,
+) -> dict[str, str]:
+    """Makes a table of models, which needs the steps `missing`; returns why some models failed, by name (`run_models`).
+
+    Those with the most work begin first where several are made at once, so that no long training is still running after
+    all others are done.
+    """
+    with working(missing, watchers, address) as relay:
+        make([*to_run(first, store)], store, relay)
+        failures, at_once = dict[str, str](), list[int]()
+        results = {name: model.results for name, model in models.items() if to_run(model.results, store)}
+        for name in [*results]:
+            try:
+                at_once.append(layout_of(models[name].training).at_once)
+            except UserError as error:
+                failures[name] = str(error)
+                relay.failed(name, results.pop(name), str(error))
+        if min(at_once, default=1) > 1:
+            results = {name: results[name] for name in sorted(results, key=lambda name: -_work(models[name]))}
+        if results:
+            failures |= _make_models(results, min(at_once), store, relay, run_trials if tuned else _run_all)
+        if failures and len(failures) == len(models):
+            name, why = next(iter(failures.items()))
+            raise UserError(f"nothing was trained; {name} failed: {why}")
+        make([*to_run([table(failures)], store)], store, relay)
+    return {name: failures[name] for name in models if name in failures}
+
+
+def is_mistake(error: BaseException) -> bool:
+    """Tells whether the user must mend it, so that trying again does not help."""
+    is_lost = isinstance(error, LostProcessError)
+    return not is_lost and (isinstance(error, UserError) or (isinstance(error, OSError) and bool(error.filename)))
+
+
+def _work(model: Model) -> int:
+    """Returns a number that grows with a training's FLOP, without importing torch."""
+    sizes = model.training.model
+    return model.training.updates * sizes.n_layers * sizes.d_model * (sizes.d_model + sizes.d_ff)
+
+
+def _make_models(results: Results, at_once: int, store: Store, relay: Relay, run: Callable[..., Any]) -> dict[str, str]:
+    """Submits what no training is behind, then has `run` make the models; returns why some failed, by name."""
+    steps = [*to_run([*chain.from_iterable(results.values())], store)]
+    relay.expect(steps)
+    shared = submit(
+        [step for step in steps if not any(needed.stage.resumes for needed in in_order([step]))], store, relay.board
+    )
+    with cancelled_on_error(shared):
+        before = {step.fingerprint: reference for reference, step in shared.items()}
+        reasons: dict[str, str] = run(results, at_once, store, relay, before)
+        relay.fetch()
+    return reasons
+
+
+def _run_all(results: Results, at_once: int, store: Store, relay: Relay, before: Mapping[str, Any]) -> dict[str, str]:
+    """Makes the models in their order, no more than `at_once` being trained; returns why some failed, by name."""
+    waiting, tries, failures = [*results], Counter[str](), dict[str, str]()
+    running: dict[str, dict[Any, Step[Artifact]]] = {}
+    submitted: list[Any] = []
+    with cancelled_on_error(submitted):
+        while waiting or running:
+            while name := _next(waiting, at_once, running, results):
+                waiting.remove(name)
+                running[name] = submit_model(results[name], store, relay.board, before)
+                submitted += running[name]
+            references = [*dict.fromkeys(chain.from_iterable(running.values()))]
+            done = ray.wait(references, num_returns=len(references), timeout=POLL_S)[0] if references else []
+            relay.fetch()
+            for name, steps in [*running.items()]:
+                try:
+                    for reference in [reference for reference in steps if reference in done]:  # inputs first
+                        relay.finished(steps.pop(reference), ray.get(reference))
+                except Exception as error:
+                    cause = understood(error)
+                    cancel([reference for reference, step in steps.items() if step.fingerprint not in before])
+                    steps.clear()
+                    tries[name] += 1
+                    if tries[name] <= RETRIES and not is_mistake(cause):
+                        waiting.insert(0, name)
+                    else:
+                        failures[name] = reason(cause)
+                        relay.failed(name, results[name], failures[name])
+                if not steps:
+                    del running[name]
+            relay.idle()
+    return failures
+
+
+def _next(
+    waiting: Sequence[str], at_once: int, running: Mapping[str, Mapping[Any, Step[Artifact]]], results: Results
+) -> str | None:
+    """Returns the model to begin with, if there is room for its training.
+
+    One that shares a training with another would wait for it, in the place of a third.
+    """
+    training = {step.fingerprint for steps in running.values() for step in steps.values() if step.stage.resumes}
+    if len(training) >= at_once:
+        return None
+    behind = ((name, (step.fingerprint for step in in_order(results[name]))) for name in waiting)
+    return next((name for name, fingerprints in behind if training.isdisjoint(fingerprints)), None)
+
+
+def submit_model(
+    results: Sequence[Step[Artifact]], store: Store, board: ActorHandle, before: Mapping[str, Any]
+) -> dict[Any, Step[Artifact]]:
+    """Submits what is missing of a model; returns its steps by reference, with results that are among `before`."""
+    before = {fingerprint: reference for fingerprint, reference in before.items() if not _is_lost(reference)}
+    ours = {before[step.fingerprint]: step for step in results if step.fingerprint in before}
+    return ours | submit([*to_run(results, store)], store, board, before)
+
+
+def _is_lost(reference: Any) -> bool:
+    """Tells whether a task has failed in such a way that it is worth trying again."""
+    done, _ = ray.wait([reference], timeout=0)
+    try:
+        ray.get(done)
+    except Exception as error:
+        return not is_mistake(understood(error))
+    return False
+
+
+def reason(error: BaseException) -> str:
+    """Returns an error in a line."""
+    return str(error).strip().split("\n")[-1] or type(error).__name__

@@ -1,0 +1,120 @@
+"""Prints what a command would do, and why: with --plan, before anything runs.
+
+What is to run is what `run` makes, since both ask `to_run`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact
+from pipeline.store.store import Store
+from workflows.engine.dag import Step, in_order, to_run
+from workflows.engine.reasons import NEVER, Reason, reasons
+
+FORCED = Reason("forced")
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """A model in the plan."""
+
+    results: Sequence[Step[Artifact]]
+    about: Mapping[str, str]
+    """What is said of its training, by the headings of the plan's columns."""
+
+
+def steps_of(target: Step[Artifact], stage: str, option: str) -> list[Step[Artifact]]:
+    """Returns the steps behind `target` whose stage has this name. Raises UserError if none has."""
+    steps = in_order([target])
+    chosen = [step for step in steps if stage_name(step) == stage]
+    if not chosen:
+        names = ", ".join(dict.fromkeys(map(stage_name, steps)))
+        raise UserError(f"--{option} {stage}: there is no such stage; here are {names}")
+    return chosen
+
+
+def stage_name(step: Step[Artifact]) -> str:
+    """Returns what a step's stage is called by options, and by the names of its folders."""
+    return step.stage.name.partition(".")[0]
+
+
+def resting_on(target: Step[Artifact], steps: Collection[Step[Artifact]]) -> list[Step[Artifact]]:
+    """Returns `steps` and those behind `target` that need one of them, inputs first."""
+    chosen = {step.fingerprint for step in steps}
+    for step in in_order([target]):
+        if any(needed.fingerprint in chosen for needed in step.inputs):
+            chosen.add(step.fingerprint)
+    return [step for step in in_order([target]) if step.fingerprint in chosen]
+
+
+def print_plan(
+    console: Console,
+    targets: Sequence[Step[Artifact]],
+    models: Mapping[str, PlannedModel],
+    store: Store,
+    forced: Collection[Step[Artifact]] = (),
+    verbose: bool = False,
+) -> None:
+    """Prints a line for each model, or with `verbose` for each stage: how much is to run, and why."""
+    missing = to_run(targets, store)
+    why = {step.fingerprint: reason for step, reason in reasons(missing, store).items()}
+    why |= {step.fingerprint: FORCED for step in forced}
+    print_table = _stages if verbose else _models
+    console.print(print_table(targets, models, store, why))
+    console.print(f"{len(why)} stages to run; store: {store.shown}", highlight=False, soft_wrap=True)
+
+
+def _stages(
+    targets: Sequence[Step[Artifact]], _models: Mapping[str, PlannedModel], store: Store, why: Mapping[str, Reason]
+) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in ("stage", "", "folder", "why"):
+        table.add_column(title, no_wrap=title != "why")
+    for step in in_order(targets):
+        reason = why.get(step.fingerprint)
+        state = "to run" if reason else "cached" if step.is_made(store) else "not needed"
+        table.add_row(step.label, state, store.folder(step.name).name, reason.text if reason else "")
+    return table
+
+
+def _models(
+    targets: Sequence[Step[Artifact]], models: Mapping[str, PlannedModel], _store: Store, why: Mapping[str, Reason]
+) -> Table:
+    """Returns a line for what no training is behind, one for each model, and one for what is made of them."""
+    headings = [*dict.fromkeys(heading for model in models.values() for heading in model.about)]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("", "to run", *headings, "why"):
+        table.add_column(title, no_wrap=title != "why", justify="right" if title in headings else "left")
+
+    def add(name: str, steps: Iterable[Step[Artifact]], about: Mapping[str, str]) -> None:
+        steps = list(steps)
+        if steps:
+            causes = [reason for step in steps if (reason := why.get(step.fingerprint))]
+            table.add_row(
+                name, f"{len(causes)} of {len(steps)}", *(about.get(each, "") for each in headings), _summary(causes)
+            )
+
+    of_models = in_order([step for model in models.values() for step in model.results])
+    shared = {step.fingerprint for step in of_models if not _is_trained(step)}
+    add("shared", (step for step in of_models if step.fingerprint in shared), {})
+    for name, model in models.items():
+        add(name, (step for step in in_order(model.results) if step.fingerprint not in shared), model.about)
+    known = {step.fingerprint for step in of_models}
+    add("tables" if models else "stages", (step for step in in_order(targets) if step.fingerprint not in known), {})
+    return table
+
+
+def _is_trained(step: Step[Artifact]) -> bool:
+    return any(needed.stage.resumes for needed in in_order([step]))
+
+
+def _summary(causes: Sequence[Reason]) -> str:
+    """Returns the first cause that is no mere consequence of others, and says if there are more."""
+    texts = [*dict.fromkeys(reason.text for reason in causes if reason.is_root and reason.text != NEVER)]
+    if not texts:
+        return NEVER if any(reason.text == NEVER for reason in causes) else "another input" * bool(causes)
+    return texts[0] + f" and {len(texts) - 1} more" * (len(texts) > 1)

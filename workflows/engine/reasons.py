@@ -1,0 +1,90 @@
+"""Says why steps must run: what differs from the nearest artifact of the same stage that the store has.
+
+    why = reasons(to_run([table], store), store)     # {step: Reason("made with updates 30 (here 40)"), ...}
+
+Manifests are read as far as this machine has them.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.store import Store
+from workflows.engine.dag import Step, inputs_of, labels_of
+
+NEVER, INPUT = "never made", "another "
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a step must run."""
+
+    text: str
+    """E.g. `made with updates 30 (here 40)`."""
+    is_root: bool = True
+    """Whether it is no mere consequence of another step that must run."""
+
+
+def reasons(missing: Mapping[Step[Artifact], str], store: Store) -> dict[Step[Artifact], Reason]:
+    """Returns why each of the steps that `to_run` lists must run."""
+    made: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for manifest in _manifests(store) if missing else ():
+        made.setdefault((manifest["stage"], manifest["label"]), []).append(manifest)
+    fingerprints = {step.fingerprint for step in missing}
+    return {
+        step: Reason(f"damaged: {damage}")
+        if damage
+        else _reason(step, made.get((step.stage.name, step.label), []), fingerprints)
+        for step, damage in missing.items()
+    }
+
+
+def grouped(why: Mapping[Step[Artifact], Reason]) -> list[str]:
+    """Returns a line for each cause of steps that were made before, with the steps of which it is one."""
+    labels: dict[str, list[str]] = {}
+    for step, reason in why.items():
+        if reason.is_root and reason.text != NEVER:
+            labels.setdefault(reason.text, []).append(step.label)
+    return [
+        f"{first}{f' and {len(others)} more' if others else ''} again: {text}"
+        for text, (first, *others) in labels.items()
+    ]
+
+
+def _manifests(store: Store) -> Iterator[Mapping[str, Any]]:
+    for path in store.artifacts.glob(f"[!.]*/{MANIFEST}"):
+        with suppress(OSError, ValueError, KeyError):  # being removed, or broken: the step's own damage says so
+            manifest = json.loads(path.read_bytes())
+            if manifest["stage"] and manifest["label"]:
+                yield manifest
+
+
+def _reason(step: Step[Artifact], made: Iterable[Mapping[str, Any]], missing: set[str]) -> Reason:
+    """Compares a step with the artifacts made under its label: with the one from which it differs least."""
+    newest_first = sorted(made, key=lambda manifest: str(manifest.get("started", "")), reverse=True)
+    differences = min((list(_differences(step, manifest)) for manifest in newest_first), key=len, default=None)
+    if differences is None:
+        return Reason(NEVER)
+    others = [text for text in differences if not text.startswith(INPUT)]
+    if others:
+        return Reason("; ".join(others))
+    if differences:
+        inputs = {needed.label: needed.fingerprint for needed in step.inputs}
+        changed = [text.removeprefix(INPUT) for text in differences]
+        more = f" and {len(changed) - 1} more" * (len(changed) > 1)
+        return Reason(f"{differences[0]}{more}", is_root=not any(inputs[label] in missing for label in changed))
+    return Reason("the source has changed" if step.stage.follows_source else "made with other arguments")
+
+
+def _differences(step: Step[Artifact], manifest: Mapping[str, Any]) -> Iterator[str]:
+    if manifest["version"] != step.stage.version:
+        yield f"made by version {manifest['version']} of {step.stage.name} (here {step.stage.version})"
+    if differing := ", ".join(step.differing(manifest)):
+        yield f"made with {differing}"
+    before = dict(zip(labels_of(manifest), inputs_of(manifest), strict=True))
+    for needed in step.inputs:
+        if needed.fingerprint != before.get(needed.label):
+            yield f"{INPUT}{needed.label}"
