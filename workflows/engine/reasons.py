@@ -56,15 +56,16 @@ def grouped(why: Mapping[Step[Artifact], Reason]) -> list[str]:
 
 def _manifests(store: Store) -> Iterator[Mapping[str, Any]]:
     for path in store.artifacts.glob(f"[!.]*/{MANIFEST}"):
-        with suppress(OSError, ValueError, KeyError):  # being removed, or broken: the step's own damage says so
+        # It is being removed, broken or another version's; a reason is worth no error.
+        with suppress(OSError, ValueError, TypeError, LookupError):
             manifest = json.loads(path.read_bytes())
-            if manifest["stage"] and manifest["label"]:
-                yield manifest
+            known = {name: manifest[name] for name in ("stage", "label", "version")} | {"ns": path.stat().st_mtime_ns}
+            yield {**manifest, **known, "inputs": dict(zip(labels_of(manifest), inputs_of(manifest), strict=True))}
 
 
 def _reason(step: Step[Artifact], made: Iterable[Mapping[str, Any]], missing: set[str]) -> Reason:
     """Compares a step with the artifacts made under its label: with the one from which it differs least."""
-    newest_first = sorted(made, key=lambda manifest: str(manifest.get("started", "")), reverse=True)
+    newest_first = sorted(made, key=lambda manifest: -manifest["ns"])
     differences = min((list(_differences(step, manifest)) for manifest in newest_first), key=len, default=None)
     if differences is None:
         return Reason(NEVER)
@@ -84,7 +85,6 @@ def _differences(step: Step[Artifact], manifest: Mapping[str, Any]) -> Iterator[
         yield f"made by version {manifest['version']} of {step.stage.name} (here {step.stage.version})"
     if differing := ", ".join(step.differing(manifest)):
         yield f"made with {differing}"
-    before = dict(zip(labels_of(manifest), inputs_of(manifest), strict=True))
     for needed in step.inputs:
-        if needed.fingerprint != before.get(needed.label):
+        if needed.fingerprint != manifest["inputs"].get(needed.label):
             yield f"{INPUT}{needed.label}"

@@ -82,6 +82,17 @@ def test_what_was_never_made_and_what_is_damaged(store: Store, tmp_path: Path) -
     assert "words.txt" in reason.text
 
 
+def test_a_manifest_that_cannot_be_read_explains_nothing(store: Store, tmp_path: Path) -> None:
+    """Of another version, or broken: the step is one that was never made, and no error ends the command."""
+    for number, text in enumerate(
+        ("", "[]", "{}", '{"stage": "tiny_write.write", "label": "new", "version": 1, "inputs": [1]}')
+    ):
+        folder = tmp_path / "store" / f"tiny_write-{number}"
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text(text)
+    assert _why(WRITE("new", WriteSettings(text="z")), Store(tmp_path)) == {"new": Reason("never made")}
+
+
 def _plan(target: Step[Words], store: Store, verbose: bool = False, forced: list[Step[Words]] | None = None) -> str:
     file = io.StringIO()
     left, _ = target.inputs
