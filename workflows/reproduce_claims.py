@@ -12,6 +12,7 @@ out where the text is not WMT's, since its claims compare with scores on WMT's.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import typer
@@ -63,6 +64,20 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "treebank": ("table4",),
 }
 """What each of these options chooses for."""
+NO_CHANGES: Mapping[str, Sequence[str]] = MappingProxyType({"table1": (), "table4": ()})
+
+
+OTHERS = ("table1", "table4")
+"""Tables with settings of their own: `--set table4.choice.dropouts=[0.1]` changes one of Table 4's."""
+
+
+def changes_by_table(overrides: Sequence[str]) -> dict[str, list[str]]:
+    """Sorts changes such as `table1.timing.rounds=3` by the table whose settings they change, all others under ""."""
+    changes: dict[str, list[str]] = {name: [] for name in ("", *OTHERS)}
+    for override in overrides:
+        table, _, change = override.partition(".")
+        changes[table if table in OTHERS else ""].append(change if table in OTHERS else override)
+    return changes
 
 
 def chosen_sections(asked: str | None) -> list[str]:
@@ -115,11 +130,12 @@ def experiments(
     cells: tuple[list[str], list[str]],
     rows: str | None,
     treebank: Path | None,
+    changes: Mapping[str, Sequence[str]] = NO_CHANGES,
 ) -> Experiments:
     """Returns what some sections need.
 
     `cells` are the language pairs and models of Table 2, whose first is taken where one of them is enough; `rows` are
-    those of Table 3 (None: all) and `treebank` is Table 4's (None: generated trees).
+    those of Table 3 (None: all), `treebank` is Table 4's (None: generated trees), `changes` are by `changes_by_table`.
     """
     names = {name for section in sections for name in NEEDS[section]}
     (pair, *_), (model, *_) = cells
@@ -129,11 +145,11 @@ def experiments(
     if "counted" in names:
         others["counted"] = COUNT_ARGUMENTS("count arguments", arguments)
     if "timed" in names:
-        layers = load_complexity_profile()
+        layers = load_complexity_profile(overrides=changes["table1"])
         timed = reproduce_table1.exclusive(TIME_ARGUMENTS, layers)
         others["timed"] = timed("time arguments", others["counted"], arguments, layers.timing)
     if "table1" in names:
-        layers = load_complexity_profile()
+        layers = load_complexity_profile(overrides=changes["table1"])
         tables["table1"] = reproduce_table1.reproduction(layers, request.command)
         others["counts"] = reproduce_table1.counted(layers)
     if "table2" in names:
@@ -145,7 +161,7 @@ def experiments(
             profile.for_pair(pair).for_grid(), pair, rows, 1, request, name=trials.grid_text(pair)
         )
     if "table4" in names:
-        trees = load_parsing_profile(treebank=treebank)
+        trees = load_parsing_profile(treebank=treebank, overrides=changes["table4"])
         tables["table4"] = reproduce_table4.reproduction(trees, request)
         name = next(iter(trees.corpora))
         text = stages.prepared(trees.for_pair(name), name)
@@ -208,7 +224,8 @@ def main(
     ] = None,
 ) -> None:
     """Makes what is not in the store, judges the claims, prints them."""
-    chosen = load_profile(profile, data=data, config=common.config, overrides=common.overrides or [])
+    changes = changes_by_table(common.overrides or [])
+    chosen = load_profile(profile, data=data, config=common.config, overrides=changes[""])
     request = requested("claims", chosen, common, hardware)
     cells = chosen_names("pairs", pairs, chosen.corpora), chosen_names("models", models, chosen.recipes)
     judged = chosen_sections(sections)
@@ -216,7 +233,11 @@ def main(
     for option, given in {"pairs": pairs, "models": models, "rows": rows, "treebank": treebank}.items():
         if given is not None and read.isdisjoint(READ_BY[option]):
             raise UserError(f"--{option}: the claims of --sections {sections} do not depend on it; leave it out")
-    needed = experiments(chosen, judged, request, cells, rows, treebank)
+    reached = {"table1": {"table1", "timed"}, "table4": {"table4"}}
+    for table, names in reached.items():
+        if changes[table] and read.isdisjoint(names):
+            raise UserError(f"--set {table}.{changes[table][0]}: no claim of --sections {sections} depends on it")
+    needed = experiments(chosen, judged, request, cells, rows, treebank, changes)
     experiment = Reproduction(
         name="claims",
         params={"profile": chosen.name, "sections": ", ".join(judged) if sections else "all"},

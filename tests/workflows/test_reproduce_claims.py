@@ -97,6 +97,28 @@ def test_an_option_that_chooses_nothing_is_one_line(options: dict[str, Any], mes
         reproduce_claims.main(store=str(tmp_path), plan=True, **options)
 
 
+def test_settings_of_the_tables_are_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of Tables 1 and 4 by the table's name; a wrong one is refused, and one that no claim reads."""
+    arguments = {"sections": "4,6.3", "plan": True, "verbose": True, "store": str(tmp_path)}
+    folders = []
+    for changes in ([], ["table1.timing.rounds=3"], ["table4.recipes.parser.training.seed=7"]):
+        reproduce_claims.main(overrides=changes, **arguments)
+        lines = capsys.readouterr().out.splitlines()
+        folders.append({line.split("to run")[0].strip(): line.split()[-3] for line in lines if " to run " in line})
+    plain, timed, parsed = folders
+    assert plain.keys() == timed.keys() == parsed.keys()
+    changed = {name for name in plain if plain[name] != timed[name]}
+    assert {"measure times", "time arguments"} & changed
+    assert not {name for name in changed if name.startswith("train ")}
+    changed = {name for name in plain if plain[name] != parsed[name]}
+    assert {name for name in changed if name.startswith("train supervised")}
+    assert "measure times" not in changed
+    with pytest.raises(UserError, match="nonsense"):
+        reproduce_claims.main(overrides=["table1.nonsense=1"], **arguments)
+    with pytest.raises(UserError, match=r"--set table4\.x=1: no claim of --sections 3\.2\.1 depends on it"):
+        reproduce_claims.main(**{**arguments, "sections": "3.2.1", "overrides": ["table4.x=1"]})
+
+
 def test_what_is_counted_is_not_timed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """§3.5 needs counts alone, §3.2.2 both."""
     for sections, timed in (("3.5", False), ("3.2.2", True)):
