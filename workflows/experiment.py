@@ -119,16 +119,16 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     """
     store, options, target = request.store, request.options, experiment.tabulate({})
     named_steps(target)  # raises if two steps share a label
-    targets = steps_of(target, options.until, "until") if options.until else [target]
-    forced = resting_on(target, steps_of(target, options.force, "force")) if options.force else []
+    targets = steps_of([target], options.until, "until") if options.until else [target]
+    forced = resting_on(targets, steps_of(targets, options.force, "force")) if options.force else []
     if options.plan:
         _print_plan(experiment, request, targets, forced)
         return
     _print_line(request.profile.in_force(request.overrides))
     with guarded(store.root / ".locks"):
         pass  # a folder that takes no files or locks is reported before anything starts
-    for step in forced:
-        _set_aside(step, store)
+    if forced:
+        _print_line(f"set aside, to be made anew: {_set_aside(forced, store)} of {len(forced)} stages")
     if options.until:
         run(targets, store, [View(console)], options.address)
         for step in targets:
@@ -147,7 +147,8 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     if failures:
         for name, why in failures.items():
             print_error(f"{name} failed: {why}")
-        print_error(f"{len(failures)} of {len(experiment.models)} models failed; the same command tries them again")
+        again = f"the same command{' without --force' * bool(forced)} tries them again"
+        print_error(f"{len(failures)} of {len(experiment.models)} models failed; {again}")
         raise typer.Exit(1)
 
 
@@ -155,13 +156,16 @@ def _print_line(line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True)
 
 
-def _set_aside(step: Step[Any], store: Store) -> None:
-    """Has a step made anew. Raises UserError where somebody is making it."""
-    with store.lock(step.name, step.label) as lock:
-        if owner := lock.take():
-            raise UserError(f"--force: {step.label} is being made by {owner}; wait for it")
-        if store.find(step.name):
+def _set_aside(steps: Sequence[Step[Any]], store: Store) -> int:
+    """Sets aside what steps have made; returns of how many. Raises UserError where somebody is making one of them."""
+    with ExitStack() as locks:
+        for step in steps:
+            if owner := locks.enter_context(store.lock(step.name, step.label)).take():
+                raise UserError(f"--force: {step.label} is being made by {owner}; wait for it")
+        made = [step for step in steps if store.find(step.name)]
+        for step in made:
             store.set_aside(step.name)
+    return len(made)
 
 
 def _print_plan(
@@ -218,6 +222,7 @@ def _run(
             watchers,
             request.options.address,
             experiment.first,
+            [*experiment.reports.values()],
             experiment.tuned,
         )
         table: Shown = artifact.load()

@@ -116,8 +116,8 @@ class Experiments:
         """Returns the step that judges what did not fail."""
         evidence: dict[str, Any] = {}
         for name, table in self.tables.items():
-            failed = {model.removeprefix(f"{name} "): why for model, why in failures.items()}
-            evidence[name] = table.tabulate(failed)
+            own = {model: why for model, why in failures.items() if model.startswith(f"{name} ")}
+            evidence[name] = table.tabulate({model.removeprefix(f"{name} "): why for model, why in own.items()})
         for name, group in self.trials.items():
             evidence[name] = [trial for trial in group if trial.name not in failures]
         return JUDGE("claims", replace(self.others, **evidence), self.sections, self.command)

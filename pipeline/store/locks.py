@@ -109,7 +109,7 @@ class FileLock(Lock):
         self.path = target.parent / ".locks" / f"{target.name}.lock"
         self._target, self._task = target, task
         self._file: FileIO | None = None
-        """Closed when nobody has it any more: a task cancelled in any place keeps no lock in its process."""
+        """Closed with the lock or when garbage-collected: a task cancelled at any point leaves no lock behind."""
 
     def names(self, line: bytes) -> bool:
         """See `Lock.names`."""

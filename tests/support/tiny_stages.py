@@ -79,7 +79,9 @@ def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
     """Takes the given time, and logs when it begins and ends."""
     with log.open("a") as file:
         file.write(f"begins {text}\n")
-    time.sleep(seconds)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:  # Ray cancels between two calls, not within one
+        time.sleep(min(seconds, 0.05))
     with log.open("a") as file:
         file.write(f"ends {text}\n")
     (context.folder / "words.txt").write_text(text)

@@ -9,7 +9,10 @@ import pytest
 from pipeline.errors import UserError
 from workflows import reproduce_claims, reproduce_table2
 from workflows.claims.sentences import CLAIMS
+from workflows.cli.options import Common
+from workflows.experiment import requested
 from workflows.paper import ORDERINGS
+from workflows.profiles.loading import load_profile
 
 CONFIG = """
 corpora.en-de = {train_pairs = 600, dev_pairs = 40, test_pairs = 20}
@@ -95,6 +98,19 @@ def test_an_option_that_chooses_nothing_is_one_line(options: dict[str, Any], mes
     """Neither nonsense nor what the sections do not need is passed over in silence."""
     with pytest.raises(UserError, match=message):
         reproduce_claims.main(store=str(tmp_path), plan=True, **options)
+
+
+def test_a_failure_concerns_the_table_it_belongs_to(tmp_path: Path) -> None:
+    """On WMT14 all tables are judged; a row of Table 3 that failed leaves Table 2 as it is."""
+    profile = load_profile("wmt14")
+    request = requested("claims", profile, Common(store=str(tmp_path), plan=True))
+    needed = reproduce_claims.experiments(
+        profile, ["5.4", "6.1", "6.2"], request, (["en-de"], ["base"]), "base,A1", None
+    )
+    failed = needed.judged({"table3 A1": "the loss is nan"})
+    before, after = ({step.label: step.fingerprint for step in judged.inputs} for judged in (needed.judged({}), failed))
+    assert before["table 2"] == after["table 2"]
+    assert before["table 3"] != after["table 3"]
 
 
 def test_settings_of_the_tables_are_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """Makes the models of a table, as many at once as the cluster has room for. One that fails does not stop the others.
 
-What no training is behind, such as text that several models share, is made beside them, each step once.
+Steps that depend on no training, prepared text for example, run beside the models, once each.
 """
 
 from collections import Counter
@@ -47,6 +47,7 @@ def execute_models(
     watchers: Sequence[Watcher],
     address: str | None,
     first: Sequence[Step[Artifact]],
+    beside: Sequence[Step[Artifact]],
     tuned: bool,
 ) -> dict[str, str]:
     """Makes a table of models, which needs the steps `missing`; returns why some models failed, by name (`run_models`).
@@ -57,17 +58,26 @@ def execute_models(
     with working(missing, watchers, address) as relay:
         make([*to_run(first, store)], store, relay)
         failures, at_once = dict[str, str](), list[int]()
-        results = {name: model.results for name, model in models.items() if to_run(model.results, store)}
+        to_make = {name: to_run(model.results, store) for name, model in models.items()}
+        results = {name: model.results for name, model in models.items() if to_make[name]}
         for name in [*results]:
-            try:
-                at_once.append(layout_of(models[name].training).at_once)
-            except UserError as error:
-                failures[name] = str(error)
-                relay.failed(name, results.pop(name), str(error))
+            if any(step.stage.resumes for step in to_make[name]):
+                try:
+                    at_once.append(layout_of(models[name].training).at_once)
+                except UserError as error:
+                    failures[name] = str(error)
+                    relay.failed(name, results.pop(name), str(error))
         if min(at_once, default=1) > 1:
             results = {name: results[name] for name in sorted(results, key=lambda name: -_work(models[name]))}
-        if results:
-            failures |= _make_models(results, min(at_once), store, relay, run_trials if tuned else _run_all)
+        shared = _submit_shared([*chain.from_iterable(results.values()), *(beside if results else ())], store, relay)
+        with cancelled_on_error(shared):
+            if results:
+                before = {step.fingerprint: reference for reference, step in shared.items()}
+                run = run_trials if tuned else _run_all
+                failures |= run(results, min(at_once, default=1), store, relay, before)
+                relay.fetch()
+            needed = {step.fingerprint for step in in_order([table(failures)])}
+            cancel([reference for reference, step in shared.items() if step.fingerprint not in needed])
         if failures and len(failures) == len(models):
             name, why = next(iter(failures.items()))
             raise UserError(f"nothing was trained; {name} failed: {why}")
@@ -76,7 +86,7 @@ def execute_models(
 
 
 def is_mistake(error: BaseException) -> bool:
-    """Tells whether the user must mend it, so that trying again does not help."""
+    """Returns whether the user must mend it, so that trying again does not help."""
     is_lost = isinstance(error, LostProcessError)
     return not is_lost and (isinstance(error, UserError) or (isinstance(error, OSError) and bool(error.filename)))
 
@@ -87,18 +97,12 @@ def _work(model: Model) -> int:
     return model.training.updates * sizes.n_layers * sizes.d_model * (sizes.d_model + sizes.d_ff)
 
 
-def _make_models(results: Results, at_once: int, store: Store, relay: Relay, run: Callable[..., Any]) -> dict[str, str]:
-    """Submits what no training is behind, then has `run` make the models; returns why some failed, by name."""
-    steps = [*to_run([*chain.from_iterable(results.values())], store)]
+def _submit_shared(targets: Sequence[Step[Artifact]], store: Store, relay: Relay) -> dict[Any, Step[Artifact]]:
+    """Submits those missing steps behind `targets` that depend on no training; returns them by reference."""
+    steps = [*to_run(targets, store)]
     relay.expect(steps)
-    shared = submit(
-        [step for step in steps if not any(needed.stage.resumes for needed in in_order([step]))], store, relay.board
-    )
-    with cancelled_on_error(shared):
-        before = {step.fingerprint: reference for reference, step in shared.items()}
-        reasons: dict[str, str] = run(results, at_once, store, relay, before)
-        relay.fetch()
-    return reasons
+    free = [step for step in steps if not any(needed.stage.resumes for needed in in_order([step]))]
+    return submit(free, store, relay.board)
 
 
 def _run_all(results: Results, at_once: int, store: Store, relay: Relay, before: Mapping[str, Any]) -> dict[str, str]:
@@ -121,7 +125,7 @@ def _run_all(results: Results, at_once: int, store: Store, relay: Relay, before:
                         relay.finished(steps.pop(reference), ray.get(reference))
                 except Exception as error:
                     cause = understood(error)
-                    cancel([reference for reference, step in steps.items() if step.fingerprint not in before])
+                    cancel([reference for reference in steps if reference not in before.values()])
                     steps.clear()
                     tries[name] += 1
                     if tries[name] <= RETRIES and not is_mistake(cause):
@@ -159,7 +163,7 @@ def submit_model(
 
 
 def _is_lost(reference: Any) -> bool:
-    """Tells whether a task has failed in such a way that it is worth trying again."""
+    """Returns whether a task has failed in such a way that it is worth trying again."""
     done, _ = ray.wait([reference], timeout=0)
     try:
         ray.get(done)

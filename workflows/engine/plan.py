@@ -1,6 +1,6 @@
 """Prints what a command would do, and why: with --plan, before anything runs.
 
-What is to run is what `run` makes, since both ask `to_run`.
+The plan and the engine both ask `to_run`, so they list the same steps.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,9 +27,9 @@ class PlannedModel:
     """What is said of its training, by the headings of the plan's columns."""
 
 
-def steps_of(target: Step[Artifact], stage: str, option: str) -> list[Step[Artifact]]:
-    """Returns the steps behind `target` whose stage has this name. Raises UserError if none has."""
-    steps = in_order([target])
+def steps_of(targets: Sequence[Step[Artifact]], stage: str, option: str) -> list[Step[Artifact]]:
+    """Returns the steps behind `targets` whose stage has this name. Raises UserError if none has."""
+    steps = in_order(targets)
     chosen = [step for step in steps if stage_name(step) == stage]
     if not chosen:
         names = ", ".join(dict.fromkeys(map(stage_name, steps)))
@@ -42,13 +42,13 @@ def stage_name(step: Step[Artifact]) -> str:
     return step.stage.name.partition(".")[0]
 
 
-def resting_on(target: Step[Artifact], steps: Collection[Step[Artifact]]) -> list[Step[Artifact]]:
-    """Returns `steps` and those behind `target` that need one of them, inputs first."""
+def resting_on(targets: Sequence[Step[Artifact]], steps: Collection[Step[Artifact]]) -> list[Step[Artifact]]:
+    """Returns `steps` and those behind `targets` that need one of them, inputs first."""
     chosen = {step.fingerprint for step in steps}
-    for step in in_order([target]):
+    for step in in_order(targets):
         if any(needed.fingerprint in chosen for needed in step.inputs):
             chosen.add(step.fingerprint)
-    return [step for step in in_order([target]) if step.fingerprint in chosen]
+    return [step for step in in_order(targets) if step.fingerprint in chosen]
 
 
 def print_plan(

@@ -101,17 +101,18 @@ class View(Watcher):
     def finished(self, step: Step[Artifact], summary: str) -> None:
         """Prints the time that the step took, and its artifact's summary."""
         self._n_finished += 1
-        self._bars.remove_task(self._tasks.pop(step.fingerprint).id)
-        self._bars.refresh()
+        self._remove_bar(step)
         took = duration(time.monotonic() - self._started[step.fingerprint])
         self._line(step.label, f"done in {took}{f'  {summary}' if summary else ''}")
 
     def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
-        """Prints that a model will not be measured, and removes the bars of what was being made of it."""
+        """Prints that a model will not be measured, and removes the bars of what was being made of it.
+
+        A step that another model needs may still be finished.
+        """
         for step in in_order(results):
-            if step.fingerprint in self._tasks:
-                self._bars.remove_task(self._tasks.pop(step.fingerprint).id)
-        self._bars.refresh()
+            if any(needed.stage.resumes for needed in in_order([step])):
+                self._remove_bar(step)
         self._line(name, f"failed{f': {why}' if why else ''}")
 
     def idle(self) -> None:
@@ -122,6 +123,11 @@ class View(Watcher):
         """Leaves the bars of what did not end on the screen."""
         self._bars.refresh()
         self._bars.stop()
+
+    def _remove_bar(self, step: Step[Artifact]) -> None:
+        if task := self._tasks.pop(step.fingerprint, None):
+            self._bars.remove_task(task.id)
+        self._bars.refresh()
 
     def _plain_line(self, label: str, text: str) -> None:
         if not self._console.is_terminal:

@@ -80,18 +80,19 @@ def run_models(
     watchers: Sequence[Watcher] = (),
     address: str | None = None,
     first: Sequence[Step[Artifact]] = (),
+    beside: Sequence[Step[Artifact]] = (),
     tuned: bool = False,
 ) -> tuple[A, Mapping[str, str]]:
     """Makes what is missing of a table of models; returns it and why models failed, by name.
 
-    `table` returns its step, given the failures. The steps `first` are made before all others, and as many models at
-    once as the cluster has room for; `tuned`: as trials of Ray Tune. Raises UserError if all fail, or one of the steps
-    that belong to none.
+    `table` returns its step, given the failures. The steps `first` are made before all others, `beside` while the
+    models are made, as many at once as the cluster has room for; `tuned` makes them trials of Ray Tune. Raises
+    UserError if all fail, or one of the steps that belong to none.
     """
     target, failures = table({}), dict[str, str]()
     missing = reasons(to_run([target], store), store)
     if missing:
-        failures = execute_models(models, table, missing, store, watchers, address, first, tuned)
+        failures = execute_models(models, table, missing, store, watchers, address, first, beside, tuned)
         target = table(failures)
     (artifact,) = run([target], store, () if missing else watchers, address)
     return artifact, failures

@@ -56,9 +56,10 @@ def run_trials(results: Results, at_once: int, store: Store, relay: Relay, befor
 def _run_trial(config: dict[str, Any], results: Results, store: Store, board: ActorHandle) -> None:
     """Runs a trial in the process that Tune gives it: submits the steps of its model, and waits for them."""
     before: Any = board.submitted.remote()
-    running = submit_model(results[config["model"]], store, board, ray.get(before))
     try:
-        with cancelled_on_error(running):
+        shared = ray.get(before)
+        running = submit_model(results[config["model"]], store, board, shared)
+        with cancelled_on_error(reference for reference in running if reference not in shared.values()):
             ray.get([*running])
     except Exception as error:
         if not is_mistake(error):

@@ -128,7 +128,7 @@ class Tracker:
             if not is_there and not (is_sent and SENT_TAG in parent.data.tags):
                 self.client.update_run(run.info.run_id, name=name)
                 self.tags(run.info.run_id, place)
-            if not is_sent and run.info.status in ("FAILED", "KILLED"):
+            if not is_sent and run.info.status != "RUNNING":  # it is complete only with the tag
                 self.client.update_run(run.info.run_id, status="RUNNING")
         if is_sent:
             return run

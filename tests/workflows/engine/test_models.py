@@ -1,23 +1,27 @@
 """Making the models of a table, with and without Ray Tune: real Ray and real, small trainings."""
 
+import io
 import json
 import os
 import re
 import signal
+import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.ray_workers import workers_alive
-from tests.support.tiny_stages import Pair, Words, WriteSettings, die_often, join, open_a_folder, write
+from tests.support.tiny_stages import Pair, Words, WriteSettings, die_often, join, linger, open_a_folder, write
 from workflows import stages
 from workflows.engine import models, tuning
 from workflows.engine.dag import Stage, Step, to_step
+from workflows.engine.progress import View
 from workflows.engine.runner import Model, Watcher, run, run_models
 from workflows.profiles.loading import load_profile
 from workflows.tables.table3_rows import GridRow, varied
@@ -146,12 +150,60 @@ def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
 def test_a_training_that_fits_nowhere_fails_alone(tmp_path: Path) -> None:
     """On two CPUs there is no room for three workers; the model beside it is made."""
     wide = BASE.model_copy(update={"workers": 3, "micro_batches": 3})
-    steps = {"wide": _text("wide", "w"), "good": _text("good", "a")}
+    steps = {"wide": _trained("wide", tmp_path / "log", 0), "good": _text("good", "a")}
     tiny = Tiny(tmp_path / "log", **steps)
     made = {"wide": Model([steps["wide"]], wide), "good": Model([steps["good"]], BASE)}
     table, failures = run_models(made, tiny.step, Store(tmp_path / "runs"))
     assert table.text == "a [1]"
     assert "3 training workers with 1 CPU each do not fit" in failures["wide"]
+
+
+def _trained(label: str, log: Path, seconds: float) -> Step[Words]:
+    """A step that counts as a training, and takes so long."""
+    stage = Stage("tiny_stages.linger", linger, Words, resumes=True)
+    return stage(f"train {label}", label, seconds, log)
+
+
+def _view() -> View:
+    return View(Console(file=io.StringIO(), width=120))
+
+
+def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
+    """Two workers of one CPU each leave no room for a second training; the one with the most work begins."""
+    log, wide = tmp_path / "log", BASE.model_copy(update={"workers": 2, "micro_batches": 2})
+    steps = {name: _trained(name, log, 0.3) for name in ("a", "b", "c")}
+    made = {name: Model([step], wide) for name, step in steps.items()}
+    tiny = Tiny(tmp_path / "joined", **steps)
+    assert run_models(made, tiny.step, Store(tmp_path / "runs"), [_view()])[1] == {}
+    events = [line.split()[0] for line in log.read_text().splitlines()]
+    assert events == ["begins", "ends"] * 3
+
+
+def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
+    """Its training ends with it; that of another model, which shares its text, does not."""
+    log, began_s = tmp_path / "log", time.monotonic()
+    long, short, good = _trained("long", log, 120), _trained("short", log, 3), _text("good", "a")
+    bad = Stage("tiny_stages.join", join, Words)("bad", [Pair(good), Pair(_text("worse", "bad"))], tmp_path / "bad")
+    tiny = Tiny(tmp_path / "joined", short=short)
+    made = {"failing": Model([long, bad, good], BASE), "short": Model([short, good], BASE)}
+    table, failures = run_models(made, lambda _failures: tiny.step({}), Store(tmp_path / "runs"), [_view()])
+    assert failures == {"failing": BAD}
+    assert table.text.startswith("short")
+    assert time.monotonic() - began_s < 60
+    ended = [line for line in log.read_text().splitlines() if line.startswith("end")]
+    assert len(ended) == 1
+
+
+def test_models_that_share_a_training_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    """The third begins beside the first, not the second, which is then made of the same training."""
+    log = tmp_path / "log"
+    one, other = _trained("one", log, 1.5), _trained("other", log, 0.2)
+    joined = Stage("tiny_stages.join", join, Words)
+    again = joined("again", [Pair(one)], tmp_path / "again")
+    made = {"one": Model([one], BASE), "again": Model([again], BASE), "other": Model([other], BASE)}
+    tiny = Tiny(tmp_path / "joined", one=one, again=again, other=other)
+    assert run_models(made, tiny.step, Store(tmp_path / "runs"), [_view()])[1] == {}
+    assert log.read_text().count("begin") == 2
 
 
 @pytest.mark.slow

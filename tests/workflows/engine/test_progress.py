@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,18 @@ def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:
     assert "5,120 tokens/s" in text
     assert "started" not in text
     assert re.search(r"1/1  train en-de base +done in 0 s  9,000 training pairs", text.split("50/200")[-1])
+
+
+def test_a_model_that_fails_has_a_line(corpus: Corpus) -> None:
+    """Its reason stands there; a step that another model went on to make may still be finished."""
+    file = io.StringIO()
+    view = View(Console(file=file, width=120))
+    training = replace(STEP, stage=replace(STEP.stage, resumes=True))
+    view.begin({training: Reason("never made")}, [])
+    view.started(training)
+    view.failed("en-de base", [training], "the loss is nan")
+    view.event(training, PROGRESS)
+    view.finished(training, corpus.summary)
+    view.end(None)
+    assert re.search(r"0/1 +en-de base +failed: the loss is nan\n", file.getvalue())
+    assert re.search(r"1/1 +train en-de base +done", file.getvalue())

@@ -120,12 +120,12 @@ def test_forced_steps_are_those_of_a_stage_and_all_that_rest_on_them(store: Stor
     """A stage is named by the first part of its name; another name is refused with those there are."""
     target = _joined(store, "a", "b")
     (chosen, *_), forced = (
-        steps_of(target, "tiny_write", "force"),
-        resting_on(target, steps_of(target, "tiny_write", "force")[:1]),
+        steps_of([target], "tiny_write", "force"),
+        resting_on([target], steps_of([target], "tiny_write", "force")[:1]),
     )
     assert [step.label for step in forced] == [chosen.label, "join"]
     shown = _plan(target, store, True, forced)
     assert shown.count("forced") == 2
     assert "2 stages to run" in shown
     with pytest.raises(UserError, match="--until tiny: there is no such stage; here are tiny_write, tiny_join"):
-        steps_of(target, "tiny", "until")
+        steps_of([target], "tiny", "until")
