@@ -69,7 +69,7 @@ def named_steps(table: Step[Artifact]) -> dict[Path, Step[Artifact]]:
     """
     steps, labels = dict[Path, Step[Artifact]](), set[str]()
     for step in in_order(table.inputs):
-        kind = KINDS.get(step.stage.name.partition(".")[0])
+        kind = KINDS.get(step.stage.short_name)
         label = step.label.partition(" ")[2] if kind else step.label
         name = Path(kind or OTHERS, file_name(label or step.label))
         if name in steps or step.label in labels:

@@ -69,6 +69,11 @@ class Stage(Generic[A_co]):
     """Says whether it runs again after any change to the project's source. This is for tables, which take a second to
     make and must never be older than the code and the paper's numbers they are made from."""
 
+    @property
+    def short_name(self) -> str:
+        """The part of the name before the dot: what options call it, and how its folders' names begin."""
+        return self.name.partition(".")[0]
+
     def __call__(self, label: str, *arguments: Any) -> "Step[A_co]":
         """Makes a step of the DAG. Arguments are steps, settings, plain values, or lists and dataclasses of these."""
         return Step(label, self, arguments)
@@ -96,12 +101,17 @@ class Step(Generic[A_co]):
     @property
     def name(self) -> str:
         """The artifact's name in a store."""
-        return str(self.out or f"{self.stage.name.partition('.')[0]}-{self.fingerprint}")
+        return str(self.out or f"{self.stage.short_name}-{self.fingerprint}")
 
     @property
     def inputs(self) -> "list[Step[Artifact]]":
         """The steps among the arguments, in order and without duplicates."""
         return list(dict.fromkeys(_instances(self.arguments, Step)))
+
+    @cached_property
+    def is_trained(self) -> bool:
+        """Whether it is a training or depends on one."""
+        return self.stage.resumes or any(needed.is_trained for needed in self.inputs)
 
     def check_artifacts(self) -> None:
         """Raises UserError if an artifact passed directly as an argument, as to single stages, is damaged."""

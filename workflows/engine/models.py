@@ -101,8 +101,7 @@ def _submit_shared(targets: Sequence[Step[Artifact]], store: Store, relay: Relay
     """Submits those missing steps behind `targets` that depend on no training; returns them by reference."""
     steps = [*to_run(targets, store)]
     relay.expect(steps)
-    free = [step for step in steps if not any(needed.stage.resumes for needed in in_order([step]))]
-    return submit(free, store, relay.board)
+    return submit([step for step in steps if not step.is_trained], store, relay.board)
 
 
 def _run_all(results: Results, at_once: int, store: Store, relay: Relay, before: Mapping[str, Any]) -> dict[str, str]:

@@ -30,16 +30,11 @@ class PlannedModel:
 def steps_of(targets: Sequence[Step[Artifact]], stage: str, option: str) -> list[Step[Artifact]]:
     """Returns the steps behind `targets` whose stage has this name. Raises UserError if none has."""
     steps = in_order(targets)
-    chosen = [step for step in steps if stage_name(step) == stage]
+    chosen = [step for step in steps if step.stage.short_name == stage]
     if not chosen:
-        names = ", ".join(dict.fromkeys(map(stage_name, steps)))
+        names = ", ".join(dict.fromkeys(step.stage.short_name for step in steps))
         raise UserError(f"--{option} {stage}: there is no such stage; here are {names}")
     return chosen
-
-
-def stage_name(step: Step[Artifact]) -> str:
-    """Returns what a step's stage is called by options, and by the names of its folders."""
-    return step.stage.name.partition(".")[0]
 
 
 def resting_on(targets: Sequence[Step[Artifact]], steps: Collection[Step[Artifact]]) -> list[Step[Artifact]]:
@@ -99,17 +94,13 @@ def _models(
             )
 
     of_models = in_order([step for model in models.values() for step in model.results])
-    shared = {step.fingerprint for step in of_models if not _is_trained(step)}
+    shared = {step.fingerprint for step in of_models if not step.is_trained}
     add("shared", (step for step in of_models if step.fingerprint in shared), {})
     for name, model in models.items():
         add(name, (step for step in in_order(model.results) if step.fingerprint not in shared), model.about)
     known = {step.fingerprint for step in of_models}
     add("tables" if models else "stages", (step for step in in_order(targets) if step.fingerprint not in known), {})
     return table
-
-
-def _is_trained(step: Step[Artifact]) -> bool:
-    return any(needed.stage.resumes for needed in in_order([step]))
 
 
 def _summary(causes: Sequence[Reason]) -> str:

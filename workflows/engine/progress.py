@@ -111,7 +111,7 @@ class View(Watcher):
         A step that another model needs may still be finished.
         """
         for step in in_order(results):
-            if any(needed.stage.resumes for needed in in_order([step])):
+            if step.is_trained:
                 self._remove_bar(step)
         self._line(name, f"failed{f': {why}' if why else ''}")
 

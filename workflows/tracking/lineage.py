@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.settings import Settings, flatten
-from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from workflows.engine.dag import Step, in_order
+from workflows.engine.dag import in_order
 from workflows.tables.measurements import TrainedModel
 
 
@@ -19,7 +18,7 @@ def settings_of(model: TrainedModel) -> dict[str, Any]:
     """
     settings_by_kind: dict[str, Any] = {}
     for step in in_order(model.results):
-        kind = _kind(step)
+        kind = step.stage.short_name
         for argument in step.arguments:
             if isinstance(argument, Settings):
                 settings = argument.model_dump(mode="json")
@@ -41,7 +40,3 @@ def shared(settings: list[Mapping[str, Any]]) -> dict[str, Any]:
         return {}
     first, *others = map(flatten, settings)
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
-
-
-def _kind(step: Step[Artifact]) -> str:
-    return step.stage.name.partition(".")[0]
