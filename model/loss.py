@@ -21,7 +21,12 @@ def perplexity_of(nll: float) -> float:
 
 
 def smoothed_cross_entropy(
-    hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, smoothing: float, gradient_VD: Tensor | None = None
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    targets_N: Tensor,
+    smoothing: float,
+    gradient_VD: Tensor | None = None,
+    n_correct: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Returns the cross entropy against q(k) = (1 - ε)·[k = target] + ε/V (Szegedy et al. 2016, cited by §5.4) and the
     negative log-likelihood: loss and nll, each summed over the target tokens, in nats.
@@ -33,12 +38,13 @@ def smoothed_cross_entropy(
     for reporting and at most 87 per token (where float32 underflows).
 
     The weight's gradient is added to `gradient_VD`, if that is given, during this call; autograd then computes none.
+    The number of target tokens with the largest logit is added to `n_correct`, an integer, if that is given.
     """
     if not torch.is_grad_enabled():  # to a Function, a weight wants its gradient in any mode
         hidden_ND, weight_VD, gradient_VD = hidden_ND.detach(), weight_VD.detach(), None
     elif gradient_VD is not None:
         weight_VD = weight_VD.detach()
-    loss, nll = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, targets_N, smoothing, gradient_VD)
+    loss, nll = _ChunkedCrossEntropy.apply(hidden_ND, weight_VD, targets_N, smoothing, gradient_VD, n_correct)
     return loss, nll
 
 
@@ -60,6 +66,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         targets_N: Tensor,
         smoothing: float,
         gradient_VD: Tensor | None,
+        n_correct: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         vocabulary_size, uniform = weight_VD.shape[0], smoothing / weight_VD.shape[0]
         accumulator = torch.promote_types(hidden_ND.dtype, torch.float32)
@@ -76,6 +83,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             rows = slice(first, first + n_rows)
             hidden_CD, targets_C, kept_C = hidden_ND[rows], targets_N[rows], kept_N[rows]
             logits_CV = hidden_CD @ weight_VD.T
+            if n_correct is not None:
+                n_correct += ((logits_CV.argmax(-1) == targets_C) & kept_C).sum()
             # Indexing, because scatter_ would copy all logits twice, and put_ has no deterministic mode.
             row_C = torch.arange(len(targets_C), device=targets_C.device)
             target_C = logits_CV[row_C, targets_C].to(accumulator)
@@ -103,7 +112,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad_loss: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden_ND, grad_weight_VD = ctx.saved_tensors
         grad_weight_VD = None if grad_weight_VD is None else grad_weight_VD * grad_loss
-        return grad_hidden_ND * grad_loss, grad_weight_VD, None, None, None
+        return grad_hidden_ND * grad_loss, grad_weight_VD, None, None, None, None
 
 
 def _add_product(sum_VD: Tensor, p_VC: Tensor, hidden_CD: Tensor) -> None:

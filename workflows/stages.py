@@ -53,7 +53,7 @@ EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctransl
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, cpus=0)
 CHOOSE_DECODING = Stage("decoding_choice.choose", search_choice.choose, search_choice.DecodingChoice, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores)
-PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, gpus=1, computes=True)
+PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, version=2, gpus=1, computes=True)
 COST = Stage("costs.count", costs.count, costs.Cost)
 REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)
 RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)

@@ -1,4 +1,6 @@
-"""Measures a model's perplexity on the dev set: exp of the mean plain negative log-likelihood, not the smoothed loss.
+"""Measures a model's perplexity and token accuracy on the dev set.
+
+Perplexity is exp of the mean plain negative log-likelihood, not of the smoothed loss.
 
 measure(Context(folder), checkpoint, dev).load().dev_perplexity
 measure_by_length(Context(other), checkpoint, dev, longest_trained=16).load().ranges
@@ -35,6 +37,9 @@ class PerplexityFigures(Figures):
     dev_perplexity: float
     tokens: int
     """Target tokens of the dev set, END_ID counted."""
+    dev_accuracy: float | None = None
+    """The share of them that the model, given the reference before each, finds the most probable (§5.4: label smoothing
+    "improves accuracy"). None: an earlier version did not count it."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class LengthPerplexity(JsonArtifact[LengthPerplexityFigures]):
 
 
 def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Perplexity:
-    """Writes the perplexity of a checkpoint on the dev set, computed in float32 on `context.device`.
+    """Writes the perplexity and token accuracy of a checkpoint on the dev set, computed in float32 on `context.device`.
 
     Raises UserError where no dev pair is short enough to be computed.
     """
@@ -115,9 +120,16 @@ def _of_pairs(
     model: "Transformer", split: "EncodedSplit", of_rows: "NDArray[np.int64] | None" = None
 ) -> PerplexityFigures:
     """Returns the perplexity on the pairs of a split, or of some rows, that are short enough; there has to be one."""
+    import torch
+
     from model.loss import perplexity_of
     from pipeline.training.validation import split_sums
 
-    _, nll, n_tokens = split_sums(model, split, smoothing=0.0, of_rows=of_rows).tolist()
-    dev_nll = nll / n_tokens
-    return PerplexityFigures(dev_nll=dev_nll, dev_perplexity=perplexity_of(dev_nll), tokens=int(n_tokens))
+    n_correct = torch.zeros((), dtype=torch.int64, device=model.embedding.weight.device)
+    _, nll, n_tokens = split_sums(model, split, smoothing=0.0, of_rows=of_rows, n_correct=n_correct).tolist()
+    return PerplexityFigures(
+        dev_nll=nll / n_tokens,
+        dev_perplexity=perplexity_of(nll / n_tokens),
+        tokens=int(n_tokens),
+        dev_accuracy=int(n_correct) / n_tokens,
+    )

@@ -45,11 +45,13 @@ def split_sums(
     workers: int = 1,
     *,
     of_rows: NDArray[np.int64] | None = None,
+    n_correct: Tensor | None = None,
 ) -> Tensor:
     """Sums label-smoothed loss, NLL and target tokens over one worker's batches: float64, (3,).
 
     Batch i belongs to rank i % workers. With `of_rows`, only these pairs count; pairs longer than LONGEST_TOKENS never
-    do. The model computes in evaluation mode on its own device, and then returns to the mode it was in.
+    do. The number of target tokens that the model finds the most probable is added to `n_correct`, an integer on its
+    device, if that is given. The model computes in evaluation mode, and then returns to the mode it was in.
     """
     device, was_training = model.embedding.weight.device, model.training
     sums = torch.zeros(3, dtype=torch.float64, device=device)
@@ -59,7 +61,9 @@ def split_sums(
             source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows))
             batch = Batch.padded(source_BS, target_BT, model.embedding.weight.dtype)
             hidden_ND = model(batch.source, batch.inputs)
-            loss, nll = smoothed_cross_entropy(hidden_ND, model.embedding.weight, batch.targets_N, smoothing)
+            loss, nll = smoothed_cross_entropy(
+                hidden_ND, model.embedding.weight, batch.targets_N, smoothing, n_correct=n_correct
+            )
             sums += torch.stack((loss, nll, (batch.targets_N != PAD_ID).sum())).double()
     model.train(was_training)
     return sums

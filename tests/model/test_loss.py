@@ -54,8 +54,15 @@ def test_value_and_gradient_are_those_of_the_plain_loss(
     given = torch.autograd.grad(2.5 * loss, (hidden_ND, weight_VD), allow_unused=True)
     assert given[1] is None
     torch.testing.assert_close((given[0], 2.5 * (gradient_VD - 1)), expected_grads, rtol=1e-12, atol=1e-12)
+    n_correct = torch.zeros((), dtype=torch.int64, device=device)
     with torch.no_grad():
-        smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, smoothing, gradient_VD)
+        smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, smoothing, gradient_VD, n_correct)
+        probable_N = (hidden_ND @ weight_VD.T).argmax(-1)
+        kept_N = targets_N != PAD_ID
+        assert n_correct == (probable_N == targets_N)[kept_N].sum()
+        n_correct.zero_()
+        smoothed_cross_entropy(hidden_ND, weight_VD, probable_N.where(kept_N, PAD_ID), smoothing, n_correct=n_correct)
+        assert n_correct == kept_N.sum() == 8
     torch.testing.assert_close(2.5 * (gradient_VD - 1), expected_grads[1], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(grads, expected_grads, rtol=1e-12, atol=1e-12)
 

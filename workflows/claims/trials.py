@@ -27,7 +27,7 @@ TRAIN_ATTENTION = Stage(
     "attention_training.train", attention_training.train, AttentionTraining, computes=True, resumes=True
 )
 LENGTH_PERPLEXITY = Stage(
-    "length_perplexity.measure", perplexity.measure_by_length, LengthPerplexity, version=2, gpus=1, computes=True
+    "length_perplexity.measure", perplexity.measure_by_length, LengthPerplexity, version=3, gpus=1, computes=True
 )
 AVERAGING = "averaging"
 

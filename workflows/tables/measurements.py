@@ -143,11 +143,11 @@ class TrainedModel:
 
     def final_figures(self) -> dict[str, float]:
         """Returns what was measured after the training, by the names that it has in MLflow."""
-        cost_flop = self.costs.paper_way_flop
+        figures = {"final_dev_accuracy": self.dev.dev_accuracy, "paper_way_flop": self.costs.paper_way_flop}
         return {
             "final_dev_nll": self.dev.dev_nll,
             "final_dev_perplexity": self.dev.dev_perplexity,
-            **({} if cost_flop is None else {"paper_way_flop": cost_flop}),
+            **{name: value for name, value in figures.items() if value is not None},
             "counted_flop": self.costs.counted_flop,
             "train_s": self.costs.train_s,
             "parameters": self.run.parameters,

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from model.batch import shift_right
 from model.config import PAD_ID
 from pipeline.errors import UserError
-from pipeline.evaluation.perplexity import measure, measure_by_length
+from pipeline.evaluation.perplexity import Perplexity, measure, measure_by_length
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Context
@@ -27,18 +27,21 @@ from tests.support.tiny_training import metrics
 def test_perplexity_is_that_of_torch_sentence_by_sentence(
     trained: Checkpoint, dataset: EncodedDataset, dev_set: EvaluationSet, one_worker: Path, tmp_path: Path
 ) -> None:
-    """It equals F.cross_entropy over unpadded sentences, and what training itself logged at its end."""
+    """It equals F.cross_entropy over unpadded sentences, and what training itself logged; so does token accuracy."""
     figures = measure(Context(tmp_path), trained, dev_set).load()
     model, split = load_model(trained.folder), EncodedSplit.open(dataset, "dev")
-    nll = 0.0
+    nll, n_correct = 0.0, 0
     with torch.no_grad():
         for row in range(len(split)):
             source_BS, target_BT = split.batch(np.array([row]))
             logits_TV = model.logits(hidden_of(model, source_BS, shift_right(target_BT)))[0]
             nll += float(F.cross_entropy(logits_TV, target_BT[0], ignore_index=PAD_ID, reduction="sum"))
+            n_correct += int((logits_TV.argmax(-1) == target_BT[0]).sum())
     assert [path.name for path in tmp_path.iterdir()] == ["perplexity.json"]
     assert figures.tokens == split.target_lengths.sum()
     assert figures.dev_nll == pytest.approx(nll / figures.tokens, rel=1e-5)
+    assert 0.02 < n_correct / figures.tokens < 0.98
+    assert figures.dev_accuracy == n_correct / figures.tokens
     assert figures.dev_perplexity == pytest.approx(math.exp(figures.dev_nll))
     assert figures.dev_nll == pytest.approx(metrics(one_worker)[-1]["dev_nll"], rel=1e-5)
 
@@ -53,6 +56,12 @@ def test_sums_are_the_workers_together(trained: Checkpoint, dataset: EncodedData
     assert plain[0] == pytest.approx(float(whole[1]))
     assert whole[0] != pytest.approx(float(whole[1]), rel=1e-3)
     assert model.training
+
+
+def test_figures_from_before_accuracy_are_readable(tmp_path: Path) -> None:
+    """They have none."""
+    (tmp_path / "perplexity.json").write_text('{"dev_nll": 0.0, "dev_perplexity": 1.0, "tokens": 9}')
+    assert Perplexity(tmp_path).load().dev_accuracy is None
 
 
 def test_a_dev_set_of_overlong_pairs_is_refused(trained: Checkpoint, tmp_path: Path) -> None:
@@ -80,7 +89,10 @@ def test_ranges_are_measured_as_sets_of_their_pairs(
     beyond = [part for part in ranges if part.above_tokens >= longest_trained]
     for parts, all_together in ((ranges, whole), (beyond, measured.longer)):
         assert sum(part.tokens for part in parts) == all_together.tokens
-        nll = sum(part.dev_nll * part.tokens for part in parts)
+        nll, n_correct = (
+            sum(getattr(part, name) * part.tokens for part in parts) for name in ("dev_nll", "dev_accuracy")
+        )
+        assert n_correct == pytest.approx(all_together.dev_accuracy * all_together.tokens, abs=1e-6)
         assert nll / all_together.tokens == pytest.approx(all_together.dev_nll, rel=1e-6)
 
     pairs = pairs_of_set(dev_set)

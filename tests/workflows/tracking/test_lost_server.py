@@ -61,7 +61,12 @@ def assert_arrived(client: MlflowClient, training: TrainingRun) -> None:
         expected = sorted((line["update"], line[name]) for line in lines if name in line)
         arrived = client.get_metric_history(child.info.run_id, name)
         assert sorted((point.step, point.value) for point in arrived) == expected
-    assert {"sacrebleu.test", "paper_bleu.test", "final_dev_perplexity"} <= child.data.metrics.keys()
+    assert {
+        "sacrebleu.test",
+        "paper_bleu.test",
+        "final_dev_perplexity",
+        "final_dev_accuracy",
+    } <= child.data.metrics.keys()
     sent = {file.path for file in client.list_artifacts(parent.info.run_id)}
     assert {"table2.md", "report.html"} <= sent
     (output,) = child.outputs.model_outputs
