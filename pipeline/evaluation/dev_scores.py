@@ -73,5 +73,5 @@ def scores_of(
         within = Context(scored)
         if dev.gold_trees.exists():
             return {"dev_f1": score_parses(within, rebuild_parses(within, hypotheses, dev)).load().total.f1}
-        bleu = scoring.score(within, hypotheses, dev).load()
+        bleu = scoring.score(within, hypotheses, dev, bleu_only=True).load()
     return {f"dev_{name}": score for name, score in bleu.defined.items()}

@@ -194,7 +194,10 @@ class ChoiceFigures(Figures):
 
 
 class BleuScores(Figures):
-    """Both BLEU scores of one test set, in percent."""
+    """Both BLEU scores of one test set, their 95% confidence intervals (low, high) over sentences, and chrF: percent.
+
+    An earlier version had neither chrF nor intervals. More than 10,000 sentences have no interval.
+    """
 
     paper_bleu: float | None
     """Tokenized and case-sensitive, as the paper's authors scored (§6.1). None for a language that is written without
@@ -204,11 +207,17 @@ class BleuScores(Figures):
     signature: str
     """sacreBLEU's own description of how it scored."""
     sentences: int
+    chrf: float | None = None
+    chrf_signature: str | None = None
+    paper_bleu_interval: tuple[float, float] | None = None
+    sacrebleu_interval: tuple[float, float] | None = None
 
     @property
     def defined(self) -> dict[str, float]:
-        """The scores that are defined, by name: "paper_bleu", "sacrebleu"."""
-        scores = {"paper_bleu": self.paper_bleu, "sacrebleu": self.sacrebleu}
+        """The figures that are defined, by name: "paper_bleu", "paper_bleu_low", "paper_bleu_high", "chrf" etc."""
+        scores = {"paper_bleu": self.paper_bleu, "sacrebleu": self.sacrebleu, "chrf": self.chrf}
+        for name, interval in (("paper_bleu", self.paper_bleu_interval), ("sacrebleu", self.sacrebleu_interval)):
+            scores |= zip((f"{name}_low", f"{name}_high"), interval or (), strict=False)
         return {name: score for name, score in scores.items() if score is not None}
 
     @property

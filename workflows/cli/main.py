@@ -293,7 +293,7 @@ def score(
     lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the tokenizers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized, with its signature)."""
+    """Print both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized); chrF; and sacreBLEU's signatures."""
     hypotheses, references = list(read_lines(hyp)), list(read_lines(ref))
     if len(hypotheses) != len(references):
         raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be aligned")
@@ -302,6 +302,7 @@ def score(
         typer.echo(json.dumps(scores.model_dump()))
     else:
         typer.echo(f"{scores.text.replace(', ', chr(10))}  {scores.signature}")
+        typer.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
 
 
 @app.command()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from pipeline.evaluation.scoring import (
     split_compounds,
 )
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Hypotheses
+from pipeline.store.artifacts import Hypotheses, Scores
 from pipeline.store.figures import ScoringFigures
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.parallel_text import set_of
@@ -67,33 +68,74 @@ def test_steps_come_in_the_order_of_the_authors() -> None:
 def test_paper_bleu_by_hand() -> None:
     """The precisions are 4/5, 3/4, 2/3 and 1/2, and the lengths are equal."""
     wanted = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)
-    assert paper_bleu(["a b c d x"], ["a b c d y"], "en") == pytest.approx(wanted)
+    assert paper_bleu(["a b c d x"], ["a b c d y"], "en").score == pytest.approx(wanted)
     shorter = 100 * math.exp(1 - 5 / 4)
-    assert paper_bleu(["a b c d"], ["a b c d y"], "en") == pytest.approx(shorter)
+    assert paper_bleu(["a b c d"], ["a b c d y"], "en").score == pytest.approx(shorter)
 
 
 def test_paper_bleu_is_unsmoothed_cased_and_blind_to_quotes() -> None:
     """As in multi-bleu.perl, lines without four words in common score 0; case matters, quotation marks do not."""
-    assert paper_bleu(["a b c x"], ["a b c y"], "en") == 0
-    assert paper_bleu(["x"], ["y"], "de") == 0
-    assert paper_bleu(["das alte Haus steht da"], ["Das alte Haus steht da"], "de") < 100
-    assert paper_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"], "de") == pytest.approx(100)
-    assert sacre_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"], "de")[0] < 100
+    assert paper_bleu(["a b c x"], ["a b c y"], "en").score == 0
+    assert paper_bleu(["x"], ["y"], "de").score == 0
+    assert paper_bleu(["das alte Haus steht da"], ["Das alte Haus steht da"], "de").score < 100
+    assert paper_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"], "de").score == pytest.approx(100)
+    assert sacre_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"], "de").score < 100
 
 
-def test_sacre_bleu_is_sacrebleu_s_own(parallel_text: Path, tmp_path: Path) -> None:
-    """On German, score and signature equal those of the sacrebleu command."""
+def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On German, scores, intervals and signatures equal the sacrebleu command's, which is given paper BLEU's tokens.
+
+    The scores are the same where there is no interval.
+    """
     references = list(read_lines(parallel_text / "multi30k" / "test_2016_flickr.de.gz"))[:300]
     hypotheses = [" ".join(line.split(" ")[::-1][:2] + line.split(" ")[2:]) for line in references]
-    write_lines(tmp_path / "hypotheses", hypotheses)
-    write_lines(tmp_path / "references", references)
-    command = [sys.executable, "-m", "sacrebleu", str(tmp_path / "references"), "-i", str(tmp_path / "hypotheses")]
-    printed = json.loads(subprocess.run([*command, "-w", "6"], capture_output=True, check=True, text=True).stdout)
-    score, signature = sacre_bleu(hypotheses, references, "de")
-    assert score == pytest.approx(printed["score"], abs=1e-6)
-    assert 0 < score < 100
-    assert signature == printed["signature"]
-    assert "tok:13a" in signature
+
+    def printed(lines: tuple[list[str], list[str]], *options: str) -> list[dict[str, Any]]:
+        for path, side in zip(("hypotheses", "references"), lines, strict=True):
+            write_lines(tmp_path / path, side)
+        command = [sys.executable, "-m", "sacrebleu", "references", "-i", "hypotheses", "-w", "6", "--confidence"]
+        done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, check=True, text=True)
+        return json.loads(f"[{done.stdout.strip('[] ' + chr(10))}]")
+
+    def assert_equal(score: float | None, interval: tuple[float, float] | None, own: dict[str, Any]) -> None:
+        low, high = own["confidence_mean"] - own["confidence_var"], own["confidence_mean"] + own["confidence_var"]
+        assert interval is not None
+        assert (score, *interval) == pytest.approx((own["score"], low, high), abs=1e-5)
+        assert 0 < interval[0] < own["score"] < interval[1] < 100
+
+    scores = score_texts(hypotheses, references, "de")
+    bleu, chrf = printed((hypotheses, references), "-m", "bleu", "chrf")
+    assert_equal(scores.sacrebleu, scores.sacrebleu_interval, bleu)
+    assert scores.chrf == pytest.approx(chrf["score"], abs=1e-6)
+    signatures = [of["signature"].replace("bs:1000|seed:12345|", "") for of in (bleu, chrf)]
+    assert [scores.signature, scores.chrf_signature] == signatures
+    assert "tok:13a" in scores.signature
+    tokenized = [[paper_tokens(line, "de") for line in side] for side in (hypotheses, references)]
+    (paper,) = printed(tokenized, "--tokenize", "none", "--smooth-method", "none", "--force")
+    assert_equal(scores.paper_bleu, scores.paper_bleu_interval, paper)
+
+    monkeypatch.setattr(scoring, "MAX_RESAMPLED", 299)
+    without = {"paper_bleu_interval": None, "sacrebleu_interval": None}
+    assert score_texts(hypotheses, references, "de") == scores.model_copy(update=without)
+    without |= {"chrf": None, "chrf_signature": None}
+    plain = score_texts(hypotheses, references, "de", bleu_only=True)
+    assert plain == scores.model_copy(update=without)
+    assert plain.defined == {"paper_bleu": scores.paper_bleu, "sacrebleu": scores.sacrebleu}
+    assert scores.defined == {
+        **plain.defined,
+        "chrf": scores.chrf,
+        "paper_bleu_low": scores.paper_bleu_interval[0],
+        "paper_bleu_high": scores.paper_bleu_interval[1],
+        "sacrebleu_low": scores.sacrebleu_interval[0],
+        "sacrebleu_high": scores.sacrebleu_interval[1],
+    }
+
+
+def test_scores_from_before_chrf_are_readable(tmp_path: Path) -> None:
+    """They have neither chrF nor intervals."""
+    before = {"paper_bleu": 27.3, "sacrebleu": 26.9, "signature": "", "sentences": 9, "name": "test", "language": "de"}
+    (tmp_path / "scores.json").write_text(json.dumps(before))
+    assert Scores(tmp_path).load().defined == {"paper_bleu": 27.3, "sacrebleu": 26.9}
 
 
 NEARLY = {
@@ -125,7 +167,7 @@ def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> N
 def test_chinese_that_was_split_into_words_has_a_paper_bleu() -> None:
     """The text decides, not the name of its language."""
     split = "她 从 五岁 起 就 一直 在 学 弹 钢琴 。"
-    assert paper_bleu([split], [split], "zh") == pytest.approx(100)
+    assert paper_bleu([split], [split], "zh").score == pytest.approx(100)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +180,7 @@ def test_a_tokenizer_that_is_not_installed_is_named(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UserError, match=rf"{language}.* not installed; pip install 'sacrebleu\[{extra}\]'$"):
         sacre_bleu(["a"], ["a"], language)
-    assert "tok:13a" in sacre_bleu(["a"], ["a"], "de")[1]
+    assert "tok:13a" in sacre_bleu(["a"], ["a"], "de").signature
 
 
 @pytest.mark.parametrize("scorer", [sacre_bleu, paper_bleu])

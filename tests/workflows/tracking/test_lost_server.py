@@ -64,6 +64,7 @@ def assert_arrived(client: MlflowClient, training: TrainingRun) -> None:
     assert {
         "sacrebleu.test",
         "paper_bleu.test",
+        "chrf.test",
         "final_dev_perplexity",
         "final_dev_accuracy",
     } <= child.data.metrics.keys()
