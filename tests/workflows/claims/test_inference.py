@@ -1,0 +1,383 @@
+"""The inference layer against scipy, published intervals, brute force, and error rates by simulation."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from benchmarks.error_rates import CLAIMS, simulated, verdicts
+from workflows.claims import inference
+from workflows.claims.inference import (
+    POSITIVE,
+    Groups,
+    Region,
+    at_least,
+    at_most,
+    best_of_paired,
+    every,
+    holm,
+    paired,
+    proportion,
+    within,
+)
+
+Rows = dict[str, list[float]]
+INF = math.inf
+OTHERS = ["b", "c", "d"]
+RULES: dict[str, Callable[[Rows, Region], inference.Tested]] = {
+    "difference": lambda rows, region: Groups(rows).difference("a", "b", region),
+    "contrast": lambda rows, region: Groups(rows).contrast({"a": 2, "b": -1, "c": -1}, region),
+    "trend": lambda rows, region: Groups(rows).trend(["a", *OTHERS], region),
+    "best": lambda rows, region: Groups(rows).best("a", OTHERS, region),
+    "behind best": lambda rows, region: Groups(rows).behind_best("a", OTHERS, region),
+    "paired": lambda rows, region: paired(rows["a"], region),
+    "best of paired": lambda rows, region: best_of_paired([*rows.values()], region),
+    "proportion": lambda rows, region: proportion(
+        sum(value > 0 for row in rows.values() for value in row), sum(map(len, rows.values())), region
+    ),
+}
+"""Every rule, on four rows; a proportion is that of the values above zero."""
+VALUES = st.integers(-40, 40).map(lambda eighths: eighths / 8)
+ROWS = st.fixed_dictionaries({name: st.lists(VALUES, min_size=1, max_size=5) for name in "abcd"})
+REGIONS = st.one_of(
+    st.builds(at_least, VALUES),
+    st.builds(at_most, VALUES),
+    st.builds(within, st.floats(0.1, 9)),
+    st.builds(lambda low, width: Region(low, low + width), VALUES, st.floats(0.1, 9)),
+)
+UNBALANCED: Rows = {"a": [1.0, 2.5, 2.0], "b": [0.5, 1.5], "c": [1.0, 1.2, 0.1, 0.9], "d": [2.0]}
+
+
+def t(p: float, df: int) -> float:
+    """Returns Student's quantile."""
+    return float(stats.t.ppf(p, df))
+
+
+def test_regions_by_name() -> None:
+    """Each is open on the side that it says nothing about."""
+    regions = [Region(), POSITIVE, at_least(2), at_most(3), within(4)]
+    assert [(each.low, each.high) for each in regions] == [(-INF, INF), (0, INF), (2, INF), (-INF, 3), (-4, 4)]
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 0), (math.nan, 1), (0, math.nan)])
+def test_a_region_that_nothing_satisfies_is_an_error(low: float, high: float) -> None:
+    """A margin of 0, for instance."""
+    with pytest.raises(ValueError, match="give low < high"):
+        Region(low, high)
+
+
+def test_a_verdict_is_definite_at_its_level() -> None:
+    """Its p is twice the smaller one-sided one; the family's takes its place; the smaller side decides."""
+    tested = inference.Tested(1, 0.1, 2, 3, p_holds=0.025, p_fails=0.975)
+    assert (tested.p, tested.verdict()) == (0.05, "holds")
+    assert {tested.verdict(alpha=0.049), tested.verdict(p=0.051)} == {"undecided"}
+    against = inference.Tested(-1, -2, -0.1, 3, p_holds=0.99, p_fails=0.01)
+    assert (against.p, against.verdict(), against.verdict(p=0.05)) == (0.02, "fails", "fails")
+    assert inference.Tested(0, -1, 1, 3, p_holds=0.7, p_fails=1).p == 1
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@given(rows=ROWS, region=REGIONS)
+def test_p_values_and_intervals_agree(
+    rule: Callable[[Rows, Region], inference.Tested], rows: Rows, region: Region
+) -> None:
+    """The verdict by p at 5% says where the 95% interval lies, of constant and single values too."""
+    tested = rule(rows, region)
+    assert tested.low <= tested.value <= tested.high
+    expected = "undecided"
+    if (region.low == -INF or region.low < tested.low) and (tested.high < region.high or region.high == INF):
+        expected = "holds"
+    elif tested.high < region.low or region.high < tested.low:
+        expected = "fails"
+    assert tested.verdict() == expected
+    assert 0 <= min(tested.p_holds, tested.p_fails) <= max(tested.p_holds, tested.p_fails) <= 1
+
+
+@given(rows=ROWS, region=REGIONS)
+def test_an_effect_that_is_anything_is_anything(rows: Rows, region: Region) -> None:
+    """The region without bounds holds for every rule, even where there is no noise to tell."""
+    for rule in RULES.values():
+        tested = rule(rows, Region())
+        assert (tested.p_holds, tested.p_fails) == (0, 1)
+        assert (tested.low, tested.high) == (rule(rows, region).low, rule(rows, region).high)
+
+
+def test_a_paired_difference_is_students() -> None:
+    """As scipy has it, both one-sided p-values, at and beyond a limit."""
+    differences = [0.31, 0.42, 0.28, 0.05]
+    for limit in (0.0, 0.3):
+        tested = paired(differences, at_least(limit))
+        greater, less = (stats.ttest_1samp(differences, limit, alternative=side) for side in ("greater", "less"))
+        assert (tested.p_holds, tested.p_fails) == pytest.approx((greater.pvalue, less.pvalue))
+        assert (tested.value, tested.n) == (pytest.approx(0.265), 4)
+        interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+        assert (tested.low, tested.high) == pytest.approx((interval.low, interval.high))
+    assert paired(differences) == paired(differences, POSITIVE)
+
+
+def test_a_difference_of_two_rows_is_students() -> None:
+    """Two groups of different sizes with one variance."""
+    of, minus = UNBALANCED["a"], UNBALANCED["b"]
+    tested = Groups({"a": of, "b": minus}).difference("a", minus="b")
+    greater, less = (stats.ttest_ind(of, minus, alternative=side) for side in ("greater", "less"))
+    assert (tested.p_holds, tested.p_fails) == pytest.approx((greater.pvalue, less.pvalue))
+    interval = stats.ttest_ind(of, minus).confidence_interval(0.95)
+    assert (tested.low, tested.high) == pytest.approx((interval.low, interval.high))
+    assert (tested.value, tested.n) == (pytest.approx(5.5 / 3 - 1), 2)
+
+
+def test_the_variance_is_pooled_over_all_rows() -> None:
+    """A contrast of rows has the noise and the degrees of freedom of the others too; a row of one seed adds none."""
+    rows = Groups(UNBALANCED)
+    squares = sum(((np.array(row) - np.mean(row)) ** 2).sum() for row in UNBALANCED.values())
+    assert (rows.df, rows.n("c"), rows.mean("b")) == (6, 4, 1.0)
+    assert rows.deviation == pytest.approx(math.sqrt(squares / 6))
+    tested = rows.contrast({"c": 2, "b": -1, "d": -1}, within(3))
+    error = rows.deviation * math.sqrt(4 / 4 + 1 / 2 + 1 / 1)
+    assert (tested.value, tested.n) == (pytest.approx(1.6 - 1 - 2), 1)
+    assert tested.low == pytest.approx(-1.4 - t(0.975, 6) * error)
+    assert tested.high == pytest.approx(-1.4 + t(0.975, 6) * error)
+    assert tested.p_holds == pytest.approx(stats.t.sf((-1.4 + 3) / error, 6))  # the nearer bound decides
+    assert tested.p_fails == pytest.approx(stats.t.cdf((-1.4 + 3) / error, 6))
+
+
+def test_equivalence_is_two_one_sided_tests() -> None:
+    """On either side the nearer margin decides, and an effect beyond a margin fails on that side."""
+    for sign in (1, -1):
+        near = paired([sign * each for each in (0.5, 0.7, 0.6)], within(1))
+        assert near.p_holds == pytest.approx(stats.ttest_1samp([0.5, 0.7, 0.6], 1, alternative="less").pvalue)
+        far = paired([sign * each for each in (1.5, 1.7, 1.6)], within(1))
+        assert far.p_fails == pytest.approx(stats.ttest_1samp([1.5, 1.7, 1.6], 1, alternative="greater").pvalue)
+        assert (near.verdict(), far.verdict()) == ("holds", "fails")
+
+
+def test_a_trend_is_the_slope_of_least_squares() -> None:
+    """With as many seeds in every row; by rows' means otherwise. Rising is positive."""
+    balanced = {"a": [1.0, 2.0], "b": [2.5, 1.5], "c": [3.0, 2.0], "d": [2.0, 4.0], "e": [0.0, 3.0]}
+    rows = Groups(balanced)
+    for names in ("ab", "abc", "abcd", "dcba"):
+        tested = rows.trend([*names])
+        places = [place for place, name in enumerate(names) for _ in balanced[name]]
+        slope = stats.linregress(places, [value for name in names for value in balanced[name]]).slope
+        assert tested.value == pytest.approx(slope)
+        error = rows.deviation / math.sqrt(2 * sum((np.arange(len(names)) - (len(names) - 1) / 2) ** 2))
+        assert tested.high - tested.value == pytest.approx(t(0.975, 5) * error)
+    means = [np.mean(UNBALANCED[name]) for name in "abcd"]
+    tested = Groups(UNBALANCED).trend([*"abcd"])
+    assert (tested.value, tested.n) == (pytest.approx(stats.linregress(range(4), means).slope), 1)
+    assert tested.p_holds == Groups(UNBALANCED).trend([*"abcd"], POSITIVE).p_holds
+
+
+def test_the_best_is_compared_with_each_rival() -> None:
+    """One side by the least favourable difference, the other by all three at once."""
+    rows = Groups(UNBALANCED)
+    tested, each = rows.best("a", OTHERS), [rows.difference("a", other) for other in OTHERS]
+    assert (tested.value, tested.n) == (min(one.value for one in each), 1)
+    assert tested.value == pytest.approx(5.5 / 3 - 2)
+    assert tested.low == min(one.low for one in each)
+    factor = t(1 - 0.025 / 3, 6) / t(0.975, 6)
+    assert tested.high == pytest.approx(min(one.value + (one.high - one.value) * factor for one in each))
+    assert tested.p_holds == max(one.p_holds for one in each)
+    assert tested.p_fails == min(1, 3 * min(one.p_fails for one in each))
+    limit = at_most(1.5)
+    tested, each = rows.best("a", OTHERS, limit), [rows.difference("a", other, limit) for other in OTHERS]
+    assert tested.p_holds == 3 * min(one.p_holds for one in each) < 1
+    assert tested.p_fails == max(one.p_fails for one in each)
+    assert rows.best("a", ["b", "c"]).n == 2
+    assert rows.best("a", ["b"], limit) == rows.difference("a", "b", limit)
+
+
+@given(rows=ROWS, region=REGIONS)
+def test_behind_the_best_is_the_best_mirrored(rows: Rows, region: Region) -> None:
+    """With the region mirrored, too; behind a single rival it is a plain difference."""
+    behind = Groups(rows).behind_best("a", OTHERS, region)
+    assert Groups(rows).behind_best("a", ["b"], region) == Groups(rows).difference("b", "a", region)
+    assert behind.value == max(Groups(rows).mean(name) for name in OTHERS) - Groups(rows).mean("a")
+    assert behind.high == max(Groups(rows).difference(name, "a").high for name in OTHERS)
+    mirrored = Groups(rows).best("a", OTHERS, Region(-region.high, -region.low))
+    assert (behind.low, behind.n) == (-mirrored.high, mirrored.n)
+    assert (behind.p_holds, behind.p_fails) == (mirrored.p_holds, mirrored.p_fails)
+
+
+def test_the_best_of_several_rivals() -> None:
+    """No rival better than a limit: each by its own noise; a rival better than a limit: all at once."""
+    rivals = [[0.1, -0.2, 0.0], [0.3, 0.1, 0.2, 0.35], [-1.0, -1.3, 0.4]]
+    tested, each = best_of_paired(rivals, at_most(0.5)), [paired(rival, at_most(0.5)) for rival in rivals]
+    assert (tested.value, tested.n) == (pytest.approx(0.2375), 3)
+    assert tested.high == max(one.high for one in each)
+    assert tested.p_holds == max(one.p_holds for one in each)
+    assert tested.p_fails == min(1, 3 * min(one.p_fails for one in each))
+    factors = [t(1 - 0.025 / 3, len(rival) - 1) / t(0.975, len(rival) - 1) for rival in rivals]
+    lower = [one.value - factor * (one.value - one.low) for one, factor in zip(each, factors, strict=True)]
+    assert tested.low == pytest.approx(max(lower))
+    assert best_of_paired(rivals, POSITIVE).p_holds == pytest.approx(3 * min(paired(each).p_holds for each in rivals))
+
+
+def test_one_rival_of_one_seed_leaves_no_bound_above() -> None:
+    """That it is better by more cannot be excluded, but that another is better can be shown."""
+    tested = best_of_paired([[0.1], [5.0, 5.1, 5.05]], at_least(4))
+    assert (tested.n, tested.high, tested.verdict()) == (1, INF, "holds")
+    assert best_of_paired([[0.1], [0.0, 0.01, 0.005]], at_most(4)).verdict() == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilsons_interval_as_published(successes: int, n: int, low: float, high: float) -> None:
+    """Newcombe (1998), "Two-sided confidence intervals for the single proportion", table I, method 3."""
+    tested = proportion(successes, n, at_most(0.5))
+    assert (tested.low, tested.high) == pytest.approx((low, high), abs=5e-5)
+    assert (tested.value, tested.n) == (successes / n, n)
+    z = (successes / n - 0.5) / math.sqrt(0.25 / n)
+    assert (tested.p_holds, tested.p_fails) == pytest.approx((stats.norm.cdf(z), stats.norm.sf(z)))
+
+
+def test_proportions_at_the_ends() -> None:
+    """A limit of 0 or 1 is no evidence against itself, and any other observation excludes it."""
+    assert proportion(0, 9, POSITIVE).verdict() == proportion(9, 9, at_most(1)).verdict() == "undecided"
+    assert proportion(1, 9, POSITIVE).p_holds == proportion(8, 9, at_most(1)).p_holds == 0
+    assert proportion(1, 9, at_most(0)).p_fails == proportion(8, 9, at_least(1)).p_fails == 0
+    assert proportion(1, 9, Region(-1, 2)).p_holds == 0
+    for successes, n in ((0, 0), (-1, 5), (6, 5)):
+        with pytest.raises(ValueError, match=f"{successes} successes of {n}"):
+            proportion(successes, n, POSITIVE)
+
+
+@pytest.mark.parametrize("rule", set(RULES) - {"proportion"})
+def test_single_values_decide_nothing(rule: str) -> None:
+    """However far apart they are: there is no noise to hold them against."""
+    tested = RULES[rule]({"a": [900.0], "b": [1.0], "c": [2.0], "d": [3.0]}, POSITIVE)
+    assert (tested.low, tested.high, tested.p_holds, tested.p_fails, tested.n) == (-INF, INF, 1, 1, 1)
+    assert math.isnan(Groups({"a": [1.0]}).deviation)
+
+
+def test_equal_values_have_no_noise() -> None:
+    """The interval is a point: inside, outside, or on the boundary, which decides nothing."""
+    assert paired([0.1] * 3) == inference.Tested(0.1, 0.1, 0.1, 3, p_holds=0, p_fails=1)
+    assert paired([-0.1] * 3) == inference.Tested(-0.1, -0.1, -0.1, 3, p_holds=1, p_fails=0)
+    for region in (at_least(0.1), at_most(0.1), within(0.1)):
+        assert paired([0.1] * 3, region) == inference.Tested(0.1, 0.1, 0.1, 3, p_holds=1, p_fails=1)
+    rows = Groups({"a": [0.1] * 3, "b": [0.1] * 2, "c": [0.1]})
+    assert rows.deviation == 0
+    assert rows.best("a", ["b", "c"]).verdict() == rows.trend(["a", "b", "c"]).verdict() == "undecided"
+    assert math.copysign(1, rows.behind_best("a", ["b"]).value) == 1, "a difference of -0.00"
+
+
+def test_every_claim_of_several() -> None:
+    """All hold by the weakest, and fail by the strongest of several tries."""
+    tested = [inference.Tested(0, 0, 0, 1, *p) for p in ((0.01, 0.99), (0.6, 0.004), (0.9, 0.2))]
+    assert every(tested) == (0.9, pytest.approx(0.012))
+    assert every(tested[:1] * 2) == (0.01, 1)
+    with pytest.raises(ValueError, match="no claims to combine"):
+        every([])
+
+
+def test_holm_by_hand() -> None:
+    """In the order given: 4 x 0.005, 3 x 0.01, 2 x 0.03, and no smaller than that for 0.04."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.6, 0.5]) == [1, 1, 1]
+    assert (holm([]), holm([0.04]), holm([0.02, 0.02])) == ([], [0.04], [0.04, 0.04])
+    assert holm([0, 1]) == [0, 1]
+    for wrong in (math.nan, -0.1, 1.1):
+        with pytest.raises(ValueError, match="within 0 and 1"):
+            holm([0.5, wrong])
+
+
+@pytest.mark.parametrize("value", [math.nan, INF, -INF])
+def test_values_that_are_not_finite_are_errors(value: float) -> None:
+    """The message says where, and shows them."""
+    with pytest.raises(ValueError, match=r"row 'b': \[1.0, .*\] has a value that is not finite"):
+        Groups({"a": [1.0], "b": [1.0, value]})
+    for test in (lambda: paired([value]), lambda: best_of_paired([[1.0], [value]], POSITIVE)):
+        with pytest.raises(ValueError, match=r"the differences: .* not finite"):
+            test()
+
+
+def test_what_is_missing_is_an_error() -> None:
+    """Rows, values, and rivals; a row compared with itself."""
+    rows = Groups({"a": [1.0], "b": [2.0]})
+    with pytest.raises(ValueError, match="row 'b': no values; give at least one"):
+        Groups({"a": [1.0], "b": []})
+    for missing in (lambda: rows.mean("c"), lambda: rows.n("c"), lambda: rows.difference("a", "c")):
+        with pytest.raises(KeyError, match="no row 'c' among a, b"):
+            missing()
+    for none in (lambda: paired([]), lambda: best_of_paired([[]], POSITIVE)):
+        with pytest.raises(ValueError, match="the differences: no values"):
+            none()
+    with pytest.raises(ValueError, match="no rivals"):
+        best_of_paired([], POSITIVE)
+    for again in (lambda: rows.difference("a", "a"), lambda: rows.best("a", []), lambda: rows.trend(["a"])):
+        with pytest.raises(ValueError, match="at least two rows, each once: a"):
+            again()
+
+
+TABLES = 2_000
+ERROR = 4 * math.sqrt(0.025 * 0.975 / TABLES)
+"""Four standard errors of a share of 2.5%."""
+
+
+def misses(
+    rule: Callable[[Rows, Region], inference.Tested], truth: float, means: Sequence[float]
+) -> tuple[float, float]:
+    """Returns how often a rule's interval lies wholly above the true effect, and wholly below, of normal rows."""
+    drawn = np.random.default_rng(1).normal(np.array(means)[:, None], 1, (TABLES, 4, 3))
+    tested = [rule(dict(zip("abcd", rows.tolist(), strict=True)), at_least(truth)) for rows in drawn]
+    above, below = np.mean([[each.verdict() == sort for sort in ("holds", "fails")] for each in tested], 0)
+    return float(above), float(below)
+
+
+@pytest.mark.parametrize("rule", ["difference", "contrast", "trend", "paired"])
+def test_students_intervals_cover_the_truth_95_times_of_100(rule: str) -> None:
+    """With 2.5% on either side, at an effect that is not zero."""
+    truth = {"difference": 3, "contrast": 9, "trend": -1.8, "paired": 2}[rule]
+    assert misses(RULES[rule], truth, [2, -1, -4, -3]) == pytest.approx((0.025, 0.025), abs=ERROR)
+
+
+@pytest.mark.parametrize(
+    ("rule", "means", "truth", "exact"),
+    [
+        ("best", [2, 0, 0, 0], 2, None),
+        ("best", [2, 0, -9, -9], 2, (0.025, 0.025 / 3)),
+        ("behind best", [2, 0, 0, 0], -2, None),
+        ("behind best", [2, 0, -9, -9], -2, (0.025 / 3, 0.025)),
+        ("best of paired", [1, 1, 1, 1], 1, None),
+        ("best of paired", [1, -9, -9, -9], 1, (0.025 / 4, 0.025)),
+    ],
+)
+def test_intervals_of_the_best_cover_it(
+    rule: str, means: list[float], truth: float, exact: tuple[float, float] | None
+) -> None:
+    """They miss in at most 2.5% on either side where several are the best, and exactly so often where one is by far."""
+    missed = misses(RULES[rule], truth, means)
+    assert max(missed) < 0.025 + ERROR
+    if exact:
+        assert missed == pytest.approx(exact, abs=ERROR)
+
+
+def test_wrong_verdicts_of_a_whole_table_are_few() -> None:
+    """Ten claims about 20 rows of three seeds that differ in nothing: at most 5% of tables have any wrong verdict."""
+    tables = 1_000
+    alone, adjusted = verdicts(simulated(0, tables, 3, np.random.default_rng(2)), margin=1)
+    claims = [claim for claim in CLAIMS if claim != "E = base"]
+    assert (len(claims), adjusted.shape) == (9, (tables, 10))
+    wrong = [[row[CLAIMS.index(claim)] != 0 for claim in claims] + [row[8] < 0] for row in adjusted.tolist()]
+    assert np.any(wrong, 1).mean() < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tables)
+    assert (np.delete(alone, 8, 1) != 0).any(1).mean() > 0.2, "without the adjustment it would be a quarter of them"
+    against_base = alone[:, CLAIMS.index("D1 base")]  # seeds of base beside other seeds of it
+    assert (against_base == 0).mean() > 0.95 - 3 * math.sqrt(0.05 * 0.95 / tables)
+
+
+def test_larger_effects_and_more_seeds_decide_more() -> None:
+    """What holds in all ten claims, each true by one standard deviation a step, then two, then with five seeds."""
+    shares = []
+    for effect, seeds in ((1, 3), (2, 3), (2, 5)):
+        _, adjusted = verdicts(simulated(effect, 200, seeds, np.random.default_rng(3)), margin=effect)
+        shares.append((adjusted == 1).mean())
+        assert (adjusted == -1).mean() < 0.001
+    assert all(after > before + 0.1 for before, after in pairwise(shares))

@@ -1,0 +1,295 @@
+"""Tests of claims: a claim is a region of an effect, judged by the effect's 95% confidence interval.
+
+    rows = Groups({"base": [4.61, 4.63, 4.60], "one head": [4.70, 4.68, 4.71]})     # one value a seed
+    rows.difference("one head", minus="base").verdict()                             # "holds"
+
+The claim holds where the interval lies wholly inside the region, fails where it lies wholly outside, and is undecided
+otherwise. Seeds are taken to be normal, with the same variance in all groups. A false "holds" has a probability of at
+most 2.5%, and so has a false "fails", but for a region whose two bounds are closer than the noise: there it is 5%. The
+p-values give the same verdicts as the interval, and `holm` adjusts them for a family of claims.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+Verdict = Literal["holds", "fails", "undecided"]
+ALPHA = 0.05
+"""The probability of a wrong verdict: of both bounds of an interval together, or of a family after `holm`."""
+Tail = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Region:
+    """The claim low < effect < high. Raises ValueError where no effect satisfies it."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise ValueError(f"no effect lies between {self.low} and {self.high}: give low < high")
+
+
+POSITIVE = Region(low=0.0)
+
+
+def at_least(limit: float) -> Region:
+    """Returns the claim that an effect is no smaller than `limit`."""
+    return Region(low=limit)
+
+
+def at_most(limit: float) -> Region:
+    """Returns the claim that an effect is no larger than `limit`."""
+    return Region(high=limit)
+
+
+def within(margin: float) -> Region:
+    """Returns the claim of equivalence, |effect| < margin: two one-sided tests (TOST) at 2.5% each."""
+    return Region(-margin, margin)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """An effect, and the evidence for and against a claim about it."""
+
+    value: float
+    low: float
+    """Lower end of the 95% confidence interval; -inf where one observation a group leaves its width unknown."""
+    high: float
+    n: int
+    """Observations (models, sentences, rounds) in the smallest group."""
+    p_holds: float
+    """One-sided p-value of the hypothesis that the claim is false: small where the claim holds."""
+    p_fails: float
+    """One-sided p-value of the hypothesis that the claim is true: small where the claim fails."""
+
+    @property
+    def p(self) -> float:
+        """The smallest level at which the verdict is definite; the p-value to give to `holm`."""
+        return min(1.0, 2 * min(self.p_holds, self.p_fails))
+
+    def verdict(self, p: float | None = None, alpha: float = ALPHA) -> Verdict:
+        """Returns the verdict at level `alpha`, by the interval at 0.05; `p` is the p-value adjusted for a family."""
+        if (self.p if p is None else p) > alpha:
+            return "undecided"
+        return "holds" if self.p_holds < self.p_fails else "fails"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows of a table, each with one metric's values, one a seed; the rows share one variance, pooled over all of them.
+
+    Raises ValueError for a row without values or with a value that is not finite, KeyError for a row that is not there.
+    """
+
+    values: Mapping[str, Sequence[float]]
+
+    def __post_init__(self) -> None:
+        for name, values in self.values.items():
+            _check(values, f"row {name!r}")
+
+    def mean(self, name: str) -> float:
+        """Returns the mean of a row."""
+        if name not in self._means:
+            raise KeyError(f"no row {name!r} among {', '.join(self.values)}")
+        return self._means[name]
+
+    def n(self, name: str) -> int:
+        """Returns the number of seeds of a row."""
+        self.mean(name)
+        return len(self.values[name])
+
+    @cached_property
+    def _means(self) -> Mapping[str, float]:
+        return {name: float(statistics.mean(values)) for name, values in self.values.items()}
+
+    @cached_property
+    def df(self) -> int:
+        """The degrees of freedom of the pooled variance: seeds less rows."""
+        return sum(len(values) - 1 for values in self.values.values())
+
+    @cached_property
+    def deviation(self) -> float:
+        """The standard deviation between the seeds of a row, pooled over all rows; nan where every row has one seed."""
+        if not self.df:
+            return math.nan
+        repeated = [values for values in self.values.values() if len(values) > 1]
+        return math.sqrt(sum((len(values) - 1) * statistics.variance(values) for values in repeated) / self.df)
+
+    def contrast(self, weights: Mapping[str, float], region: Region = POSITIVE) -> Tested:
+        """Tests the weighted sum of the rows' means."""
+        return _smallest([self._effect(weights)], region, min(map(self.n, weights)))
+
+    def difference(self, of: str, minus: str, region: Region = POSITIVE) -> Tested:
+        """Tests the difference of two rows' means."""
+        return self.best(of, [minus], region)
+
+    def trend(self, names: Sequence[str], region: Region = POSITIVE) -> Tested:
+        """Tests the least-squares slope over rows in order, in units of the metric a step: positive where they rise.
+
+        The rows are equally spaced and weigh the same, however many seeds each has. Raises ValueError for fewer than
+        two rows, or one named twice.
+        """
+        _check_distinct(names)
+        steps = [i - (len(names) - 1) / 2 for i in range(len(names))]
+        scale = sum(step**2 for step in steps)
+        return self.contrast({name: step / scale for name, step in zip(names, steps, strict=True)}, region)
+
+    def best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Tested:
+        """Tests the mean of row `name` less the largest of the others: positive where it is the best.
+
+        That effect is the smallest of the k differences from the others. The smallest of their lower bounds at 97.5% is
+        below it unless the bound of this very difference misses (intersection-union test; Berger, 1982). The smallest
+        of their upper bounds at 1 - 2.5%/k is above it if none misses (Bonferroni; Hsu, 1984, has exact constants).
+        """
+        _check_distinct([name, *others])
+        differences = [self._effect({name: 1.0, other: -1.0}) for other in others]
+        return _smallest(differences, region, min(map(self.n, [name, *others])))
+
+    def behind_best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Tested:
+        """Tests the largest mean of the others less that of row `name`, by the argument of `best`."""
+        return _mirrored(self.best(name, others, _mirrored_region(region)))
+
+    def _effect(self, weights: Mapping[str, float]) -> "_Effect":
+        value = math.fsum(weight * self.mean(name) for name, weight in weights.items())
+        scale = math.sqrt(math.fsum(weight**2 / self.n(name) for name, weight in weights.items()))
+        return _Effect(value, self.deviation * scale, self.df)
+
+
+def paired(differences: Sequence[float], region: Region = POSITIVE) -> Tested:
+    """Tests the mean of differences, one a pair (two models of the same seed). One pair decides nothing."""
+    return _smallest([_Effect.mean_of(differences)], region, len(differences))
+
+
+def best_of_paired(differences: Sequence[Sequence[float]], region: Region) -> Tested:
+    """Tests by how much the best of several rivals is better than ours.
+
+    `differences` has one sequence a rival: the rival's metric less ours, one a seed. The bounds are those of
+    `Groups.best`, mirrored, each with the variance of its own rival. Raises ValueError without rivals or seeds.
+    """
+    if not differences:
+        raise ValueError("no rivals to compare with: give the differences of at least one")
+    ours_ahead = [_Effect.mean_of([-difference for difference in rival]) for rival in differences]
+    return _mirrored(_smallest(ours_ahead, _mirrored_region(region), min(map(len, differences))))
+
+
+def proportion(successes: int, n: int, region: Region) -> Tested:
+    """Tests the probability of a success by Wilson's interval and the score test that it inverts."""
+    if not 0 <= successes <= n or n == 0:
+        raise ValueError(f"{successes} successes of {n}: give 0 <= successes <= n, and n > 0")
+    from scipy.stats import binomtest
+
+    interval = binomtest(successes, n).proportion_ci(1 - ALPHA, "wilson")
+
+    def effect(limit: float) -> _Effect:
+        return _Effect(successes / n, math.sqrt(max(0.0, limit * (1 - limit)) / n), math.inf)
+
+    p_values = _p_values(region, lambda limit: effect(limit).p_above(limit), lambda limit: effect(limit).p_below(limit))
+    return Tested(successes / n, float(interval.low), float(interval.high), n, *p_values)
+
+
+def every(tested: Sequence[Tested]) -> tuple[float, float]:
+    """Returns (p_holds, p_fails) of the claim that all of these claims hold: it fails where any fails.
+
+    The first is the largest p-value (intersection-union test), the second Bonferroni's of the smallest.
+    """
+    if not tested:
+        raise ValueError("no claims to combine: give at least one")
+    return max(each.p_holds for each in tested), min(1.0, len(tested) * min(each.p_fails for each in tested))
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Adjusts the p-values of a family of claims, so that the probability of any wrong verdict is 5% at most.
+
+    Holm (1979), "A simple sequentially rejective multiple test procedure"; the result is in the order given.
+    """
+    if not all(0 <= each <= 1 for each in p):
+        raise ValueError(f"p-values must be within 0 and 1: {list(p)}")
+    adjusted, largest = [0.0] * len(p), 0.0
+    for rank, i in enumerate(sorted(range(len(p)), key=p.__getitem__)):
+        largest = max(largest, min(1.0, (len(p) - rank) * p[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+@dataclass(frozen=True)
+class _Effect:
+    """An estimate with Student's distribution around the truth; df 0 where its standard error is unknown."""
+
+    value: float
+    error: float
+    df: float
+
+    @classmethod
+    def mean_of(cls, values: Sequence[float]) -> "_Effect":
+        _check(values, "the differences")
+        df = len(values) - 1
+        error = math.sqrt(statistics.variance(values) / len(values)) if df else math.nan
+        return cls(float(statistics.mean(values)), error, df)
+
+    def p_above(self, limit: float) -> float:
+        """Returns the p-value of the hypothesis effect <= limit."""
+        if self.df == 0:
+            return float(limit > -math.inf)
+        if self.error == 0:
+            return float(self.value <= limit)
+        from scipy.special import stdtr
+
+        return float(stdtr(self.df, (limit - self.value) / self.error))
+
+    def p_below(self, limit: float) -> float:
+        """Returns the p-value of the hypothesis effect >= limit."""
+        return _Effect(-self.value, self.error, self.df).p_above(-limit)
+
+    def margin(self, tail: float) -> float:
+        """Returns how far from the estimate the truth lies, to one side, with probability `tail`."""
+        from scipy.special import stdtrit
+
+        return float(stdtrit(self.df, 1 - tail)) * self.error if self.df else math.inf
+
+
+def _smallest(effects: Sequence[_Effect], region: Region, n: int) -> Tested:
+    """Tests the smallest of several effects: see `Groups.best`. For a single effect it is Student's test."""
+
+    def p_above(limit: float) -> float:
+        return max(effect.p_above(limit) for effect in effects)
+
+    def p_below(limit: float) -> float:
+        return min(1.0, len(effects) * min(effect.p_below(limit) for effect in effects))
+
+    return Tested(
+        min(effect.value for effect in effects),
+        min(effect.value - effect.margin(ALPHA / 2) for effect in effects),
+        min(effect.value + effect.margin(ALPHA / 2 / len(effects)) for effect in effects),
+        n,
+        *_p_values(region, p_above, p_below),
+    )
+
+
+def _p_values(region: Region, p_above: Tail, p_below: Tail) -> tuple[float, float]:
+    """Returns p_holds and p_fails, from the p-values of an effect's being above and below a limit."""
+    return max(p_above(region.low), p_below(region.high)), min(p_below(region.low), p_above(region.high))
+
+
+def _mirrored_region(region: Region) -> Region:
+    return Region(-region.high, -region.low)
+
+
+def _mirrored(tested: Tested) -> Tested:
+    return replace(tested, value=0 - tested.value, low=-tested.high, high=-tested.low)
+
+
+def _check(values: Sequence[float], what: str) -> None:
+    if len(values) == 0:
+        raise ValueError(f"{what}: no values; give at least one")
+    if not all(map(math.isfinite, values)):
+        raise ValueError(f"{what}: {list(values)} has a value that is not finite")
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(f"give at least two rows, each once: {', '.join(names)}")
