@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # setuptools warns of folders named like the packages: those are the packages.
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
 
-.PHONY: help reproduce test test-slow chaos gpu lint format constraints clean
+.PHONY: help reproduce test test-fast test-slow chaos gpu lint format constraints clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -28,6 +28,13 @@ reproduce: .venv/installed ## reproduce Table 2 on generated text
 
 test: .venv/installed-dev lint ## run the linters and the tests
 	$(BIN)/python -m pytest
+
+FAST := $(BIN)/python -m pytest -m 'not slow and not ray'
+# Two processes, since most tests compute on one core.
+test-fast: .venv/installed-dev lint ## run the linters and the tests that start no Ray, on two cores
+	@log=$$(mktemp); $(FAST) tests/pipeline >$$log 2>&1 & pipeline=$$!; \
+	$(FAST) --ignore tests/pipeline; rest=$$?; wait $$pipeline; pipeline=$$?; \
+	cat $$log; rm $$log; exit $$((rest | pipeline))
 
 test-slow: .venv/installed-dev ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow

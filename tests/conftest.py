@@ -22,6 +22,26 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
+RAY_TMPDIR = os.environ.get("RAY_TMPDIR")
+NO_RAY = "/dev/null/a test that is not marked ray starts Ray"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of the shared Ray cluster; a test that starts a Ray of its own is marked where it stands."""
+    for item in items:
+        if "ray_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker("ray")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """In a test that is not marked `ray` or `slow`, its fixtures and processes, Ray finds no place for its files."""
+    folder = RAY_TMPDIR if item.get_closest_marker("ray") or item.get_closest_marker("slow") else NO_RAY
+    if folder is None:
+        os.environ.pop("RAY_TMPDIR", None)
+    else:
+        os.environ["RAY_TMPDIR"] = folder
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:

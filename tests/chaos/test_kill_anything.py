@@ -30,7 +30,7 @@ EXCUSED_S = 30
 """Time after a kill during which the driver may fail, because the cluster has not yet noticed the loss."""
 POLL_S = 0.2
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(7200)]
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from tests.support.s3_server import CREDENTIALS
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.ray,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(not can_make_hosts(), reason="needs Linux, root and iproute2"),
 ]

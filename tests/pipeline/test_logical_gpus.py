@@ -17,6 +17,8 @@ from tests.support import logical_gpus
 from tests.support.tiny_checkpoint import make_set
 from tests.support.tiny_training import metrics, weights, with_fields
 
+pytestmark = pytest.mark.ray
+
 TABLE_3 = """
 corpora.en-de = {train_pairs = 600, dev_pairs = 20, test_pairs = 20}
 vocabulary.size = 300

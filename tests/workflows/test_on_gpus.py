@@ -22,6 +22,7 @@ PAIR, UPDATES = "en-de", 20
 
 @pytest.mark.gpu
 @pytest.mark.slow
+@pytest.mark.ray
 @pytest.mark.timeout(900)
 def test_any_number_of_gpus_ends_in_the_same_weights(device: str, tmp_path: Path) -> None:
     """The exact reduction's weights do not depend on the number of workers, and as many actors as fit translate."""

@@ -28,7 +28,7 @@ from workflows.parsers import ParserGrid
 from workflows.profiles.loading import load_profile
 from workflows.profiles.parsing import load_parsing_profile
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(1200)]
 
 MODEL = "{n_layers = 1, d_model = 16, d_ff = 32, n_heads = 2, d_k = 8, d_v = 8}"
 TRAINING = {"updates": 4, "checkpoint_updates": 2, "validation_updates": 4, "model": MODEL, "workers": 1}

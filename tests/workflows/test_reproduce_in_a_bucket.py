@@ -21,7 +21,7 @@ from tests.chaos.two_nodes import ROOT
 from tests.support.s3_server import FaultyProxy, S3Server
 from workflows.engine.dag import PACKAGES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(1200)]
 
 SETTINGS = {
     "corpora.en-de.train_pairs": 600,

@@ -14,7 +14,7 @@ from mlflow.tracking import MlflowClient
 from tests.support.tracking_server import TrackingServer
 from tests.workflows.test_reproduce_table2 import TINY
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900)]
 NAMES = ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "RAY_AUTH_TOKEN", "HF_TOKEN")
 
 

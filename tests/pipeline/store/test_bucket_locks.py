@@ -62,7 +62,7 @@ def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket:
             patch.setenv("AWS_ENDPOINT_URL", proxy.address)
             waiting = SPAWN.Process(target=_take_in_turn_of_a, args=(bucket.uri,))
             waiting.start()
-        waiting.join(3 * LEASE_S + 3)
+        waiting.join(2 * LEASE_S + 1)
         assert waiting.is_alive()
         assert 0 < proxy.n_passed < 10
         bucket.write(OBJECT, b"another's")

@@ -24,7 +24,7 @@ from pipeline.store.artifact import publish
 from pipeline.store.artifacts import EncodedDataset
 from tests.support.tiny_training import TINY, free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900)]
 
 HEAD_ID = "f" * 51 + "00000"
 PATIENCE_S = 180

@@ -26,8 +26,9 @@ from tests.support.tiny_training import TINY, curve, free_port, start_processes,
 
 LAYOUTS = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 4, 8))]
 """Workers that train together."""
-THIRTY = with_fields(
-    updates=30, checkpoint_updates=30, validation_updates=15, optimizer=OptimizerConfig(warmup_steps=400)
+UPDATES = 12
+SLOW = with_fields(
+    updates=UPDATES, checkpoint_updates=UPDATES, validation_updates=6, optimizer=OptimizerConfig(warmup_steps=400)
 )
 """At TINY's own learning rate, 60 times as high, rounding grows to 3e-4 of the loss within 30 updates."""
 
@@ -82,15 +83,22 @@ def train_in_group(rank: int, size: int, dataset: EncodedDataset, given: Trainin
 
 @pytest.fixture(scope="module")
 def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`trained(3, exact=True)` -> the folder of the same 30 updates, with dropout, by three workers; trained once."""
+    """`trained(3, exact=True)` -> the folder of the same updates, with dropout, by three workers; trained once."""
     folder = tmp_path_factory.mktemp("layouts")
 
-    def train(size: int, *, exact: bool, updates: int = THIRTY.updates, exchange: str = "float32") -> Path:
-        place = folder / f"{size}-{exact}-{updates}-{exchange}"
+    def train(
+        size: int,
+        *,
+        exact: bool,
+        updates: int = UPDATES,
+        micro_batches: int = SLOW.micro_batches,
+        exchange: str = "float32",
+    ) -> Path:
+        place = folder / f"{size}-{exact}-{updates}-{micro_batches}-{exchange}"
         if not place.exists():
             place.mkdir()
-            changed = {"exact_reduction": exact, "exchange": exchange}
-            given = THIRTY.model_copy(update={**changed, "updates": updates, "checkpoint_updates": updates})
+            changed = {"exact_reduction": exact, "exchange": exchange, "micro_batches": micro_batches}
+            given = SLOW.model_copy(update={**changed, "updates": updates, "checkpoint_updates": updates})
             start_processes(train_in_group, (size, dataset, given, place), size)
         return place
 
@@ -99,14 +107,14 @@ def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("size", LAYOUTS)
 def test_workers_walk_the_same_curve(size: int, trained: Callable[..., Path]) -> None:
-    """The losses of 30 updates with dropout, and of the dev split, agree with those of one worker to 1e-4."""
+    """The losses of all updates with dropout, and of the dev split, agree with those of one worker to 1e-4."""
     alone = curve(trained(1, exact=False))
     together = curve(trained(size, exact=False))
-    assert len(alone) == 30 + 2
+    assert len(alone) == UPDATES + 2
     differences = [abs(ours / theirs - 1) for ours, theirs in zip(together, alone, strict=True)]
-    print(f"{size} workers: loss {together[29]:.6f}, alone {alone[29]:.6f}; at most {max(differences):.1e} apart")
+    print(f"{size} workers: loss {together[-3]:.6f}, alone {alone[-3]:.6f}; at most {max(differences):.1e} apart")
     assert max(differences) < 1e-4
-    assert alone[29] < alone[0] - 0.2
+    assert alone[-3] < alone[0]
 
 
 def assert_same_bits(alone: Path, together: Path, updates: int) -> None:
@@ -120,23 +128,24 @@ def assert_same_bits(alone: Path, together: Path, updates: int) -> None:
 @pytest.mark.parametrize("size", LAYOUTS)
 def test_exact_reduction_ends_in_the_same_bits(size: int, trained: Callable[..., Path]) -> None:
     """Weights, Adam's state and training losses of 2, 3, 4 and 8 workers are those of one, bit for bit."""
-    assert_same_bits(trained(1, exact=True), trained(size, exact=True), THIRTY.updates)
+    assert_same_bits(trained(1, exact=True), trained(size, exact=True), UPDATES)
 
 
 def test_exact_reduction_with_a_micro_batch_a_worker(trained: Callable[..., Path]) -> None:
-    """Eight workers for eight micro-batches: the first three updates end in the bits of one worker's."""
-    assert_same_bits(trained(1, exact=True, updates=3), trained(8, exact=True, updates=3), 3)
+    """Four workers for four micro-batches: the first three updates end in the bits of one worker's."""
+    alone, together = (trained(size, exact=True, updates=3, micro_batches=4) for size in (1, 4))
+    assert_same_bits(alone, together, 3)
 
 
 def test_gradients_sent_in_bfloat16(trained: Callable[..., Path]) -> None:
     """Two workers follow the curve with other bits; alone nothing is sent, so nothing is rounded."""
     plain, rounded = (curve(trained(2, exact=False, exchange=name)) for name in ("float32", "bfloat16"))
     differences = [abs(ours / theirs - 1) for ours, theirs in zip(rounded, plain, strict=True)]
-    print(f"loss {rounded[29]:.6f}, in float32 {plain[29]:.6f}; at most {max(differences):.1e} apart")
+    print(f"loss {rounded[-3]:.6f}, in float32 {plain[-3]:.6f}; at most {max(differences):.1e} apart")
     assert max(differences) < 1e-4
     assert rounded[0] == plain[0]  # nothing has been rounded before the first loss
-    assert weights(trained(2, exact=False, exchange="bfloat16"), 30) != weights(trained(2, exact=False), 30)
-    assert_same_bits(trained(1, exact=False), trained(1, exact=False, exchange="bfloat16"), THIRTY.updates)
+    assert weights(trained(2, exact=False, exchange="bfloat16"), UPDATES) != weights(trained(2, exact=False), UPDATES)
+    assert_same_bits(trained(1, exact=False), trained(1, exact=False, exchange="bfloat16"), UPDATES)
 
 
 def leave_after_an_update(rank: int, port: int, dataset: EncodedDataset, folder: Path) -> None:

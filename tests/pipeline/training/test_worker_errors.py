@@ -41,6 +41,7 @@ def test_user_error_of_either_worker_ends_both(
     check(ending(dataset, tmp_path / "training", progress_s, fault), 2, fault)
 
 
+@pytest.mark.ray
 def test_loss_that_is_not_finite_ends_four_workers(dataset: EncodedDataset, tmp_path: Path) -> None:
     """In a cluster that lets four workers, with their clocks apart, share this machine's cores, however few."""
     arguments = 4, dataset, tmp_path / "training", (NEVER_S, 0, 0.05, NEVER_S), "not finite"

@@ -13,7 +13,8 @@ from workflows.cli import doctor
 
 def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing fails here, and nothing is made."""
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for name in ("RAY_ADDRESS", "RAY_TMPDIR"):
+        monkeypatch.delenv(name, raising=False)
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "runs"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -23,8 +24,11 @@ def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_what_fails_is_the_exit_status(tmp_path: Path, command_line: CommandLine) -> None:
+def test_what_fails_is_the_exit_status(
+    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """1 where something fails, with what to do in its line; 2 for a wrong option."""
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
     (tmp_path / "file").write_text("")
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "file"))
     assert done.returncode == 1

@@ -71,6 +71,7 @@ def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Tr
     assert log_p == pytest.approx([output.log_probability for output in flat], abs=1e-4)
 
 
+@pytest.mark.ray
 def test_ctranslate2_translates_what_its_first_use_exports(
     command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

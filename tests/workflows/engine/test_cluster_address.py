@@ -24,6 +24,8 @@ import typer
 from workflows.cli.console import run_app
 from workflows.engine.cluster import cluster
 
+pytestmark = pytest.mark.ray
+
 START_S, STOP_S = 90, 30
 JOIN_S = 25
 """A driver may take twice the 12 s after which a server that never answers is given up."""

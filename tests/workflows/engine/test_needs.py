@@ -57,6 +57,7 @@ def test_what_ray_needs(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.ray
 @pytest.mark.parametrize("n_bytes", [LONGEST, LONGEST + 10])
 def test_ray_starts_where_nothing_is_in_its_way(n_bytes: int, tmp_path: Path) -> None:
     """The longest path that is allowed, without a home folder, but with a token; longer ones are one line."""

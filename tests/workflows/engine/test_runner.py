@@ -260,6 +260,7 @@ def _driver(function: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     return command, {**os.environ, "PYTHONPATH": os.getcwd()}
 
 
+@pytest.mark.ray
 def test_a_step_that_computes_on_a_gpu_waits_for_one(tmp_path: Path) -> None:
     """In a cluster with a GPU that is not free, it says so and has it later, rather than computing on a CPU."""
     command, environment = _driver("drive_behind_a_gpu", tmp_path)
@@ -268,6 +269,7 @@ def test_a_step_that_computes_on_a_gpu_waits_for_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ray
 def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
     """Two processes, each with a Ray of its own, begin together: both get the result, each stage has run once."""
     command, environment = _driver("drive", tmp_path)

@@ -74,6 +74,7 @@ def assert_arrived(client: MlflowClient, training: TrainingRun) -> None:
     assert str(client.get_logged_model(output.model_id).status) == "READY"
 
 
+@pytest.mark.ray
 @pytest.mark.timeout(900)
 def test_killed_in_mid_training(server: TrackingServer, tmp_path: Path) -> None:
     """One warning, and the training ends well; the same command sends what is missing, and makes nothing."""
