@@ -18,7 +18,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from workflows.claims.inference import Groups, Tested, holm, within
+from workflows.claims.inference import Estimate, Groups, holm, within
 from workflows.cli.console import help_text, run_app
 from workflows.paper import VARIATIONS
 
@@ -37,7 +37,7 @@ EFFECTS = (0, 1, 2, 3)
 OLD = "old rule"
 
 
-def family(rows: Groups, margin: float) -> list[Tested]:
+def family(rows: Groups, margin: float) -> list[Estimate]:
     """Tests Table 3's ten claims, in the order of CLAIMS; `margin` is that within which E is as good as base."""
     return [
         *(rows.behind_best(name, sorted({"base", "A1", "A2", "A3", "A4"} - {name})) for name in ("A1", "A4")),

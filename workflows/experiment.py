@@ -32,7 +32,8 @@ from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport
 from workflows.tables.measurements import TrainedModel
-from workflows.tables.render import Shown, render_terminal
+from workflows.tables.render import render_terminal
+from workflows.tables.table import Results
 from workflows.tracking.addresses import default_uri, ui_command
 from workflows.tracking.tracker import Tracker
 from workflows.tracking.watcher import Workflow, tracked
@@ -196,7 +197,7 @@ def _about(model: TrainedModel) -> dict[str, str]:
 
 def _run(
     experiment: Reproduction, request: Request, target: Step[Any], tracker: Tracker
-) -> tuple[Path, JsonArtifact[Any], Shown, Mapping[str, str]]:
+) -> tuple[Path, JsonArtifact[Any], Results, Mapping[str, str]]:
     """Makes what is missing, with MLflow kept up to date; returns the run's folder, the table, and failures by model.
 
     The folder is opened once the cluster and MLflow have accepted their addresses.
@@ -225,7 +226,7 @@ def _run(
             [*experiment.reports.values()],
             experiment.tuned,
         )
-        table: Shown = artifact.load()
+        table: Results = artifact.load()
         reports = {
             name: report.published(store) for name, report in experiment.reports.items() if store.find(report.name)
         }

@@ -19,6 +19,7 @@ PAIRS = ("en-de", "en-fr")
 Kind = Literal["perplexity", "bleu"]
 KINDS: tuple[Kind, ...] = ("perplexity", "bleu")
 """The figures of a row of Table 3."""
+KIND_NAMES: Mapping[Kind, str] = MappingProxyType({"perplexity": "perplexity", "bleu": "BLEU"})
 MODEL_SYMBOLS = {
     "n_layers": "N",
     "d_model": "d_model",
@@ -226,40 +227,6 @@ def variation_experiment(row: str) -> Experiment:
         test_set=VARIATION_TEST_SET,
         test_sentences=VARIATION_TEST_SENTENCES,
     )
-
-
-Relation = Literal["better", "best", "equal"]
-"""What a claim says of its rows: each is better than the one before; the last is better than all rows of the table; or
-they are as good as each other."""
-
-
-@dataclass(frozen=True)
-class Ordering:
-    """A claim of the paper about rows of Table 3."""
-
-    claim: str
-    rows: tuple[str, ...]
-    relation: Relation = "better"
-    reversed: tuple[Kind, ...] = ()
-    """The figures by which each row is worse than the one before."""
-    section: str = "6.2"
-
-
-ORDERINGS: tuple[Ordering, ...] = (
-    Ordering("one head is worse than eight", ("A1", "base")),
-    Ordering("too many heads are worse, too", ("A4", "base")),
-    Ordering("a smaller d_k hurts", ("B1", "B2", "base")),
-    Ordering("more layers are better", ("C1", "C2", "base", "C3")),
-    Ordering("a larger d_model is better", ("C4", "base", "C5")),
-    Ordering("a larger d_ff is better", ("C6", "base", "C7")),
-    Ordering("dropout helps", ("D1", "base")),
-    Ordering(
-        "label smoothing hurts perplexity but improves BLEU", ("D3", "base"), reversed=("perplexity",), section="5.4"
-    ),
-    Ordering("learned positions are as good as sinusoids", ("E", "base"), "equal"),
-    Ordering("the big model is the best", ("big",), "best"),
-)
-"""The claims of §6.2, and that of §5.4 about label smoothing."""
 
 
 SAME_CHECKPOINT_BLEU = (29.02, 27.52)

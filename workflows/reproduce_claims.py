@@ -1,15 +1,15 @@
 """Every claim that the paper argues in words, judged: a verdict each, with the figures and seeds that it rests on.
 
-python -m workflows.reproduce_claims                                      # generated text: the tables and more
+python -m workflows.reproduce_claims                                      # generated text: what it can answer
 python -m workflows.reproduce_claims --sections 3.2,4                     # the claims of some sections only
 python -m workflows.reproduce_claims --profile multi30k --rows base,A1,E  # real text, some rows of Table 3
 python -m workflows.reproduce_claims --plan                               # what would run, and why
 
-It judges Tables 1 to 4, which it makes as their own commands do: what these have run is not run again. Table 2 is left
-out where the text is not WMT's, since its claims compare with scores on WMT's.
+It makes the tables that its claims need as their own commands do: what these have run is not run again. What the text
+cannot judge is not run: generated text answers what mechanisms cost and whether they work (docs/protocol.md).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,15 +17,20 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.attention.figures import HeadSettings, RelationSettings
-from pipeline.complexity.figures import CountedArguments, TimedArguments
+from pipeline.complexity.figures import TimedArguments
 from pipeline.complexity.settings import ArgumentSettings
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
-from workflows import paper, reproduce_table1, reproduce_table2, reproduce_table3, reproduce_table4, stages
-from workflows.claims import trials
-from workflows.claims.evidence import Evidence, Examined, Tokenized, Trial
-from workflows.claims.table import FILE, ClaimsArtifact
+from workflows import (
+    claim_trials,
+    reproduce_table1,
+    reproduce_table2,
+    reproduce_table3,
+    reproduce_table4,
+    stages,
+)
+from workflows.claims.claim import Data
+from workflows.claims.every_claim import CLAIMS, SECTIONS
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
 from workflows.command_line import CommandLine
@@ -33,33 +38,18 @@ from workflows.engine.dag import Imported, Stage, Step, to_step
 from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
 from workflows.profiles.complexity import load_complexity_profile
 from workflows.profiles.loading import load_profile
-from workflows.profiles.parsing import load_parsing_profile
+from workflows.profiles.parsing import is_wsj, load_parsing_profile
 from workflows.profiles.profile import Profile
+from workflows.tables.claims import FILE, ClaimsArtifact, Made
 from workflows.tables.measurements import TrainedModel
 
-COUNT_ARGUMENTS = Stage("counted_arguments.count", Imported("pipeline.complexity.arguments:count"), CountedArguments)
 TIME_ARGUMENTS = Stage("timed_arguments.time", Imported("pipeline.complexity.arguments:time_"), TimedArguments, gpus=1)
 JUDGE = Stage(
-    "claims.judge", Imported("workflows.claims.report:judge"), ClaimsArtifact, computes=True, follows_source=True
+    "claims.judge", Imported("workflows.reports.claims:judge"), ClaimsArtifact, computes=True, follows_source=True
 )
-
-NEEDS: Mapping[str, tuple[str, ...]] = {
-    "3.2.1": ("functions", "counted", "timed"),
-    "3.2.2": ("counted", "timed"),
-    "3.5": ("counted", "extrapolation"),
-    "4": ("counted", "timed", "table1", "examined"),
-    "5.4": ("table3",),
-    "6.1": ("table2", "averaging"),
-    "6.2": ("table3",),
-    "6.3": ("table4",),
-    "figure 3": ("examined",),
-    "figure 4": ("examined",),
-    "figure 5": ("examined",),
-}
-"""What the claims of each section are judged by."""
 READ_BY: Mapping[str, tuple[str, ...]] = {
-    "pairs": ("table2", "table3", "averaging", "extrapolation", "functions", "examined"),
-    "models": ("table2", "averaging", "examined"),
+    "pairs": ("table2", "table3", "averaging", "extrapolation", "functions", "heads"),
+    "models": ("table2", "averaging", "heads"),
     "rows": ("table3",),
     "treebank": ("table4",),
 }
@@ -87,11 +77,30 @@ def chosen_sections(asked: str | None) -> list[str]:
     """
     chosen: set[str] = set()
     for section in [""] if asked is None else [name.strip().removeprefix("§") or "''" for name in asked.split(",")]:
-        matching = {known for known in NEEDS if known.startswith(section)}
+        matching = {known for known in SECTIONS if known.startswith(section)}
         if not matching:
-            raise UserError(f"--sections {section}: nothing is claimed there; choose from {', '.join(NEEDS)}")
+            raise UserError(f"--sections {section}: nothing is claimed there; choose from {', '.join(SECTIONS)}")
         chosen |= matching
-    return [known for known in NEEDS if known in chosen]
+    return [known for known in SECTIONS if known in chosen]
+
+
+def needed_by(sections: Sequence[str], data: Collection[Data]) -> set[str]:
+    """Returns the evidence that the claims of some sections need, where these data can judge them."""
+    claims = [claim for claim in CLAIMS if claim.section in sections and (not claim.data or claim.data in data)]
+    return {name for claim in claims for name in claim.needs}
+
+
+def data_of(profile: Profile, pair: str, treebank: Path | None) -> tuple[Data, ...]:
+    """Returns what a text and a treebank can judge. Raises UserError for a treebank on which nothing is claimed."""
+    of_text = stages.evidence_of(profile.for_pair(pair).corpora[pair])
+    if treebank is None:
+        return of_text
+    if treebank.is_dir() and not is_wsj(treebank):
+        raise UserError(
+            f"--treebank {treebank}: §6.3 compares with parsers on the Wall Street Journal, whose sections are not there; "
+            "leave it out, or make its table with workflows.reproduce_table4"
+        )
+    return (*of_text, "WSJ")
 
 
 @dataclass(frozen=True)
@@ -99,8 +108,7 @@ class Experiments:
     """The tables and trials that are judged, by name, and the steps that belong to no model."""
 
     tables: Mapping[str, Reproduction]
-    trials: Mapping[str, Sequence[Trial[Any]]]
-    others: Evidence
+    made: Made
     sections: Sequence[str]
     command: CommandLine
 
@@ -110,17 +118,15 @@ class Experiments:
         models = {
             f"{name} {model}": cell for name, table in self.tables.items() for model, cell in table.models.items()
         }
-        return models | {trial.name: trial.evaluation for group in self.trials.values() for trial in group}
+        return models | {trial.name: trial.evaluation for trial in self.made.trials}
 
     def judged(self, failures: Mapping[str, str]) -> Step[ClaimsArtifact]:
         """Returns the step that judges what did not fail."""
-        evidence: dict[str, Any] = {}
+        tables = []
         for name, table in self.tables.items():
             own = {model: why for model, why in failures.items() if model.startswith(f"{name} ")}
-            evidence[name] = table.tabulate({model.removeprefix(f"{name} "): why for model, why in own.items()})
-        for name, group in self.trials.items():
-            evidence[name] = [trial for trial in group if trial.name not in failures]
-        return JUDGE("claims", replace(self.others, **evidence), self.sections, self.command)
+            tables.append(table.tabulate({model.removeprefix(f"{name} "): why for model, why in own.items()}))
+        return JUDGE("claims", replace(self.made.without(failures), tables=tables), self.sections, self.command)
 
 
 def experiments(
@@ -135,60 +141,42 @@ def experiments(
     """Returns what some sections need.
 
     `cells` are the language pairs and models of Table 2, whose first is taken where one of them is enough; `rows` are
-    those of Table 3 (None: all), `treebank` is Table 4's (None: generated trees), `changes` are by `changes_by_table`.
+    those of Table 3 (None: all), `treebank` is Table 4's (None: none is made), `changes` are by `changes_by_table`.
     """
-    names = {name for section in sections for name in NEEDS[section]}
     (pair, *_), (model, *_) = cells
+    data = data_of(profile, pair, treebank)
+    needs = needed_by(sections, data)
     tables: dict[str, Reproduction] = {}
-    others: dict[str, Any] = {}
-    arguments = ArgumentSettings()
-    if "counted" in names:
-        others["counted"] = COUNT_ARGUMENTS("count arguments", arguments)
-    if "timed" in names:
+    made: dict[str, Any] = {}
+    if "timed" in needs:
         layers = load_complexity_profile(overrides=changes["table1"])
-        timed = reproduce_table1.exclusive(TIME_ARGUMENTS, layers)
-        others["timed"] = timed("time arguments", others["counted"], arguments, layers.timing)
-    if "table1" in names:
+        made["timed"] = reproduce_table1.exclusive(TIME_ARGUMENTS, layers)(
+            "time arguments", ArgumentSettings(), layers.timing
+        )
+    if "table1" in needs:
         layers = load_complexity_profile(overrides=changes["table1"])
         tables["table1"] = reproduce_table1.reproduction(layers, request.command)
-        others["counts"] = reproduce_table1.counted(layers)
-    if "table2" in names:
-        others["is_of_other_text"] = paper.experiment(pair, model).corpus not in profile.data
-        if not others["is_of_other_text"]:
-            tables["table2"] = reproduce_table2.reproduction(profile, *cells, request)
-    if "table3" in names:
+    if "table2" in needs:
+        tables["table2"] = reproduce_table2.reproduction(profile, *cells, request)
+    if "table3" in needs:
+        of_grid, seeds = profile.for_pair(pair).for_grid(), profile.claims.seeds
         tables["table3"] = reproduce_table3.reproduction(
-            profile.for_pair(pair).for_grid(), pair, rows, 1, request, name=trials.grid_text(pair)
+            of_grid, pair, rows, seeds, request, name=claim_trials.grid_text(pair)
         )
-    if "table4" in names:
+    if "table4" in needs:
         trees = load_parsing_profile(treebank=treebank, overrides=changes["table4"])
         tables["table4"] = reproduce_table4.reproduction(trees, request)
-        name = next(iter(trees.corpora))
-        text = stages.prepared(trees.for_pair(name), name)
-        others["trees"] = Tokenized(next(iter(text.test_sets.values())), text.vocabulary)
-    if "examined" in names:
-        others["examined"] = _examined(profile, pair, model)
-    if "functions" in names:
-        others["functions"] = trials.functions(profile, pair)
-    groups: dict[str, Sequence[Trial[Any]]] = {}
-    if "averaging" in names:
-        groups["averaging"] = trials.averaging(profile, pair, model)
-    if "extrapolation" in names:
-        groups["extrapolation"] = trials.extrapolation(profile, pair)
-    return Experiments(tables, groups, Evidence(**others), sections, request.command)
-
-
-def _examined(profile: Profile, pair: str, model: str) -> Examined:
-    """Returns what is examined of a model's heads."""
-    text, corpus = stages.prepared(profile, pair), profile.for_pair(pair).corpora[pair]
-    (cell,) = reproduce_table2.cells_of(profile, [pair], [model])
-    heads = stages.EXAMINE_HEADS(f"heads {pair} {model}", cell.checkpoint, text.dev, HeadSettings())
-    relations = None
-    if isinstance(corpus, EmbeddedSettings):
-        relations = stages.MEASURE_RELATIONS(
-            f"relations {pair} {model}", cell.checkpoint, corpus.text("train"), RelationSettings()
-        )
-    return Examined(to_step(cell.checkpoint), Tokenized(text.dev, text.vocabulary), heads, relations)
+    if "functions" in needs:
+        made["functions"] = claim_trials.functions(profile, pair)
+    if "extrapolation" in needs:
+        made["extrapolation"] = claim_trials.extrapolation(profile, pair)
+    seeded = claim_trials.seeded(profile, pair, model)
+    if "averaging" in needs:
+        made["averaging"] = claim_trials.averaging(seeded, model, profile.for_pair(pair).choice)
+    corpus = profile.for_pair(pair).corpora[pair]
+    if "heads" in needs and isinstance(corpus, EmbeddedSettings):
+        made["heads"] = claim_trials.heads(seeded, model, corpus.text("train"))
+    return Experiments(tables, Made(**made, data=data), sections, request.command)
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -220,7 +208,8 @@ def main(
         str | None, typer.Option(help="Rows of Table 3 that are trained, as --rows there.  [default: all]")
     ] = None,
     treebank: Annotated[
-        Path | None, typer.Option(help="Treebank for Table 4, as there.  [default: generated trees]")
+        Path | None,
+        typer.Option(help="Folder of the Wall Street Journal, for Table 4.  [default: its claims are not judged]"),
     ] = None,
 ) -> None:
     """Makes what is not in the store, judges the claims, prints them."""
@@ -229,10 +218,13 @@ def main(
     request = requested("claims", chosen, common, hardware)
     cells = chosen_names("pairs", pairs, chosen.corpora), chosen_names("models", models, chosen.recipes)
     judged = chosen_sections(sections)
-    read = {name for section in judged for name in NEEDS[section]}
+    read = needed_by(judged, data_of(chosen, cells[0][0], treebank))
     for option, given in {"pairs": pairs, "models": models, "rows": rows, "treebank": treebank}.items():
         if given is not None and read.isdisjoint(READ_BY[option]):
-            raise UserError(f"--{option}: the claims of --sections {sections} do not depend on it; leave it out")
+            of_sections = f" of --sections {sections}" if sections else ""
+            raise UserError(
+                f"--{option}: no claim{of_sections} that profile {chosen.name} can judge depends on it; leave it out"
+            )
     reached = {"table1": {"table1", "timed"}, "table4": {"table4"}}
     for table, names in reached.items():
         if changes[table] and read.isdisjoint(names):
@@ -244,7 +236,7 @@ def main(
         models=needed.models,
         reports={},
         tabulate=needed.judged,
-        measured={trial.name: to_step(trial.measured) for group in needed.trials.values() for trial in group},
+        measured={trial.name: to_step(trial.measured) for trial in needed.made.trials},
         first=[step for table in needed.tables.values() for step in table.first],
         report=FILE,
         forecast=Imported("workflows.forecast.estimate:forecast_text"),

@@ -26,6 +26,7 @@ from pipeline.store.artifacts import (
     Vocabulary,
 )
 from pipeline.text import cleaning
+from workflows.claims.claim import Data
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.profiles.profile import Profile, SearchGrid
 from workflows.reports.corpus import CorpusReport, report_corpus
@@ -61,7 +62,7 @@ SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_
 CHOOSE_PARSER = Stage("parser_choice.choose", search_choice.choose_parser, ChosenParser, cpus=0)
 SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.DevScores, cpus=0)
 EXAMINE_HEADS = Stage("heads.examine", Imported("pipeline.attention.heads:examine"), Heads, gpus=1)
-MEASURE_RELATIONS = Stage("relations.measure", Imported("pipeline.attention.relations:measure"), Relations, 2, gpus=1)
+MEASURE_RELATIONS = Stage("relations.measure", Imported("pipeline.attention.relations:measure"), Relations, 3, gpus=1)
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class Prepared:
     vocabulary: Step[Vocabulary]
     dataset: Step[EncodedDataset]
     report: Step[CorpusReport]
+    evidence: tuple[Data, ...]
+    """What the paper's claims can be judged on with this text."""
 
 
 def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
@@ -88,12 +91,20 @@ def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
     Their labels have `name`, by default the pair: another for each text where a workflow has several of one pair.
     """
     profile, name = profile.for_pair(pair), name or pair
-    text, test_sets = text_of(name, profile.corpora[pair])
+    settings = profile.corpora[pair]
+    text, test_sets = text_of(name, settings)
     dev, clean = test_sets.pop("dev"), CLEAN(f"clean {name}", text, profile.cleaning)
     learned = LEARN_VOCABULARY(f"vocabulary {name}", clean, profile.vocabulary)
     dataset = ENCODE(f"encode {name}", clean, dev, learned, profile.encoding)
     reported = report(f"report {name}", profile, clean, learned, dataset)
-    return Prepared(name, pair, profile.data, clean, dev, test_sets, learned, dataset, reported)
+    return Prepared(name, pair, profile.data, clean, dev, test_sets, learned, dataset, reported, evidence_of(settings))
+
+
+def evidence_of(settings: Settings) -> tuple[Data, ...]:
+    """Returns what the paper's claims can be judged on with a text: real text, or even the paper's own."""
+    if isinstance(settings, embedded.EmbeddedSettings):
+        return ()
+    return ("real text", "WMT14") if isinstance(settings, wmt14.Wmt14Settings) else ("real text",)
 
 
 def report(
@@ -149,6 +160,7 @@ def evaluated(
         COST(f"cost {name}", training),
         scores[0],
         tuple(scores[1:]),
+        evidence=text.evidence,
         dev_scores=dev_scores,
         decoding_choice=choice,
     )

@@ -100,6 +100,8 @@ class HeadShare(Figures):
     """Of all cases."""
     weight: float
     """The mean attention on the right word."""
+    largest: float | None = None
+    """The mean of the largest attention on any word, the right one or not; None in files of versions without it."""
 
 
 class RelationFigures(Figures):

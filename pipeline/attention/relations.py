@@ -114,6 +114,7 @@ def _word(vocabulary: SentencePieceProcessor, sentence: str, side: Pieces, span:
 def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> RelationFigures:
     hits_CX = np.array([case.hits for case in cases])
     weights_CX = np.array([case.attention_XM[:, case.key] for case in cases])
+    largest_CX = np.array([case.attention_XM.max(axis=1) for case in cases])
     chosen_on, rest = slice(0, None, 2), slice(1, None, 2)
     best = int(hits_CX[chosen_on].mean(axis=0).argmax())
     offsets = [case.key - case.query for case in cases]
@@ -136,6 +137,7 @@ def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> Re
                 head=number % n_heads + 1,
                 share=float(hits_CX[:, number].mean()),
                 weight=float(weights_CX[:, number].mean()),
+                largest=float(largest_CX[:, number].mean()),
             )
             for number in range(hits_CX.shape[1])
         ),

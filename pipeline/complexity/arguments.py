@@ -101,13 +101,10 @@ class SelfAttentionBy(nn.Module):
         return y_BHLK
 
 
-def time_(
-    context: Context, counted: CountedArguments, settings: ArgumentSettings, timing: TimingSettings
-) -> TimedArguments:
+def time_(context: Context, settings: ArgumentSettings, timing: TimingSettings) -> TimedArguments:
     """Writes times and peak memory of the layers, and of the attention functions of §3.2.1 over d_k.
 
-    `counted` is not read: times are measured after the counts are made, so that nothing else computes meanwhile. Raises
-    UserError if a GPU is asked for and there is none.
+    Raises UserError if a GPU is asked for and there is none.
     """
     device = device_of(context, timing)
     started_s = time.monotonic()

@@ -21,6 +21,8 @@ class AttentionTrainingFigures(Figures):
     function: AttentionFunction
     d_k: int
     seed: int
+    learning_rate_scale: float = 0.5
+    """The multiple of the paper's rate; files of earlier versions leave it out."""
     updates: int
     parameters: int
     """Those of the function included."""
@@ -73,6 +75,7 @@ def train(
             function=function,
             d_k=settings.model.d_k,
             seed=settings.seed,
+            learning_rate_scale=settings.optimizer.learning_rate_scale,
             updates=run.updates,
             parameters=run.parameters,
             dev_nll=measured["dev_nll"],

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UserError
+from tests.support.wsj_folder import make_wsj
 from workflows import reproduce_claims, reproduce_table2
-from workflows.claims.sentences import CLAIMS
+from workflows.claims.every_claim import SECTIONS
 from workflows.cli.options import Common
 from workflows.experiment import requested
-from workflows.paper import ORDERINGS
 from workflows.profiles.loading import load_profile
 
 CONFIG = """
@@ -38,7 +38,7 @@ model = {n_layers = 1, d_model = 32, d_ff = 64, d_k = 16, d_v = 16}
 def test_some_sections_after_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What Table 2 trained is not trained again; averaging, the beam and positions are judged over two seeds."""
+    """What Table 2 trained is not trained again; positions and heads are judged over two seeds, trade-offs are not."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     config = tmp_path / "claims.toml"
     config.write_text(CONFIG)
@@ -46,52 +46,67 @@ def test_some_sections_after_a_table(
     reproduce_table2.main(**cell)
     trained = {folder.name for folder in (tmp_path / "store").glob("training-*")}
     capsys.readouterr()
-    reproduce_claims.main(sections="3.5,6.1", **cell)
+    reproduce_claims.main(sections="3.5,6.1,figure 4", **cell)
     output = capsys.readouterr().out
     folder = tmp_path / "claims" / "embedded"
     assert f"report: {folder / 'claims.html'}" in output
     claims = json.loads((folder / "claims.json").read_text())
     differing = {(entry["what"], *entry["cells"]): entry["here"] for entry in claims["differences"]}
-    assert (differing["updates", "averaging: EN-DE base"], differing["updates", "positions: all"]) == ("6", "4")
+    assert differing["updates", "positions: all"] == "4"
     short = differing["training sentences", "positions: sinusoids", "positions: learned positions"]
     assert short == "those of at most 16 tokens a side"
-    rows = {row["text"]: row for row in claims["rows"]}
-    assert {row["section"] for row in rows.values()} == {"3.5", "6.1"}
-    judged = {row["text"].split()[0]: row["judged"] for row in rows.values()}
-    assert judged["for"]["verdict"] == "holds"  # any fixed offset: counted
-    assert judged["EN-DE:"]["verdict"] == "not measurable here"
-    for claim in ("sinusoids", "which", "the", "a"):  # extrapolation, learned positions, averaging, beam
-        assert judged[claim]["verdict"] in ("holds", "within noise", "fails")
-        assert judged[claim]["seeds"] == 2
+    judged = {claim["text"].split()[0]: claim for claim in claims["claims"]}
+    assert {claim["section"] for claim in judged.values()} == {"3.5", "6.1", "figure 4"}
+    for claim in ("sinusoids", "heads", "their"):  # extrapolation, antecedents, sharpness
+        assert judged[claim]["verdict"] in ("holds", "undecided", "fails")
+        assert judged[claim]["effects"][0]["n"] == 2
+    assert {judged[claim]["verdict"] for claim in ("a", "single", "EN-DE:")} == {"needs real text", "needs WMT14"}
     folders = {folder.name for folder in (tmp_path / "store").glob("training-*")}
     assert trained < folders
     assert len(folders - trained) == 1 + 3 * 2  # base's second seed; two seeds each of positions and of all lengths
     page = (folder / "claims.html").read_text()
-    assert "Claims of the paper" in page
     assert "perplexity-by-length.csv" in page
-    reproduce_claims.main(sections="3.5,6.1", **cell)
+    assert "effects-heads-share.csv" in page
+    header, *seeds = (folder / "seeds.csv").read_text().splitlines()
+    assert header.startswith("model,seed,final_dev_nll,")
+    assert len(seeds) == 2 + 3 * 2
+    reproduce_claims.main(sections="3.5,6.1,figure 4", **cell)
     assert "stages to run" not in capsys.readouterr().out
 
 
 def test_sections_are_those_of_the_page() -> None:
     """Each can be chosen as the page prints it; beginnings, repetitions and another order choose the same."""
-    printed = {claim.section for claim in CLAIMS} | {ordering.section for ordering in ORDERINGS}
-    assert {*reproduce_claims.NEEDS} == printed
-    assert reproduce_claims.chosen_sections(None) == [*reproduce_claims.NEEDS]
+    assert reproduce_claims.chosen_sections(None) == [*SECTIONS]
     assert reproduce_claims.chosen_sections("figure 4, §6.1,3.2,6.1") == ["3.2.1", "3.2.2", "6.1", "figure 4"]
+
+
+def test_generated_text_is_asked_only_what_it_can_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No row of Table 3, no parser and no attention function is trained on it; on real text they are."""
+    plans = {}
+    for profile in ("embedded", "multi30k"):
+        reproduce_claims.main(profile=profile, plan=True, verbose=True, store=str(tmp_path), gpus=1, gpu="h100")
+        output = capsys.readouterr().out
+        plans[profile] = [line.split() for line in output.splitlines() if line.strip().startswith("train ")]
+    trained = {profile: [" ".join(line[1:]) for line in lines] for profile, lines in plans.items()}
+    assert not [line for line in trained["embedded"] if "additive" in line or " C4 " in line or "supervised" in line]
+    assert len([line for line in trained["embedded"] if line.startswith("base seed")]) == 3
+    assert len([line for line in trained["multi30k"] if "additive" in line]) == 3 * 4 * 3  # d_k, rates and seeds
+    assert [line for line in trained["multi30k"] if " C4 seed 3" in line]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sections": "7"}, r"--sections 7: nothing is claimed there; choose from 3\.2\.1"),
+        ({"sections": "7"}, r"--sections 7: nothing is claimed there; choose from abstract, 1, 3\.2\.1"),
         ({"sections": "3.2,"}, "--sections '': nothing is claimed there"),
-        ({"sections": "3.2", "rows": "A"}, r"--rows: the claims of --sections 3\.2 do not depend on it; leave it out"),
-        ({"sections": "6.2", "treebank": Path("none")}, "--treebank: the claims of --sections 6.2 do not depend on it"),
-        ({"sections": "3.5", "models": "base"}, "--models: the claims of --sections 3.5 do not depend on it"),
-        ({"sections": "3.2.2", "pairs": "en-de"}, "--pairs: the claims of --sections 3.2.2 do not depend on it"),
-        ({"sections": "6.2", "rows": "nonsense"}, "--rows nonsense: there is no such row in Table 3"),
+        ({"sections": "3.2", "rows": "A"}, r"--rows: no claim of --sections 3\.2 that profile embedded can judge"),
+        ({"rows": "A"}, "--rows: no claim that profile embedded can judge depends on it; leave it out"),
+        ({"sections": "6.2", "treebank": Path("none")}, "--treebank: no claim of --sections 6.2 that profile embedded"),
+        ({"sections": "3.5", "models": "base"}, "--models: no claim of --sections 3.5 that profile embedded can judge"),
+        ({"sections": "3.2.2", "pairs": "en-de"}, "--pairs: no claim of --sections 3.2.2 that profile embedded can"),
+        ({"sections": "6.2", "rows": "nonsense", "profile": "multi30k"}, "--rows nonsense: there is no such row in Ta"),
         ({"sections": "6.3", "treebank": Path("none")}, "none is no treebank"),
+        ({"treebank": Path(__file__).parent}, "--treebank .*: §6.3 compares with parsers on the Wall Street Journal"),
     ],
 )
 def test_an_option_that_chooses_nothing_is_one_line(options: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -107,7 +122,7 @@ def test_a_failure_concerns_the_table_it_belongs_to(tmp_path: Path) -> None:
     needed = reproduce_claims.experiments(
         profile, ["5.4", "6.1", "6.2"], request, (["en-de"], ["base"]), "base,A1", None
     )
-    failed = needed.judged({"table3 A1": "the loss is nan"})
+    failed = needed.judged({"table3 A1 seed 1": "the loss is nan"})
     before, after = ({step.label: step.fingerprint for step in judged.inputs} for judged in (needed.judged({}), failed))
     assert before["table 2"] == after["table 2"]
     assert before["table 3"] != after["table 3"]
@@ -115,7 +130,8 @@ def test_a_failure_concerns_the_table_it_belongs_to(tmp_path: Path) -> None:
 
 def test_settings_of_the_tables_are_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Those of Tables 1 and 4 by the table's name; a wrong one is refused, and one that no claim reads."""
-    arguments = {"sections": "4,6.3", "plan": True, "verbose": True, "store": str(tmp_path)}
+    arguments = {"sections": "4,6.3", "plan": True, "verbose": True, "store": str(tmp_path / "store")}
+    arguments["treebank"] = make_wsj(tmp_path / "wsj")
     folders = []
     for changes in ([], ["table1.timing.rounds=3"], ["table4.recipes.parser.training.seed=7"]):
         reproduce_claims.main(overrides=changes, **arguments)
@@ -132,13 +148,4 @@ def test_settings_of_the_tables_are_reached(tmp_path: Path, capsys: pytest.Captu
     with pytest.raises(UserError, match="nonsense"):
         reproduce_claims.main(overrides=["table1.nonsense=1"], **arguments)
     with pytest.raises(UserError, match=r"--set table4\.x=1: no claim of --sections 3\.2\.1 depends on it"):
-        reproduce_claims.main(**{**arguments, "sections": "3.2.1", "overrides": ["table4.x=1"]})
-
-
-def test_what_is_counted_is_not_timed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """§3.5 needs counts alone, §3.2.2 both."""
-    for sections, timed in (("3.5", False), ("3.2.2", True)):
-        reproduce_claims.main(sections=sections, plan=True, verbose=True, store=str(tmp_path), gpus=1, gpu="h100")
-        output = capsys.readouterr().out
-        assert "count arguments" in output
-        assert ("time arguments" in output) == timed
+        reproduce_claims.main(sections="3.2.1", plan=True, store=str(tmp_path), overrides=["table4.x=1"])

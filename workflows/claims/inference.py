@@ -53,7 +53,7 @@ def within(margin: float) -> Region:
 
 
 @dataclass(frozen=True)
-class Tested:
+class Estimate:
     """An effect, and the evidence for and against a claim about it."""
 
     value: float
@@ -120,15 +120,15 @@ class Groups:
         repeated = [values for values in self.values.values() if len(values) > 1]
         return math.sqrt(sum((len(values) - 1) * statistics.variance(values) for values in repeated) / self.df)
 
-    def contrast(self, weights: Mapping[str, float], region: Region = POSITIVE) -> Tested:
+    def contrast(self, weights: Mapping[str, float], region: Region = POSITIVE) -> Estimate:
         """Tests the weighted sum of the rows' means."""
         return _smallest([self._effect(weights)], region, min(map(self.n, weights)))
 
-    def difference(self, of: str, minus: str, region: Region = POSITIVE) -> Tested:
+    def difference(self, of: str, minus: str, region: Region = POSITIVE) -> Estimate:
         """Tests the difference of two rows' means."""
         return self.best(of, [minus], region)
 
-    def trend(self, names: Sequence[str], region: Region = POSITIVE) -> Tested:
+    def trend(self, names: Sequence[str], region: Region = POSITIVE) -> Estimate:
         """Tests the least-squares slope over rows in order, in units of the metric a step: positive where they rise.
 
         The rows are equally spaced and weigh the same, however many seeds each has. Raises ValueError for fewer than
@@ -139,7 +139,7 @@ class Groups:
         scale = sum(step**2 for step in steps)
         return self.contrast({name: step / scale for name, step in zip(names, steps, strict=True)}, region)
 
-    def best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Tested:
+    def best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Estimate:
         """Tests the mean of row `name` less the largest of the others: positive where it is the best.
 
         That effect is the smallest of the k differences from the others. The smallest of their lower bounds at 97.5% is
@@ -150,7 +150,7 @@ class Groups:
         differences = [self._effect({name: 1.0, other: -1.0}) for other in others]
         return _smallest(differences, region, min(map(self.n, [name, *others])))
 
-    def behind_best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Tested:
+    def behind_best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Estimate:
         """Tests the largest mean of the others less that of row `name`, by the argument of `best`."""
         return _mirrored(self.best(name, others, _mirrored_region(region)))
 
@@ -160,12 +160,12 @@ class Groups:
         return _Effect(value, self.deviation * scale, self.df)
 
 
-def paired(differences: Sequence[float], region: Region = POSITIVE) -> Tested:
+def paired(differences: Sequence[float], region: Region = POSITIVE) -> Estimate:
     """Tests the mean of differences, one a pair (two models of the same seed). One pair decides nothing."""
     return _smallest([_Effect.mean_of(differences)], region, len(differences))
 
 
-def best_of_paired(differences: Sequence[Sequence[float]], region: Region) -> Tested:
+def best_of_paired(differences: Sequence[Sequence[float]], region: Region) -> Estimate:
     """Tests by how much the best of several rivals is better than ours.
 
     `differences` has one sequence a rival: the rival's metric less ours, one a seed. The bounds are those of
@@ -177,7 +177,7 @@ def best_of_paired(differences: Sequence[Sequence[float]], region: Region) -> Te
     return _mirrored(_smallest(ours_ahead, _mirrored_region(region), min(map(len, differences))))
 
 
-def proportion(successes: int, n: int, region: Region) -> Tested:
+def proportion(successes: int, n: int, region: Region) -> Estimate:
     """Tests the probability of a success by Wilson's interval and the score test that it inverts."""
     if not 0 <= successes <= n or n == 0:
         raise ValueError(f"{successes} successes of {n}: give 0 <= successes <= n, and n > 0")
@@ -189,10 +189,10 @@ def proportion(successes: int, n: int, region: Region) -> Tested:
         return _Effect(successes / n, math.sqrt(max(0.0, limit * (1 - limit)) / n), math.inf)
 
     p_values = _p_values(region, lambda limit: effect(limit).p_above(limit), lambda limit: effect(limit).p_below(limit))
-    return Tested(successes / n, float(interval.low), float(interval.high), n, *p_values)
+    return Estimate(successes / n, float(interval.low), float(interval.high), n, *p_values)
 
 
-def every(tested: Sequence[Tested]) -> tuple[float, float]:
+def every(tested: Sequence[Estimate]) -> tuple[float, float]:
     """Returns (p_holds, p_fails) of the claim that all of these claims hold: it fails where any fails.
 
     The first is the largest p-value (intersection-union test), the second Bonferroni's of the smallest.
@@ -252,7 +252,7 @@ class _Effect:
         return float(stdtrit(self.df, 1 - tail)) * self.error if self.df else math.inf
 
 
-def _smallest(effects: Sequence[_Effect], region: Region, n: int) -> Tested:
+def _smallest(effects: Sequence[_Effect], region: Region, n: int) -> Estimate:
     """Tests the smallest of several effects: see `Groups.best`. For a single effect it is Student's test."""
 
     def p_above(limit: float) -> float:
@@ -261,7 +261,7 @@ def _smallest(effects: Sequence[_Effect], region: Region, n: int) -> Tested:
     def p_below(limit: float) -> float:
         return min(1.0, len(effects) * min(effect.p_below(limit) for effect in effects))
 
-    return Tested(
+    return Estimate(
         min(effect.value for effect in effects),
         min(effect.value - effect.margin(ALPHA / 2) for effect in effects),
         min(effect.value + effect.margin(ALPHA / 2 / len(effects)) for effect in effects),
@@ -279,7 +279,7 @@ def _mirrored_region(region: Region) -> Region:
     return Region(-region.high, -region.low)
 
 
-def _mirrored(tested: Tested) -> Tested:
+def _mirrored(tested: Estimate) -> Estimate:
     return replace(tested, value=0 - tested.value, low=-tested.high, high=-tested.low)
 
 

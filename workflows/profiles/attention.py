@@ -2,16 +2,17 @@
 
 from dataclasses import replace
 
-from pipeline.complexity.settings import ArgumentSettings
 from pipeline.settings import TrainingSettings
 
-WIDTHS = ArgumentSettings().attention_d_k
+WIDTHS = 4, 32, 128
 """Values of d_k, at which the functions are timed, too."""
+RATES = 0.125, 0.25, 0.5, 1.0
+"""Learning rates that each function is tried with, as multiples of the paper's."""
 _UPDATES = 500
 """With which scaled dot-product attention learns the generated text well, in a few seconds a training."""
 
 
-def attention_settings(training: TrainingSettings, d_k: int, seed: int) -> TrainingSettings:
+def attention_settings(training: TrainingSettings, d_k: int, rate: float, seed: int) -> TrainingSettings:
     """Returns Table 3's `training` with one layer, one head of `d_k` columns and no dropout; it takes seconds on a CPU.
 
     All functions train with the same. d_v does not grow with d_k, so that only the comparison of positions does.
@@ -20,7 +21,7 @@ def attention_settings(training: TrainingSettings, d_k: int, seed: int) -> Train
     return training.model_copy(
         update={
             "model": replace(model, dropout=0.0, attention_dropout=0.0, attention_window=0),
-            "optimizer": replace(training.optimizer, warmup_steps=_UPDATES // 5, learning_rate_scale=0.5),
+            "optimizer": replace(training.optimizer, warmup_steps=_UPDATES // 5, learning_rate_scale=rate),
             "updates": _UPDATES,
             "seed": seed,
             "dtype": "float32",

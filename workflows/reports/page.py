@@ -6,6 +6,8 @@ A page begins with the result in one sentence, what was run, and the paper's fig
 them are the whole table and what differs from the paper, then sections, and last the settings and the command.
 """
 
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,10 +27,10 @@ from workflows.reports.corpus_plot import lengths_figure
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, span
-from workflows.tables.render import FOOTNOTES, Shown, differences_table, render_markdown
-from workflows.tables.table import ABSENT, NAME, Column, Row, Table
+from workflows.tables.render import FOOTNOTES, differences_table, render_markdown, tables_of
+from workflows.tables.table import ABSENT, NAME, Column, Results, Row, Table
 
-REPORT = "report.html"
+REPORT, SEEDS = "report.html", "seeds.csv"
 NOTHING_RUN = "Nothing was run: the table has only the paper’s figures."
 COMPARED = (
     Column(NAME, ""),
@@ -51,7 +53,7 @@ class Section:
 
 
 def render(
-    results: Shown,
+    results: Results,
     *,
     lead: str,
     said: str = "",
@@ -77,7 +79,7 @@ def render(
         lstrip_blocks=True,
     )
     environment.globals.update(absent=ABSENT)
-    main, *others = results.tables
+    main, *others = tables_of(results)
     texts = [
         Section(
             f"Training text: {corpus_text.title(corpus)}",
@@ -107,12 +109,31 @@ def render(
     )
 
 
-def write(artifact: JsonArtifact[Any], results: Shown, report: str, name: str = REPORT) -> None:
-    """Writes the three files of a table: JSON, Markdown under the same name, and the report under its own."""
+def write(
+    artifact: JsonArtifact[Any],
+    results: Results,
+    report: str,
+    name: str = REPORT,
+    *,
+    models: Sequence[TrainedModel] = (),
+) -> None:
+    """Writes the files of a table: JSON, Markdown, the report, and in `seeds.csv` the metrics of each training."""
     artifact.write(results)
     markdown_file = artifact.folder / Path(artifact.figures_file).with_suffix(".md")
     markdown_file.write_text(render_markdown(results), encoding="utf-8")
     (artifact.folder / name).write_text(report, encoding="utf-8")
+    if models:
+        (artifact.folder / SEEDS).write_text(seeds_csv(models), encoding="utf-8")
+
+
+def seeds_csv(models: Sequence[TrainedModel]) -> str:
+    """Returns the final metrics of each training as CSV, a row each, so that others can test by rules of their own."""
+    rows = [{"model": model.label, "seed": model.settings.seed, **model.final_figures()} for model in models]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:

@@ -57,11 +57,11 @@ class Curve:
     points: Sequence[Point]
 
 
-def svg(title: str, against: str, draw: Callable[[Axes], None]) -> str:
+def svg(title: str, against: str, draw: Callable[[Axes], None], size_in: tuple[float, float] = SIZE_IN) -> str:
     """Returns an SVG file of what `draw` draws, `against` being the quantity of the horizontal axis."""
     file = io.StringIO()
     with rc_context(RC):
-        figure = Figure(SIZE_IN, layout="constrained")
+        figure = Figure(size_in, layout="constrained")
         axes = figure.subplots()
         axes.set_xlabel(against)
         axes.set_title(title, loc="left", fontsize=10, fontweight="bold")

@@ -85,5 +85,5 @@ def tabulate(
     results = compute(cells, failures)
     artifact = Table2Artifact(context.folder)
     corpora = [report.load() for report in reports]
-    page.write(artifact, results, render(results, cells, corpora, command.typed, context.warnings))
+    page.write(artifact, results, render(results, cells, corpora, command.typed, context.warnings), models=cells)
     return artifact

@@ -12,13 +12,14 @@ from workflows.command_line import UNKNOWN, CommandLine
 from workflows.paper import KINDS, Kind, group
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
+from workflows.reports.forest import EFFECTS, forests
 from workflows.reports.learning import learning_figure
 from workflows.reports.page import Section
 from workflows.reports.plots import COLORS, INK, Point, figure, svg
+from workflows.tables.judged import tallies
 from workflows.tables.measurements import Translation
-from workflows.tables.orderings import KIND_NAMES
 from workflows.tables.table import NAME, Column, Results, Table
-from workflows.tables.table3 import RowTrainings, Table3Artifact, compute, deltas, standings
+from workflows.tables.table3 import RowTrainings, Table3Artifact, compute, deltas
 
 GROUPS = {
     "A": "A: number of heads",
@@ -34,26 +35,16 @@ SAME, OTHER = COLORS[0], COLORS[1]
 
 
 def said(results: Results) -> str:
-    """Says in a sentence how the rows compare with the paper's."""
-    main, *claims = results.tables
-    trained = standings(main)
+    """Says in a sentence what the rows show of the paper's claims."""
+    main = results.tables[0]
+    trained = {row.name: row for row in main.rows if row.values.get("seeds")}
     if not trained:
         return page.NOTHING_RUN
-    held = []
-    for kind in KINDS:
-        answers = [
-            str(row.values[f"{kind}.here"])
-            for table in claims
-            for row in table.rows
-            if row.values[f"{kind}.paper"] == "yes" and row.values[f"{kind}.here"] != "unknown"
-        ]
-        if answers:
-            yes = sum(answer.startswith("yes") for answer in answers)
-            held.append(f"{yes} of {len(answers)} by {KIND_NAMES[kind]}")
-    parts = [f"Of the paper’s claims that can be checked here, {' and '.join(held)} hold"] if held else []
+    parts = tallies(results.claims)
     if base := trained.get("base"):
-        parts.append(f"base reaches perplexity {base.figures['perplexity']:.2f} and BLEU {base.figures['bleu']:.1f}")
-    return "; ".join(parts or [f"Rows trained: {', '.join(trained)}"]) + "."
+        perplexity, bleu = base.number("perplexity"), base.number("bleu", "sacrebleu")
+        parts.append(f"Base reaches perplexity {perplexity:.2f} and BLEU {bleu:.1f}.")
+    return " ".join(parts or [f"Rows trained: {', '.join(trained)}."])
 
 
 def render(
@@ -87,6 +78,7 @@ def render(
             dots(kind, points, within_noise(main, kind)) for kind in KINDS if (points := both_deltas(main, kind))
         ],
         sections=[
+            *[Section("Effects", EFFECTS, plots) for plots in [forests(results.claims)] if plots],
             *[Section("Learning curves", explanation, groups)] * bool(groups),
             *map(page.translations, shown[:1]),
         ],
@@ -163,5 +155,6 @@ def tabulate(
     results, measured = compute(rows)
     artifact = Table3Artifact(context.folder)
     corpora = [report.load() for report in reports]
-    page.write(artifact, results, render(results, measured, corpora, command.typed, context.warnings))
+    html = render(results, measured, corpora, command.typed, context.warnings)
+    page.write(artifact, results, html, models=[cell for of_row in measured.values() for cell in of_row])
     return artifact

@@ -87,5 +87,6 @@ def tabulate(
     results = compute(rows)
     artifact = Table4Artifact(context.folder)
     corpora = [report.load() for report in reports]
-    page.write(artifact, results, render(results, rows, corpora, command.typed, context.warnings))
+    html = render(results, rows, corpora, command.typed, context.warnings)
+    page.write(artifact, results, html, models=[candidate for row in rows for candidate in row.candidates])
     return artifact

@@ -18,6 +18,7 @@ from pipeline.store.artifacts import METRICS, Checkpoint, Corpus, EvaluationSet,
 from pipeline.store.figures import DecodingFigures, ScoringFigures, TrainingFigures
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
+from workflows.claims.claim import Data
 from workflows.engine.dag import Ref, Step, resolved, to_artifact
 
 N_SAMPLES = 10
@@ -46,6 +47,8 @@ class TrainedModel:
     hypotheses: Ref[Hypotheses]
     perplexity: Ref[Perplexity]
     cost: Ref[Cost]
+    evidence: tuple[Data, ...] = field(default=(), kw_only=True)
+    """What the paper's claims can be judged on with these data; none of them for generated text."""
     dev_scores: Ref[DevScores] | None = field(default=None, kw_only=True)
     """Scores of every kept checkpoint on the dev set, where asked for."""
 

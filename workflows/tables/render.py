@@ -6,8 +6,8 @@ Beneath what a table shows stand the differences from the paper, and the notes. 
 blocks stand beneath each other, each with the columns that lead, and words too long for their column are folded.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
 
 from rich.box import HORIZONTALS
 from rich.console import Group, RenderableType
@@ -16,7 +16,8 @@ from rich.text import Text
 
 from workflows import paper
 from workflows.tables.differences import Difference
-from workflows.tables.table import ABSENT, NAME, Column, Table, columns, in_order
+from workflows.tables.judged import claims_table, tallies
+from workflows.tables.table import ABSENT, NAME, Column, Results, Table, columns, in_order
 
 FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
 """The notes that an asterisk in a table refers to."""
@@ -27,26 +28,6 @@ GAP = 2
 """Between columns."""
 
 
-class Shown(Protocol):
-    """What an experiment found: `Results`, or what has the same."""
-
-    @property
-    def tables(self) -> Sequence[Table]:
-        """The table itself, then what else stands beneath it."""
-
-    @property
-    def differences(self) -> Sequence[Difference]:
-        """What differs from the paper."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """How to read it."""
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """The main numbers, by their names in MLflow."""
-
-
 def differences_table(differences: Sequence[Difference]) -> Table:
     """Returns the differences from the paper as a table."""
     shown = [Column(NAME, "what"), *columns("paper", "here", "applies to")]
@@ -54,14 +35,23 @@ def differences_table(differences: Sequence[Difference]) -> Table:
     return Table("What differs from the paper", shown, rows, "" if rows else "Nothing that was run differs.")
 
 
-def render_terminal(results: Shown, width: int) -> RenderableType:
+def tables_of(results: Results) -> list[Table]:
+    """Returns the tables of an experiment, the paper's first; the claims that it judges follow that one."""
+    main, *others = results.tables or [claims_table(results.claims)]
+    claims = [claims_table(results.claims)] * bool(results.claims and results.tables)
+    return [main, *claims, *others]
+
+
+def render_terminal(results: Results, width: int) -> RenderableType:
     """Renders the tables for a terminal of `width` columns."""
-    tables = [table for table in results.tables if table.on_terminal]
+    tables = [table for table in tables_of(results) if table.on_terminal]
     notes = Grid.grid(padding=(0, 1, 0, 0))
     for note in results.notes:
         notes.add_row("*" if note in FOOTNOTES else "·", Text(note), style="dim")
-    shown = [*tables, differences_table(results.differences)]
-    return Group(*(part for table in shown for part in terminal_table(table, width)), notes)
+    parts = [
+        part for table in (*tables, differences_table(results.differences)) for part in terminal_table(table, width)
+    ]
+    return Group(*parts, *map(Text, tallies(results.claims)), notes)
 
 
 def terminal_table(table: Table, width: int) -> Iterator[RenderableType]:
@@ -124,9 +114,9 @@ def _style(text: str, is_measured: bool) -> str:
     return "dim" if text in ABSENT else "bold" if is_measured else ""
 
 
-def render_markdown(results: Shown) -> str:
+def render_markdown(results: Results) -> str:
     """Renders the tables, and everything beneath them, as a Markdown document."""
-    main, *others = results.tables
+    main, *others = tables_of(results)
     lines = [f"# {main.title}", *markdown_table(main)]
     for other in (*others, differences_table(results.differences)):
         lines += ["", f"## {other.title}", *markdown_table(other)]

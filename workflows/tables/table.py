@@ -14,6 +14,7 @@ from typing import Literal, Self
 
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.figures import NOT_DEFINED
+from workflows.claims.claim import Judged
 from workflows.quantities import duration, flop_text, percent
 from workflows.tables.differences import Difference
 
@@ -127,14 +128,16 @@ class Table:
 class Results:
     """What an experiment found."""
 
-    tables: Sequence[Table]
-    """The paper's table, then others that stand beneath it."""
-    differences: Sequence[Difference]
+    tables: Sequence[Table] = ()
+    """The paper's table, then others that stand beneath it; none where claims are all there is."""
+    differences: Sequence[Difference] = ()
     """What differs from the paper."""
-    notes: Sequence[str]
+    notes: Sequence[str] = ()
     """How to read the table."""
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float] = field(default_factory=dict)
     """The main numbers, by their names in MLflow."""
+    claims: Sequence[Judged] = ()
+    """What the paper claims of it, judged."""
 
 
 class ResultsArtifact(JsonArtifact[Results]):

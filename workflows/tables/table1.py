@@ -8,6 +8,8 @@ from pipeline.complexity.exponents import Exponent, crossing, fit
 from pipeline.complexity.figures import Counts, Crossover, LayerCounts, Measurements
 from pipeline.complexity.layer_types.sizes import LayerType
 from workflows import paper
+from workflows.claims import timings
+from workflows.claims.claim import Evidence, judged
 from workflows.quantities import duration
 from workflows.tables.differences import Difference
 from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table, Value
@@ -94,6 +96,7 @@ def compute(counts: Counts, measured: Measurements) -> Results:
         _differences(counts),
         _notes(counts, measured, fits),
         _metrics(counts, sizes, fits, crossovers),
+        judged([claim for claim in timings.CLAIMS if claim.needs == ("table1",)], Evidence({"table1": measured})),
     )
 
 

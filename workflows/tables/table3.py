@@ -14,12 +14,14 @@ from typing import Any
 from model.config import BASE
 from pipeline.store.figures import NOT_DEFINED
 from workflows import paper
-from workflows.paper import KINDS, Kind, group
-from workflows.tables import orderings
+from workflows.claims import variations
+from workflows.claims.claim import Data, Evidence, judged
+from workflows.claims.inference import ALPHA, Groups
+from workflows.claims.variations import Trained
+from workflows.paper import KIND_NAMES, KINDS, Kind, group
 from workflows.tables.convergence import MAX_FALL, last_fall
 from workflows.tables.differences import Difference, differences, reading_notes
 from workflows.tables.measurements import Translation
-from workflows.tables.orderings import KIND_NAMES, Noise, OrderingOutcome, Standing
 from workflows.tables.table import FAILED, MILLION, NAME, NOT_RUN, Column, Results, ResultsArtifact, Row, Table, Value
 
 PRINTED: dict[Kind, str] = {"perplexity": ".2f", "bleu": ".1f"}
@@ -79,31 +81,37 @@ class Table3Artifact(ResultsArtifact):
 def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Translation]]]:
     """Computes the table; returns it with what was measured of each training, by row."""
     cells = {row.name: list(row.trainings) for row in rows if row.trainings}
-    measured = {name: _standing(trainings) for name, trainings in cells.items()}
-    noise = Noise.between([_standing([cell]).figures for cell in cells.get("base", [])])
-    lines = [_row(row, measured, noise) for row in rows]
+    measured: Means = {
+        name: {kind: statistics.fmean(_figure(kind, cell) for cell in of_row) for kind in KINDS}
+        for name, of_row in cells.items()
+    }
+    trained = {
+        name: [Trained(cell.dev.dev_nll, cell.main_bleu.deciding, cell.dev.dev_accuracy) for cell in of_row]
+        for name, of_row in cells.items()
+    }
+    metrics: dict[Kind, Groups] = {"perplexity": variations.log_likelihood(trained), "bleu": variations.bleu(trained)}
+    lines = [_row(row, measured, metrics) for row in rows]
     correlations = _correlations(measured)
     explained = "Parameters are in millions. Time and FLOP, counted in matrix products, are those of one training."
     if correlations:
         explained += f" {correlation_text(correlations)}"
-    judged = _orderings(measured, noise)
     results = Results(
-        [Table("Table 3", COLUMNS, lines, explained), *[orderings.claims(judged)] * bool(judged)],
+        [Table("Table 3", COLUMNS, lines, explained)],
         _differences(cells),
-        _notes(lines, cells, noise),
+        _notes(lines, cells, metrics["perplexity"]),
         _metrics(cells, measured, correlations),
+        judged(variations.CLAIMS, Evidence({"table3": trained}, data_of(cells))) if cells else (),
     )
     return results, cells
 
 
-def standings(table: Table) -> dict[str, Standing]:
-    """Returns what the measured rows of the table are judged by: BLEU is sacreBLEU where paper BLEU is not defined."""
-    found = {}
-    for row in table.rows:
-        perplexity, bleu, seeds = row.number("perplexity"), row.number("bleu", "sacrebleu"), row.number("seeds")
-        if perplexity is not None and bleu is not None and seeds is not None:
-            found[row.name] = Standing({"perplexity": perplexity, "bleu": bleu}, int(seeds))
-    return found
+def data_of(cells: Mapping[str, Sequence[Translation]]) -> tuple[Data, ...]:
+    """Returns what the rows' text can judge."""
+    return next((cell.evidence for of_row in cells.values() for cell in of_row), ())
+
+
+Means = Mapping[str, Mapping[Kind, float]]
+"""The figures of each row that was measured, the means over its seeds."""
 
 
 def correlation_text(correlations: Mapping[Kind, tuple[float, int]]) -> str:
@@ -115,12 +123,12 @@ def correlation_text(correlations: Mapping[Kind, tuple[float, int]]) -> str:
     )
 
 
-def _row(row: RowTrainings, standings: Mapping[str, Standing], noise: Noise | None) -> Row:
+def _row(row: RowTrainings, means: Means, metrics: Mapping[Kind, Groups]) -> Row:
     variation = paper.VARIATIONS.get(row.name)
     change = paper.symbols(row.difference)
     values = _printed(variation) if variation else {}
     if row.trainings:
-        values |= _measured(row, standings, noise)
+        values |= _measured(row, means, metrics)
     else:
         state = FAILED if row.reason else NOT_RUN
         values |= {column.key: state for column in COLUMNS if column.is_measured}
@@ -142,30 +150,30 @@ def _printed(variation: paper.Variation) -> dict[str, Value]:
     return values
 
 
-def _measured(row: RowTrainings, standings: Mapping[str, Standing], noise: Noise | None) -> dict[str, Value]:
+def _measured(row: RowTrainings, means: Means, metrics: Mapping[Kind, Groups]) -> dict[str, Value]:
     """Returns means over the seeds, by the last checkpoint on the dev set; perplexity is per word-piece."""
-    cells, here, base = row.trainings, standings[row.name], standings.get("base")
+    cells, here, base = row.trainings, means[row.name], means.get("base")
     falls = [fall for cell in cells if (fall := last_fall(cell.metrics, cell.run.updates)) is not None]
     fall = statistics.fmean(falls) if falls else None
     values: dict[str, Value] = {
-        "perplexity": here.figures["perplexity"],
-        "bleu": here.figures["bleu"],
+        "perplexity": here["perplexity"],
+        "bleu": here["bleu"],
         "sacrebleu": statistics.fmean(cell.main_bleu.sacrebleu for cell in cells),
         "parameters": cells[0].run.parameters,
         "updates": cells[0].run.updates,
-        "seeds": here.seeds,
+        "seeds": len(cells),
         "train_s": statistics.fmean(cell.run.train_s for cell in cells),
         "counted_flop": statistics.fmean(cell.costs.counted_flop for cell in cells),
         "last_fall": fall,  # the fraction by which dev perplexity fell over the last tenth of the updates
         "has_converged": None if fall is None else fall <= MAX_FALL,
     }
     for kind in KINDS:
-        if here.seeds > 1:
+        if len(cells) > 1:
             values[f"{kind}.deviation"] = statistics.stdev(_figure(kind, cell) for cell in cells)
         if base and row.name != "base":
-            values[f"{kind}.delta"] = here.figures[kind] - base.figures[kind]
-        if base and noise:
-            values[f"{kind}.is_beyond_noise"] = noise.is_exceeded(kind, here, base)
+            values[f"{kind}.delta"] = here[kind] - base[kind]
+            tested = metrics[kind].difference(row.name, "base")
+            values[f"{kind}.is_beyond_noise"] = tested.p <= ALPHA if metrics[kind].df else None
     if any(cell.main_bleu.paper_bleu is None for cell in cells):
         values["bleu"] = NOT_DEFINED
     return values
@@ -175,26 +183,13 @@ def _figure(kind: Kind, cell: Translation) -> float:
     return cell.dev.dev_perplexity if kind == "perplexity" else cell.main_bleu.deciding
 
 
-def _standing(cells: Sequence[Translation]) -> Standing:
-    return Standing({kind: statistics.fmean(_figure(kind, cell) for cell in cells) for kind in KINDS}, len(cells))
-
-
-def _orderings(standings: Mapping[str, Standing], noise: Noise | None) -> list[OrderingOutcome]:
-    measured = {name: standing for name, standing in standings.items() if name in paper.VARIATIONS}
-    printed = {
-        name: Standing({kind: float(getattr(variation, kind)) for kind in KINDS})
-        for name, variation in paper.VARIATIONS.items()
-    }
-    return orderings.outcomes(measured, printed, noise)
-
-
-def _correlations(standings: Mapping[str, Standing]) -> dict[Kind, tuple[float, int]]:
+def _correlations(means: Means) -> dict[Kind, tuple[float, int]]:
     """Returns Spearman's rank correlation of measured and printed figures, and over how many rows: at least three."""
     correlations = {}
-    both = [name for name in standings if name in paper.VARIATIONS]
+    both = [name for name in means if name in paper.VARIATIONS]
     for kind in KINDS:
         printed = [float(getattr(paper.VARIATIONS[name], kind)) for name in both]
-        measured = [standings[name].figures[kind] for name in both]
+        measured = [means[name][kind] for name in both]
         # Two rows are always in order or in reverse, and a column of one value has no order.
         if len(both) > 2 and min(len(set(printed)), len(set(measured))) > 1:
             correlations[kind] = statistics.correlation(_ranks(printed), _ranks(measured)), len(both)
@@ -208,15 +203,15 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 def _metrics(
     cells: Mapping[str, Sequence[Translation]],
-    standings: Mapping[str, Standing],
+    means: Means,
     correlations: Mapping[Kind, tuple[float, int]],
 ) -> dict[str, float]:
     """Returns the figures of base, the number of rows that were measured, and how their order agrees."""
     metrics: dict[str, float] = {}
-    if base := standings.get("base"):
+    if base := means.get("base"):
         bleu = "sacreBLEU" if cells["base"][0].main_bleu.paper_bleu is None else "paper BLEU"
-        metrics = {"dev perplexity base": base.figures["perplexity"], f"{bleu} dev base": base.figures["bleu"]}
-    metrics["rows measured"] = len(standings)
+        metrics = {"dev perplexity base": base["perplexity"], f"{bleu} dev base": base["bleu"]}
+    metrics["rows measured"] = len(means)
     return metrics | {f"rank correlation by {kind}": rho for kind, (rho, _) in correlations.items()}
 
 
@@ -228,7 +223,7 @@ def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
     return differences(cells[name][:1], lambda _pair, model: paper.variation_experiment(model))
 
 
-def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], noise: Noise | None) -> list[str]:
+def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], log_likelihood: Groups) -> list[str]:
     measured = [cell for trainings in cells.values() for cell in trainings]
     counts = sorted({len(trainings) for trainings in cells.values()})
     seeds = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))
@@ -242,7 +237,7 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], noise: N
         "their pieces, so printed and measured perplexities cannot be compared; the signs of their differences can.",
         "BLEU is paper BLEU of the last checkpoint on the development set, as in the paper; sacreBLEU is beside it.",
         f"Each measured row is {each}.",
-        *(orderings.notes(noise) if cells else []),
+        *(_noise(log_likelihood) if cells else []),
     ]
     if falling := [row.name for row in rows if row.values.get("has_converged") is False]:
         notes.append(
@@ -274,3 +269,17 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], noise: N
         if row.values["reason"]
     ]
     return notes
+
+
+def _noise(log_likelihood: Groups) -> list[str]:
+    """Says how far apart trainings of one row lie that differ only in their seeds."""
+    if not log_likelihood.df:
+        return [
+            "Every row was trained with one seed, so any difference may be chance, and no claim can be judged: "
+            "--seeds 3 trains every row three times, --set grid.base_seeds=3 only base."
+        ]
+    deviation = log_likelihood.deviation
+    return [
+        f"Trainings of one row that differ only in their seeds have a standard deviation of {deviation:.4f} nats a "
+        f"token, pooled over all rows ({log_likelihood.df} degrees of freedom): that is the noise of every claim."
+    ]

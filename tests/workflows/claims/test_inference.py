@@ -29,7 +29,7 @@ from workflows.claims.inference import (
 Rows = dict[str, list[float]]
 INF = math.inf
 OTHERS = ["b", "c", "d"]
-RULES: dict[str, Callable[[Rows, Region], inference.Tested]] = {
+RULES: dict[str, Callable[[Rows, Region], inference.Estimate]] = {
     "difference": lambda rows, region: Groups(rows).difference("a", "b", region),
     "contrast": lambda rows, region: Groups(rows).contrast({"a": 2, "b": -1, "c": -1}, region),
     "trend": lambda rows, region: Groups(rows).trend(["a", *OTHERS], region),
@@ -73,18 +73,18 @@ def test_a_region_that_nothing_satisfies_is_an_error(low: float, high: float) ->
 
 def test_a_verdict_is_definite_at_its_level() -> None:
     """Its p is twice the smaller one-sided one; the family's takes its place; the smaller side decides."""
-    tested = inference.Tested(1, 0.1, 2, 3, p_holds=0.025, p_fails=0.975)
+    tested = inference.Estimate(1, 0.1, 2, 3, p_holds=0.025, p_fails=0.975)
     assert (tested.p, tested.verdict()) == (0.05, "holds")
     assert {tested.verdict(alpha=0.049), tested.verdict(p=0.051)} == {"undecided"}
-    against = inference.Tested(-1, -2, -0.1, 3, p_holds=0.99, p_fails=0.01)
+    against = inference.Estimate(-1, -2, -0.1, 3, p_holds=0.99, p_fails=0.01)
     assert (against.p, against.verdict(), against.verdict(p=0.05)) == (0.02, "fails", "fails")
-    assert inference.Tested(0, -1, 1, 3, p_holds=0.7, p_fails=1).p == 1
+    assert inference.Estimate(0, -1, 1, 3, p_holds=0.7, p_fails=1).p == 1
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @given(rows=ROWS, region=REGIONS)
 def test_p_values_and_intervals_agree(
-    rule: Callable[[Rows, Region], inference.Tested], rows: Rows, region: Region
+    rule: Callable[[Rows, Region], inference.Estimate], rows: Rows, region: Region
 ) -> None:
     """The verdict by p at 5% says where the 95% interval lies, of constant and single values too."""
     tested = rule(rows, region)
@@ -259,10 +259,10 @@ def test_single_values_decide_nothing(rule: str) -> None:
 
 def test_equal_values_have_no_noise() -> None:
     """The interval is a point: inside, outside, or on the boundary, which decides nothing."""
-    assert paired([0.1] * 3) == inference.Tested(0.1, 0.1, 0.1, 3, p_holds=0, p_fails=1)
-    assert paired([-0.1] * 3) == inference.Tested(-0.1, -0.1, -0.1, 3, p_holds=1, p_fails=0)
+    assert paired([0.1] * 3) == inference.Estimate(0.1, 0.1, 0.1, 3, p_holds=0, p_fails=1)
+    assert paired([-0.1] * 3) == inference.Estimate(-0.1, -0.1, -0.1, 3, p_holds=1, p_fails=0)
     for region in (at_least(0.1), at_most(0.1), within(0.1)):
-        assert paired([0.1] * 3, region) == inference.Tested(0.1, 0.1, 0.1, 3, p_holds=1, p_fails=1)
+        assert paired([0.1] * 3, region) == inference.Estimate(0.1, 0.1, 0.1, 3, p_holds=1, p_fails=1)
     rows = Groups({"a": [0.1] * 3, "b": [0.1] * 2, "c": [0.1]})
     assert rows.deviation == 0
     assert rows.best("a", ["b", "c"]).verdict() == rows.trend(["a", "b", "c"]).verdict() == "undecided"
@@ -271,7 +271,7 @@ def test_equal_values_have_no_noise() -> None:
 
 def test_every_claim_of_several() -> None:
     """All hold by the weakest, and fail by the strongest of several tries."""
-    tested = [inference.Tested(0, 0, 0, 1, *p) for p in ((0.01, 0.99), (0.6, 0.004), (0.9, 0.2))]
+    tested = [inference.Estimate(0, 0, 0, 1, *p) for p in ((0.01, 0.99), (0.6, 0.004), (0.9, 0.2))]
     assert every(tested) == (0.9, pytest.approx(0.012))
     assert every(tested[:1] * 2) == (0.01, 1)
     with pytest.raises(ValueError, match="no claims to combine"):
@@ -323,7 +323,7 @@ ERROR = 4 * math.sqrt(0.025 * 0.975 / TABLES)
 
 
 def misses(
-    rule: Callable[[Rows, Region], inference.Tested], truth: float, means: Sequence[float]
+    rule: Callable[[Rows, Region], inference.Estimate], truth: float, means: Sequence[float]
 ) -> tuple[float, float]:
     """Returns how often a rule's interval lies wholly above the true effect, and wholly below, of normal rows."""
     drawn = np.random.default_rng(1).normal(np.array(means)[:, None], 1, (TABLES, 4, 3))

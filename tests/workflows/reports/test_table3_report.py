@@ -30,7 +30,8 @@ def rendered(*rows: RowTrainings) -> str:
 def rows(cell: Cell) -> list[RowTrainings]:
     """Base with two seeds, A1 worse, C1 better, rows that failed or were not run, and a user's own."""
     base = tuple(
-        cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value) for seed, value in ((1, 7.0), (2, 7.4))
+        replace(cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value), evidence=("real text",))
+        for seed, value in ((1, 7.0), (2, 7.4))
     )
     c1 = cell("en-de", "C1", split="dev", dev_perplexity=6.0, translated=RIGHT, parameters=900_000)
     return [
@@ -65,8 +66,8 @@ def test_asks_for_nothing_outside(report: str) -> None:
 def test_first_screen_says_what_came_out(report: str) -> None:
     """One sentence has the claims and base; the plain table has each row's differences from base."""
     text = " ".join(Reader(report).text.split())
-    assert "Of the paper’s claims that can be checked here, 1 of 1 by perplexity and 0 of 1 by BLEU hold" in text
-    assert "base reaches perplexity 7.20 and BLEU" in text
+    assert "Of 7 claims that need trained models: 1 undecided, 6 not run." in text
+    assert "Base reaches perplexity 7.20 and BLEU" in text
     plain = {row[0]: row[1:] for row in Reader(report).rows if len(row) == 5}
     assert plain["A1"][:3] == ["+0.37", "+1.80", "-0.9"]
     assert plain["B1"] == ["+0.24", "failed", "-0.7", "failed"]
@@ -79,7 +80,8 @@ def test_first_screen_says_what_came_out(report: str) -> None:
 def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
     """A row without printed figures is left out of the plot, and its learning curve has a drawing of its own."""
     assert cells_of(report, "F<b>1")[3:5] == ["", ""]
-    perplexity, bleu, *curves = [Reader(drawing).text.split() for drawing in drawings(report)]
+    shown = [Reader(drawing).text.split() for drawing in drawings(report)]
+    perplexity, bleu, *curves = [panel for panel in shown if "intervals" not in panel]
     for panel in (perplexity, bleu):
         assert {"A1", "C1"} < set(panel)
         assert not {"F<b>1", "base", "B1"} & set(panel)
@@ -88,12 +90,26 @@ def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
 
 
 def test_what_holds_is_put_into_words(report: str, rows: list[RowTrainings]) -> None:
-    """The report gives the rank correlation, and for each claim whether it holds in the paper and here."""
-    # A1 is worse in perplexity and its BLEU is base's. The two seeds of base, 7.0 and 7.4, have s = 0.0393: A1's 9.0
-    # and C1's 6.0 are beyond 2 s √1.5 = 0.0963.
+    """The page gives the rank correlation, and for each claim its effect here and in the paper, and a verdict."""
+    # A1 is ln(9 / √(7·7.4)) = 0.2235 behind base; the two seeds of base have s = 0.0393, and Student's factor at one
+    # degree of freedom is 12.7: the interval is ± 0.61.
     reader = Reader(report)
     assert "rank correlation" in reader.text
-    assert ["one head is worse than eight", "A1 → base", "yes", "yes", "yes", "within noise"] in reader.rows
+    (line,) = (row for row in reader.rows if "single-head attention is worse than the best setting" in row)
+    assert "A1 behind the best of base: +0.224 [-0.388, +0.835] nats" in line[2]
+    assert (line[3].split()[:2], line[4], line[-1]) == (["+0.073", "nats"], "1", "undecided")
+    forests = [Reader(drawing).text for drawing in drawings(report) if "95 % intervals" in Reader(drawing).text]
+    assert len(forests) == 4  # rows and the negative control, in nats and in BLEU
     assert "within the noise" in Reader(drawings(report)[1]).text  # by BLEU
     single = rendered(replace(rows[0], trainings=rows[0].trainings[:1]), *rows[1:])
     assert not any("within the noise" in Reader(drawing).text for drawing in drawings(single))
+
+
+def test_effects_can_be_had_as_csv(report: str) -> None:
+    """Each with its interval, its unit, its n and the verdict of the claim."""
+    heading, *data = csv_files(report)["effects-table-3-nats.csv"]
+    (line,) = data
+    effect = dict(zip(heading, line, strict=True))
+    assert (effect["section"], effect["n"], effect["unit"], effect["verdict"]) == ("6.2", "1", "nats", "undecided")
+    assert float(effect["value"]) == pytest.approx(0.2235, abs=1e-4)
+    assert float(effect["low"]) == pytest.approx(-0.388, abs=1e-3)

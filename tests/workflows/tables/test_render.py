@@ -12,6 +12,7 @@ from workflows.tables.render import (
     markdown_table,
     render_markdown,
     render_terminal,
+    tables_of,
     terminal_table,
 )
 from workflows.tables.table import NAME, Column, Row, Table, columns, in_order
@@ -98,7 +99,7 @@ def test_markdown_has_a_line_for_each_line(name: str) -> None:
     """Each with all columns, whether they fit a terminal or not, and a list of the notes."""
     table = stored(name).load()
     markdown = render_markdown(table)
-    shown = table.tables
+    shown = tables_of(table)
     titles = [line.lstrip("# ") for line in markdown.split("\n") if line.startswith("#")]
     assert titles == [*(text.title for text in shown), "What differs from the paper", "How to read the table"]
     for text in shown:

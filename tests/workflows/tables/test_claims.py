@@ -1,0 +1,103 @@
+"""The page of the claims: all of them in the paper's order, four tallies, what a table judged, and what differs."""
+
+import json
+from pathlib import Path
+
+from pipeline.store.artifact import Context
+from tests.support.html_reader import Reader, assert_asks_for_nothing_outside
+from workflows.claims.claim import KINDS, Effect, Evidence, Judged, Printed
+from workflows.claims.every_claim import CLAIMS
+from workflows.claims.identities import IDENTITIES
+from workflows.reports.claims import judge
+from workflows.tables.claims import ClaimsArtifact, Made, compute
+from workflows.tables.differences import Difference
+from workflows.tables.judged import claims_table, effect_text, tallies
+from workflows.tables.table import Results, Table
+from workflows.tables.table3 import Table3Artifact
+
+JUDGED = Judged(
+    "6.2",
+    "dropout is very helpful in avoiding over-fitting",
+    "Table 3",
+    "trained",
+    "holds",
+    0.003,
+    [Effect("base − D1", "nats", 0.1594, 3, 0.1, 0.2, 0.0, None, 0.1593), Effect("base − D1", "BLEU", -0.001, 3)],
+)
+
+
+def test_without_evidence_nothing_is_judged() -> None:
+    """Each claim has a row that says what would fill it; the paper's own arithmetic stands there all the same."""
+    results = compute(Made(), Evidence())
+    assert [claim.text for claim in results.claims] == [claim.text for claim in CLAIMS]
+    verdicts = {claim.verdict for claim in results.claims}
+    assert verdicts == {"not run", "needs real text", "needs WMT14", "needs WSJ"}
+    assert all(claim.lacks for claim in results.claims)
+    shown = claims_table(results.claims)
+    assert any("holds: 28.4 − 26.36 = +2.04 BLEU" in str(row.values["in the paper"]) for row in shown.rows)
+    assert any("to judge it: python -m workflows.reproduce_table3" in str(row.values) for row in shown.rows)
+    assert {claim.section for claim in compute(Made(), Evidence(), ["3", "6.2"]).claims} == {
+        *("3.2.1", "3.2.2", "3.5", "6.2")
+    }
+
+
+def test_tallies_are_never_added_up() -> None:
+    """A sentence for each kind; of comparisons, the verdict is that on the paper's own figures."""
+    printed = Judged("6.1", "", "Table 2", "printed", "needs WMT14", printed=Printed("fails", "38.1 − 39.2"))
+    timed = Judged("3.2.1", "", "timings", "timing", "holds")
+    control = Judged("negative control", "", "negative control", "control", "undecided")
+    assert tallies([JUDGED, JUDGED, printed, timed, control]) == [
+        "Of 1 timings on this machine: 1 hold.",
+        "Of 2 claims that need trained models: 2 hold.",
+        "Of 1 comparisons of printed figures: 1 fail.",
+        "Of 1 negative controls, which chance alone decides: 1 undecided.",
+    ]
+
+
+def test_effects_are_written_with_interval_and_unit() -> None:
+    """To the digits of the unit, the paper's beside it; nothing has a sign where it is zero."""
+    (row,) = claims_table([JUDGED]).rows
+    assert row.values["effect here [95 %]"] == "base − D1: +0.159 [+0.100, +0.200] nats\nbase − D1: +0.00 BLEU"
+    assert (row.values["in the paper"], row.values["n"], row.values["p"]) == ("+0.159 nats", "3", "0.003")
+    assert effect_text(Effect("additive / scaled", "×", 3.071, 5, 3.0, 3.1)) == "additive / scaled: 3.07 [3.00, 3.10] ×"
+
+
+def test_the_page(tmp_path: Path) -> None:
+    """It has what a table judged by itself, the tallies, what differs in the table, the command and the warnings."""
+    (tmp_path / "table").mkdir()
+    (tmp_path / "page").mkdir()
+    table = Table3Artifact(tmp_path / "table")
+    differs = Difference("updates", "100,000", "1,100", ("EN-DE base",))
+    table.write(Results([Table("Table 3", [], [])], [differs], [], {}, [JUDGED]))
+    context = Context(tmp_path / "page", warnings=["read en-de: train.en is not the <published> file"])
+    results = judge(context, Made(tables=[table]), ["6.2"]).load()
+    html = (tmp_path / "page" / "claims.html").read_text()
+    assert_asks_for_nothing_outside(html)
+    text = Reader(html).text
+    assert "Of 7 claims that need trained models: 1 hold, 6 need real text." in " ".join(text.split())
+    assert "base − D1: +0.159 [+0.100, +0.200] nats" in text
+    assert "Table 3: EN-DE base" in text
+    assert context.warnings[0] in text
+    assert JUDGED in results.claims
+    assert results.metrics["trained: holds"] == 1
+    assert {name.partition(":")[0] for name in results.metrics} <= {*KINDS}
+
+
+def test_a_page_of_an_earlier_version_is_still_listed(tmp_path: Path) -> None:
+    """Its rows are not read, but neither is it an error."""
+    (tmp_path / "claims.json").write_text(json.dumps({"rows": [{"section": "6.2"}], "differences": [], "notes": ["a"]}))
+    results = ClaimsArtifact(tmp_path).load()
+    assert (results.tables, results.notes) == ((), ["a"])
+
+
+def test_each_identity_names_its_test() -> None:
+    """One that exists; on the page it stands in a line, and is not counted."""
+    tests = Path(__file__).parents[2]
+    for identity in IDENTITIES:
+        file, _, function = identity.test.rpartition("::")
+        path = tests.parent / file if file else tests / "pipeline/complexity/test_identities.py"
+        assert f"def {function}(" in path.read_text(), identity
+    notes = compute(Made(), Evidence()).notes
+    assert notes[0].startswith("Identities that hold, by tests: position i depends only on outputs before i (§3.1); ")
+    assert "wavelengths end at 9,647 · 2π for d_model = 512, not at 10,000 · 2π (§3.5)" in notes[1]
+    assert notes[1].startswith("Statements that are not exact")

@@ -1,0 +1,127 @@
+"""What the claims need trained beside the tables, as steps of the DAG, with several seeds each.
+
+Averaging (§6.1) and heads (Figure 4): base of Table 2, whose first seed is the table's own. Extrapolation (§3.5): base
+and row E of Table 3, trained on short sentences only. Attention functions (§3.2.1): small models, at several rates.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+
+from pipeline.attention.figures import Relations, RelationSettings
+from pipeline.complexity import attention_training
+from pipeline.complexity.attention_training import AttentionTraining
+from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
+from pipeline.corpora.embedded import GeneratedText
+from pipeline.evaluation import perplexity
+from pipeline.evaluation.perplexity import LengthPerplexity
+from pipeline.evaluation.search_choice import DecodingChoice
+from pipeline.settings import DecodingSettings, TrainingSettings
+from pipeline.store.artifacts import TrainingRun
+from workflows import stages
+from workflows.claims.translators import ALL_LENGTHS, LEARNED, SINUSOIDS
+from workflows.engine.dag import Stage, Step
+from workflows.profiles.attention import RATES, WIDTHS, attention_settings
+from workflows.profiles.profile import Profile, Recipe, SearchGrid
+from workflows.tables.claims import Trial
+from workflows.tables.table3_rows import rows
+from workflows.trials import LAST_CHECKPOINT, trials_of
+
+TRAIN_ATTENTION = Stage(
+    "attention_training.train", attention_training.train, AttentionTraining, computes=True, resumes=True
+)
+LENGTH_PERPLEXITY = Stage(
+    "length_perplexity.measure", perplexity.measure_by_length, LengthPerplexity, version=3, gpus=1, computes=True
+)
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """Trainings of one model of Table 2 with several seeds, and their text."""
+
+    text: stages.Prepared
+    recipe: Recipe
+    decoding: DecodingSettings
+    trainings: Mapping[str, Step[TrainingRun]]
+    """By name."""
+
+
+def seeded(profile: Profile, pair: str, model: str) -> Seeded:
+    """Returns trainings of a model that differ only in their seeds."""
+    profile = profile.for_pair(pair)
+    text, recipe = stages.prepared(profile, pair), profile.recipes[model]
+    trainings = {}
+    for seed in _seeds(profile, recipe.training):
+        name = f"{model} seed {seed}"
+        settings = recipe.training.model_copy(update={"seed": seed})
+        trainings[name] = stages.TRAIN(f"train {name}", text.dataset, settings)
+    decoding = profile.decoding.model_copy(update={"workers": recipe.training.workers})
+    return Seeded(text, recipe, decoding, trainings)
+
+
+def averaging(of: Seeded, model: str, choice: SearchGrid) -> list[Trial[DecodingChoice]]:
+    """Returns, of each training, the last checkpoint scored on the dev set, and a search chosen for the average."""
+    trials = []
+    for seed, training in of.trainings.items():
+        name = f"averaging {seed}"
+        last = stages.evaluated(of.text, name, training, LAST_CHECKPOINT, of.decoding, on_dev=True)
+        average = stages.AVERAGE(f"average {seed}", training, of.recipe.averaging)
+        grid = choice.beam_sizes, choice.length_penalties
+        chosen = stages.CHOOSE_DECODING(f"choose {name}", average, of.text.dev, of.decoding, *grid)
+        trials.append(Trial("averaging", name, replace(last, model=model), chosen))
+    return trials
+
+
+def heads(of: Seeded, model: str, text: GeneratedText) -> list[Trial[Relations]]:
+    """Returns, of each training's average, which words its heads join, in text whose grammar knows them."""
+    trials = []
+    for seed, training in of.trainings.items():
+        name = f"heads {seed}"
+        evaluation = stages.evaluated(of.text, name, training, of.recipe.averaging, of.decoding, on_dev=True)
+        measured = stages.MEASURE_RELATIONS(f"relations {seed}", evaluation.checkpoint, text, RelationSettings())
+        trials.append(Trial("heads", name, replace(evaluation, model=model), measured))
+    return trials
+
+
+def grid_text(pair: str) -> str:
+    """Returns what the text of Table 3 is called, which may differ from the one of Table 2."""
+    return f"table3 {pair}"
+
+
+def extrapolation(profile: Profile, pair: str) -> list[Trial[LengthPerplexity]]:
+    """Returns trainings on sentences of at most `claims.longest_tokens` tokens: with sinusoids and learned positions.
+
+    Beside them stands base of Table 3, whose training sentences have all lengths. Perplexity is that of the same dev
+    set, whose sentences have all lengths, too.
+    """
+    profile, longest, n_seeds = profile.for_pair(pair).for_grid(), profile.claims.longest_tokens, profile.claims.seeds
+    short = profile.model_copy(update={"encoding": profile.encoding.model_copy(update={"max_tokens": longest})})
+    of_all = stages.prepared(profile, pair, grid_text(pair))
+    of_short = stages.prepared(short, pair, f"{grid_text(pair)} up to {longest} tokens")
+    kinds = {SINUSOIDS: (of_short, "base"), LEARNED: (of_short, "E"), ALL_LENGTHS: (of_all, "base")}
+    trials = []
+    for kind, (text, row) in kinds.items():
+        of_row = trials_of(text, rows(profile.grid, row), n_seeds, profile.decoding)
+        for trial in of_row:
+            name = f"{kind} {trial.name}"
+            measured = LENGTH_PERPLEXITY(f"lengths {name}", trial.evaluation.checkpoint, text.dev, longest)
+            trials.append(Trial(kind, name, trial.evaluation, measured))
+    return trials
+
+
+def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:
+    """Returns a small training of each attention function, with each d_k, learning rate and seed."""
+    profile = profile.for_pair(pair).for_grid()
+    dataset = stages.prepared(profile, pair, grid_text(pair)).dataset
+    steps = []
+    for d_k, function, rate, seed in product(
+        WIDTHS, ATTENTION_FUNCTIONS, RATES, _seeds(profile, profile.grid.training)
+    ):
+        settings = attention_settings(profile.grid.training, d_k, rate, seed)
+        label = f"train {function} d_k {d_k} rate {rate:g} seed {seed}"
+        steps.append(TRAIN_ATTENTION(label, dataset, function, settings))
+    return steps
+
+
+def _seeds(profile: Profile, training: TrainingSettings) -> range:
+    return range(training.seed, training.seed + profile.claims.seeds)

@@ -1,0 +1,180 @@
+"""A claim of the paper, how it is judged, and what came out.
+
+    Claim("6.2", "reducing the attention key size d_k hurts", "Table 3", needs=("table3",), judge=...)
+
+A judge takes the evidence that its claim needs and returns a `Finding`. The claims of one family are judged together:
+the p-values of their tests are corrected by Holm's method (`judged`).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from workflows.claims.inference import Estimate, Region, holm
+
+Verdict = Literal["holds", "fails", "undecided", "needs real text", "needs WMT14", "needs WSJ", "not run"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+Data = Literal["", "real text", "WMT14", "WSJ"]
+"""What a claim can be judged on: "" for any text, generated text included; the figures printed are of WMT14 and WSJ."""
+Kind = Literal["timing", "trained", "printed", "control"]
+KINDS: Mapping[Kind, str] = {
+    "timing": "timings on this machine",
+    "trained": "claims that need trained models",
+    "printed": "comparisons of printed figures",
+    "control": "negative controls, which chance alone decides",
+}
+"""The tallies, which are never added up: a timing holds for one machine, a printed figure for no model of ours."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A quantity with its 95 % interval, in the direction of the claim: a row of a forest plot."""
+
+    text: str
+    """What is compared, e.g. `A1 behind the best`."""
+    unit: str
+    """`nats` (per target token), `BLEU`, `accuracy`, or `×` for ratios."""
+    value: float
+    n: int
+    """The trainings on the smaller side; the rounds of a timing."""
+    low: float | None = None
+    """None where nothing was measured more than once, so that there is no interval."""
+    high: float | None = None
+    above: float | None = None
+    """The claim holds for effects above this one and below the next; None where there is no such limit."""
+    below: float | None = None
+    printed: float | None = None
+    """The paper's, in the same unit."""
+
+    @classmethod
+    def of(cls, text: str, unit: str, tested: Estimate, region: Region, printed: float | None = None) -> "Effect":
+        """Returns the effect that was tested for lying in `region`."""
+        low, high, above, below = (
+            None if math.isinf(limit) else limit for limit in (tested.low, tested.high, region.low, region.high)
+        )
+        return cls(text, unit, tested.value, tested.n, low, high, above, below, printed)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a judge found."""
+
+    p_holds: float
+    """One-sided p-values, as `Estimate` has: against what the claim denies, and against the claim."""
+    p_fails: float
+    effects: Sequence[Effect] = ()
+    """The primary one first."""
+    here: str = ""
+    """Whatever else the verdict rests on, in words."""
+    is_certain: bool = False
+    """Whether it rests on figures without noise; it then takes nothing from the other claims of its family."""
+
+    @classmethod
+    def certain(cls, holds: bool, here: str) -> "Finding":
+        """Returns the finding on figures without noise."""
+        return cls(float(not holds), float(holds), (), here, is_certain=True)
+
+    @property
+    def p(self) -> float:
+        """The smallest level at which there is a verdict."""
+        return min(1.0, 2 * min(self.p_holds, self.p_fails))
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the paper's own printed figures make of a claim."""
+
+    verdict: Literal["holds", "fails", "undecided"]
+    text: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that the paper argues."""
+
+    section: str
+    """As the paper counts, e.g. "3.2.1", or the figure."""
+    text: str
+    """In the paper's words, shortened."""
+    family: str
+    """Claims that are tested on the same trainings, and corrected for it together."""
+    needs: tuple[str, ...] = ()
+    """The evidence that the judge takes, by name and in this order."""
+    judge: Callable[..., Finding | None] | None = None
+    """Returns None where its evidence lacks something, e.g. a row. None where nothing here could judge the claim."""
+    kind: Kind = "trained"
+    data: Data = ""
+    lacks: str = ""
+    """What would fill an empty cell: a command, or what is not built."""
+    printed: Printed | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What came out for a claim."""
+
+    section: str
+    text: str
+    family: str
+    kind: Kind
+    verdict: Verdict
+    p: float | None = None
+    """Corrected for the other claims of its family."""
+    effects: Sequence[Effect] = ()
+    here: str = ""
+    printed: Printed | None = None
+    lacks: str = ""
+    """What would fill the empty cell."""
+
+    @property
+    def place(self) -> str:
+        """Where the paper says so."""
+        return f"§{self.section}" if self.section[0].isdigit() else self.section
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What there is to judge by, and on what data it was measured."""
+
+    found: Mapping[str, Any] = field(default_factory=dict)
+    data: tuple[Data, ...] = ()
+    """Of what kind the data are: none of these for generated text."""
+
+
+ALPHA = 0.05
+"""The share of families in which chance may decide a claim falsely."""
+NEEDS: Mapping[Data, Verdict] = {"real text": "needs real text", "WMT14": "needs WMT14", "WSJ": "needs WSJ"}
+
+
+def judged(claims: Sequence[Claim], evidence: Evidence) -> list[Judged]:
+    """Judges claims, each in its place; those of one family are corrected for each other."""
+    outcomes = [_outcome(claim, evidence) for claim in claims]
+    corrected: dict[int, float] = {}
+    for family in dict.fromkeys(claim.family for claim in claims):
+        tested = {
+            index: outcome.p
+            for index, (claim, outcome) in enumerate(zip(claims, outcomes, strict=True))
+            if claim.family == family and isinstance(outcome, Finding) and not outcome.is_certain
+        }
+        corrected |= dict(zip(tested, holm([*tested.values()]), strict=True))
+    return [_judged(claim, outcomes[index], corrected.get(index)) for index, claim in enumerate(claims)]
+
+
+def _outcome(claim: Claim, evidence: Evidence) -> Finding | Verdict:
+    """Returns what the claim's judge finds, or why it was not asked."""
+    if claim.data and claim.data not in evidence.data:
+        return NEEDS[claim.data]
+    if claim.judge is None or not set(claim.needs) <= evidence.found.keys():
+        return "not run"
+    return claim.judge(*(evidence.found[name] for name in claim.needs)) or "not run"
+
+
+def _judged(claim: Claim, outcome: Finding | Verdict, p: float | None) -> Judged:
+    about = claim.section, claim.text, claim.family, claim.kind
+    if not isinstance(outcome, Finding):
+        return Judged(*about, outcome, printed=claim.printed, lacks=claim.lacks)
+    p = outcome.p if p is None else p
+    definite: Verdict = "holds" if outcome.p_holds < outcome.p_fails else "fails"
+    verdict = definite if p <= ALPHA else "undecided"
+    return Judged(*about, verdict, p, outcome.effects, outcome.here, claim.printed)

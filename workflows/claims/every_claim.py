@@ -1,0 +1,64 @@
+"""All claims of the paper, in its order, whether a table judges them, other trainings do, or nothing does yet."""
+
+from collections.abc import Sequence
+
+from workflows.claims import comparisons, functions, timings, translators, variations
+from workflows.claims.claim import Claim
+
+COMPETITORS = "recurrent and convolutional translators, trained on the same text for the same time"
+WAITING: tuple[Claim, ...] = (
+    Claim(
+        "abstract",
+        "superior in quality to recurrent and convolutional models, while requiring significantly less time to train",
+        "competitors",
+        lacks=COMPETITORS,
+    ),
+    Claim("1", "recurrence precludes parallelization within training examples", "competitors", lacks=COMPETITORS),
+    Claim(
+        "3.2.2",
+        "with a single head, averaging inhibits attending to several positions at once",
+        "competitors",
+        lacks="a task that needs two positions at once, learned with one head and with several",
+    ),
+    Claim(
+        "3.5",
+        "sinusoids let the model easily learn to attend by relative positions",
+        "heads",
+        lacks="a control: heads of models without positions",
+    ),
+    Claim(
+        "4",
+        "the shorter the paths between positions, the easier long-range dependencies are learned",
+        "competitors",
+        lacks="recall at a distance, learned by each type of layer",
+    ),
+    Claim(
+        "6.3",
+        "in contrast to recurrent sequence-to-sequence models, it parses well after training on little data",
+        "competitors",
+        lacks="a recurrent parser, trained on the same trees",
+    ),
+)
+"""Claims that nothing here tests yet."""
+
+
+def _place(claim: Claim) -> tuple[int, list[int], str]:
+    """Returns a key that sorts claims as the paper has them: abstract, sections, tables, figures, then controls."""
+    section = claim.section
+    part = 0 if section == "abstract" else 1 if section[0].isdigit() else 3 if section == variations.CONTROL else 2
+    return part, [int(number) for number in section.split(".") if number.isdigit()], "" if part == 1 else section
+
+
+CLAIMS: Sequence[Claim] = sorted(
+    (
+        *WAITING,
+        *functions.CLAIMS,
+        *timings.CLAIMS,
+        *translators.CLAIMS,
+        *variations.CLAIMS,
+        *comparisons.TABLE_2,
+        *comparisons.TABLE_4,
+    ),
+    key=_place,
+)
+SECTIONS = tuple(dict.fromkeys(claim.section for claim in CLAIMS))

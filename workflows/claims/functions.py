@@ -1,0 +1,75 @@
+"""The claims on additive and dot-product attention (§3.2.1, §6.2), by small models that are trained with each.
+
+Each function, at each d_k, counts with the learning rate of those tried at which its mean over the seeds is best: what
+one function gains by another rate is not the function's merit.
+"""
+
+from collections.abc import Callable, Sequence
+from statistics import fmean
+
+from pipeline.complexity.attention_training import AttentionTrainingFigures
+from pipeline.complexity.layer_types.sizes import AttentionFunction
+from workflows.claims.claim import Claim, Effect, Finding
+from workflows.claims.inference import POSITIVE, Groups, Region, within
+from workflows.claims.variations import MARGIN_NATS
+
+Trainings = Sequence[AttentionTrainingFigures]
+ADDITIVE: AttentionFunction = "additive"
+UNSCALED: AttentionFunction = "dot-product"
+SCALED: AttentionFunction = "scaled dot-product"
+COMMAND = "python -m workflows.reproduce_claims --profile multi30k --sections 3.2.1"
+
+
+def at_best_rates(trainings: Trainings) -> dict[tuple[AttentionFunction, int], list[AttentionTrainingFigures]]:
+    """Returns the trainings of each function and d_k, a seed each, at the rate that suits them best."""
+    tried: dict[tuple[AttentionFunction, int], dict[float, list[AttentionTrainingFigures]]] = {}
+    for training in trainings:
+        of_rate = tried.setdefault((training.function, training.d_k), {})
+        of_rate.setdefault(training.learning_rate_scale, []).append(training)
+    return {
+        key: min(rates.values(), key=lambda seeds: fmean(each.dev_nll for each in seeds))
+        for key, rates in tried.items()
+    }
+
+
+def _worse(
+    worse: AttentionFunction,
+    better: AttentionFunction,
+    of_sizes: Callable[[Sequence[int]], int],
+    region: Region = POSITIVE,
+) -> Callable[[Trainings], Finding | None]:
+    """Judges by how much NLL one function is behind another at the smallest or the largest d_k."""
+
+    def judge(trainings: Trainings) -> Finding | None:
+        chosen = at_best_rates(trainings)
+        d_k = of_sizes([size for _, size in chosen])
+        groups = Groups({f"{name} {size}": [-each.dev_nll for each in seeds] for (name, size), seeds in chosen.items()})
+        tested = groups.difference(f"{better} {d_k}", f"{worse} {d_k}", region)
+        effect = Effect.of(f"{worse} behind {better}, d_k = {d_k}", "nats", tested, region)
+        return Finding(tested.p_holds, tested.p_fails, [effect])
+
+    return judge
+
+
+def _claim(section: str, text: str, judge: Callable[[Trainings], Finding | None]) -> Claim:
+    return Claim(section, text, "attention functions", ("functions",), judge, data="real text", lacks=COMMAND)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    _claim(
+        "3.2.1",
+        "for small d_k, additive and dot-product attention perform similarly",
+        _worse(UNSCALED, ADDITIVE, min, within(MARGIN_NATS)),
+    ),
+    _claim(
+        "3.2.1",
+        "for larger d_k, additive attention outperforms dot-product attention without scaling",
+        _worse(UNSCALED, ADDITIVE, max),
+    ),
+    _claim("3.2.1", "scaling by 1/√d_k counteracts this", _worse(UNSCALED, SCALED, max)),
+    _claim(
+        "6.2",
+        "a more sophisticated compatibility function than dot product may be beneficial",
+        _worse(SCALED, ADDITIVE, max),
+    ),
+)

@@ -1,0 +1,174 @@
+"""Collects every claim of the paper as it was judged: by the tables, and by what is trained and timed beside them.
+
+python -m workflows.reproduce_claims
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+from pipeline.attention.figures import Relations
+from pipeline.complexity.attention_training import AttentionTraining
+from pipeline.complexity.figures import TimedArguments
+from pipeline.evaluation.perplexity import LengthPerplexity
+from pipeline.evaluation.search_choice import DecodingChoice
+from pipeline.store.artifact import Artifact
+from workflows import paper
+from workflows.claims.claim import KINDS, Data, Evidence, Judged, judged
+from workflows.claims.every_claim import CLAIMS
+from workflows.claims.identities import IDENTITIES
+from workflows.claims.translators import LEARNED, SINUSOIDS
+from workflows.engine.dag import Ref, to_artifact
+from workflows.tables.differences import ASPECTS, Difference, differences
+from workflows.tables.judged import VERDICTS, verdicts
+from workflows.tables.measurements import Translation
+from workflows.tables.table import Results, ResultsArtifact
+
+T_co = TypeVar("T_co", bound=Artifact, covariant=True)
+FILE = "claims.html"
+
+
+class ClaimsArtifact(ResultsArtifact):
+    """`claims.json`, `claims.md`, `claims.html` and `seeds.csv`."""
+
+    figures_file = "claims.json"
+
+
+@dataclass(frozen=True)
+class Trial(Generic[T_co]):
+    """A training with one seed, whose last checkpoint is scored on the dev set, and what else is measured of it."""
+
+    kind: str
+    """What its seeds have in common; of positions, a name of `claims.translators.KINDS`."""
+    name: str
+    evaluation: Translation
+    measured: Ref[T_co]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the claims are judged by: steps while the DAG is drawn, artifacts in the stage that judges."""
+
+    tables: Sequence[Ref[Any]] = ()
+    """Of the experiments whose tables judge claims themselves."""
+    timed: Ref[TimedArguments] | None = None
+    functions: Sequence[Ref[AttentionTraining]] = ()
+    """Small models with each attention function."""
+    extrapolation: Sequence[Trial[LengthPerplexity]] = ()
+    """Perplexity on sentences longer than some are trained on."""
+    averaging: Sequence[Trial[DecodingChoice]] = ()
+    """The choice of a search for the average of several checkpoints."""
+    heads: Sequence[Trial[Relations]] = ()
+    """Words that the heads of each model join."""
+    data: tuple[Data, ...] = ()
+    """What the text can judge."""
+
+    @property
+    def trials(self) -> list[Trial[Any]]:
+        """All trainings beside those of the tables."""
+        return [*self.extrapolation, *self.averaging, *self.heads]
+
+    def without(self, failed: Collection[str]) -> "Made":
+        """Returns the same without the trials of these names."""
+        return replace(
+            self,
+            extrapolation=[trial for trial in self.extrapolation if trial.name not in failed],
+            averaging=[trial for trial in self.averaging if trial.name not in failed],
+            heads=[trial for trial in self.heads if trial.name not in failed],
+        )
+
+
+def evidence(made: Made) -> Evidence:
+    """Returns what was found beside the tables, by the names that claims need it by."""
+    found: dict[str, Any] = {}
+    if made.timed:
+        found["timed"] = to_artifact(made.timed).load()
+    if made.functions:
+        found["functions"] = [to_artifact(training).load() for training in made.functions]
+    if made.extrapolation:
+        found["extrapolation"] = [(trial.kind, to_artifact(trial.measured).load()) for trial in made.extrapolation]
+    if made.averaging:
+        found["averaging"] = [
+            (trial.evaluation.main_bleu.deciding, to_artifact(trial.measured).load()) for trial in made.averaging
+        ]
+    if made.heads:
+        found["heads"] = [to_artifact(trial.measured).load().relations for trial in made.heads]
+    return Evidence(found, made.data)
+
+
+def compute(made: Made, found: Evidence, sections: Sequence[str] = ("",)) -> Results:
+    """Judges the claims of the sections that begin so."""
+    tables: dict[str, Results] = {table.tables[0].title: table for table in map(_loaded, made.tables)}
+    by_tables = {(claim.section, claim.text): claim for table in tables.values() for claim in table.claims}
+    claims = [
+        by_tables.get((claim.section, claim.text), claim)
+        for claim in judged(CLAIMS, found)
+        if claim.section.startswith(tuple(sections))
+    ]
+    differing = {name: table.differences for name, table in tables.items()} | _of_trials(made)
+    return Results([], _gathered(differing), _notes(sections), _metrics(claims), claims)
+
+
+def _loaded(table: Ref[Any]) -> Results:
+    results: Results = to_artifact(table).load()
+    return results
+
+
+def _metrics(claims: Sequence[Judged]) -> dict[str, float]:
+    """Returns how many claims of each kind have each verdict, by name in MLflow."""
+    counted = {kind: verdicts(claims, kind) for kind in KINDS}
+    return {f"{kind}: {verdict}": counted[kind][verdict] for kind in KINDS for verdict in VERDICTS if counted[kind]}
+
+
+def _notes(sections: Sequence[str]) -> list[str]:
+    """Lists the identities of the sections, which no run could change."""
+    listed = [each for each in IDENTITIES if each.section.startswith(tuple(sections))]
+    holding, refuted = ([each for each in listed if each.is_exact == exact] for exact in (True, False))
+    notes = [
+        f"{words}, by tests: " + "; ".join(f"{each.text} (§{each.section})" for each in of_kind) + "."
+        for words, of_kind in (("Identities that hold", holding), ("Statements that are not exact", refuted))
+        if of_kind
+    ]
+    return [
+        *notes,
+        "A timing holds for this machine, and its interval is over the rounds. Printed figures are compared as "
+        "printed, which is no verdict on a model that was trained here.",
+        "Generated text can answer what a mechanism costs and whether it can work; whether one design translates "
+        "better than another only real text can tell (docs/protocol.md).",
+    ]
+
+
+def _of_trials(made: Made) -> dict[str, list[Difference]]:
+    """Returns what differs from the paper in trainings that no table has, by one of each kind."""
+    # Of these, both the last checkpoint and the average are measured.
+    of_both = {what: aspect for what, aspect in ASPECTS.items() if what != "averaged checkpoints"}
+    return {
+        "averaging": differences([trial.evaluation for trial in made.averaging[:1]], aspects=of_both),
+        "positions": differences(
+            [*{trial.kind: trial.evaluation for trial in made.extrapolation}.values()],
+            lambda _pair, row: paper.variation_experiment(row),
+        )
+        + [
+            Difference(
+                "training sentences",
+                "all",
+                f"those of at most {longest} tokens a side",
+                (SINUSOIDS, LEARNED),
+            )
+            for longest in (to_artifact(trial.measured).load().longest_trained for trial in made.extrapolation[:1])
+        ],
+        "functions": [
+            Difference("attention functions", "not printed", f"{figures.updates:,} updates of small models", ("all",))
+            for figures in (to_artifact(training).load() for training in made.functions[:1])
+        ],
+    }
+
+
+def _gathered(differing: Mapping[str, Sequence[Difference]]) -> list[Difference]:
+    """Returns each difference once, with the names of all that have it before their cells."""
+    cells: dict[tuple[str, str, str], list[str]] = {}
+    for name, listed in differing.items():
+        for difference in listed:
+            key = difference.what, difference.paper, difference.here
+            cells.setdefault(key, []).extend(f"{name}: {cell}" for cell in difference.cells)
+    return [Difference(*key, tuple(labels)) for key, labels in cells.items()]

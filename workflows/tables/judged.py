@@ -1,0 +1,83 @@
+"""Judged claims as a table, and the tallies of their verdicts."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from workflows.claims.claim import KINDS, VERDICTS, Effect, Judged, Verdict
+from workflows.tables.table import NAME, Column, Table, columns, in_order
+
+TITLE = "What the paper claims"
+PLURAL = {
+    "holds": "hold",
+    "fails": "fail",
+    "needs real text": "need real text",
+    "needs WMT14": "need WMT14",
+    "needs WSJ": "need WSJ",
+}
+DECIMALS = {"nats": 3, "accuracy": 3, "share": 2, "BLEU": 2, "F1": 1, "×": 2}
+"""Of effects, by their unit."""
+
+
+def claims_table(claims: Sequence[Judged]) -> Table:
+    """Returns the claims, a row each: every effect on its own line, with its interval and the paper's beside it."""
+    shown = [
+        Column(NAME, "where"),
+        *columns("claim", "effect here [95 %]", "in the paper"),
+        *columns("n", "p"),
+        *columns("verdict"),
+    ]
+    rows = []
+    for claim in claims:
+        here = [*map(effect_text, claim.effects), *filter(None, [claim.here])]
+        printed = [_signed(effect.printed, effect.unit) for effect in claim.effects if effect.printed is not None]
+        if claim.printed:
+            printed = [f"{claim.printed.verdict}: {claim.printed.text}"]
+        if claim.lacks:
+            here.append(f"to judge it: {claim.lacks}")
+        seeds = str(claim.effects[0].n) if claim.effects else ""
+        p = "" if claim.p is None or not claim.effects else f"{claim.p:.3f}"
+        values = claim.text, "\n".join(here), "\n".join(printed), seeds, p, claim.verdict
+        rows.append(in_order(shown, claim.place, *values, group=claim.section))
+    explanation = (
+        "A claim holds where the 95 % interval of its effect, which is positive in the claim's direction, lies wholly "
+        "where the claim says, fails where it lies wholly elsewhere, and is undecided otherwise; n is the number "
+        "of trainings (of rounds, for timings), p is corrected for the claims of its family (Holm). The rules stand in "
+        "docs/protocol.md."
+    )
+    return Table(TITLE, shown, rows, explanation, on_terminal=False)
+
+
+def effect_text(effect: Effect) -> str:
+    """Writes an effect with its interval: `A1 behind the best: +0.034 [+0.012, +0.056] nats`."""
+    interval = ""
+    if effect.low is not None and effect.high is not None:
+        interval = f" [{_number(effect.low, effect.unit)}, {_number(effect.high, effect.unit)}]"
+    return f"{effect.text}: {_number(effect.value, effect.unit)}{interval} {effect.unit}"
+
+
+def _signed(value: float | None, unit: str) -> str:
+    return "" if value is None else f"{_number(value, unit)} {unit}"
+
+
+def _number(value: float, unit: str) -> str:
+    sign = "" if unit == "×" else "+"
+    return f"{value:{sign}z.{DECIMALS[unit]}f}"
+
+
+def verdicts(claims: Sequence[Judged], kind: str) -> Counter[Verdict]:
+    """Counts the verdicts of claims of one kind; where printed figures are compared, those on the paper's own."""
+    of_kind = [claim for claim in claims if claim.kind == kind]
+    if kind == "printed":
+        return Counter(claim.printed.verdict for claim in of_kind if claim.printed)
+    return Counter(claim.verdict for claim in of_kind)
+
+
+def tallies(claims: Sequence[Judged]) -> list[str]:
+    """Says how many claims of each kind have which verdict, a sentence each; the kinds are never added up."""
+    sentences = []
+    for kind, name in KINDS.items():
+        counted = verdicts(claims, kind)
+        if counted:
+            listed = [f"{counted[each]} {PLURAL.get(each, each)}" for each in VERDICTS if counted[each]]
+            sentences.append(f"Of {counted.total()} {name}: {', '.join(listed)}.")
+    return sentences
