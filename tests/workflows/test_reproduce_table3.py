@@ -62,7 +62,13 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert b1["has_converged"] is not None
     assert {path.name for path in folder.iterdir()} >= {"manifest.json", "report.html", "table3.json", "table3.md"}
     artifact = (folder / "table3.json").resolve().parent
-    assert {path.name for path in artifact.iterdir()} == {"manifest.json", "report.html", "table3.json", "table3.md"}
+    assert {path.name for path in artifact.iterdir()} == {
+        "manifest.json",
+        "report.html",
+        "table3.json",
+        "table3.md",
+        "seeds.csv",
+    }
 
     client = MlflowClient(default_uri(tmp_path))
     (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table3"]
