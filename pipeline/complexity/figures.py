@@ -48,57 +48,6 @@ class CountsArtifact(JsonArtifact[Counts]):
     figures_file = "counts.json"
 
 
-class FullKernelCounts(Figures):
-    """FLOP at a size where the kernel is as long as the sequence."""
-
-    length: int
-    """n, and k."""
-    width: int
-    separable_flop: int
-    attention_flop: int
-    """Of self-attention, without projections, and a point-wise layer of d × d after it."""
-
-
-class ProductCounts(Figures):
-    """What becomes of the softmax's gradients at products of random queries and keys."""
-
-    variance: float
-    """Of a product."""
-    gradient_norm: float
-    """Of the softmax's Jacobian at the products: Frobenius', the mean over queries."""
-    scaled_gradient_norm: float
-    """The same at the products divided by √d_k."""
-
-
-class ArgumentCounts(Figures):
-    """`counted_arguments.json`: what the paper argues of layers in words, counted; FLOP of forward passes."""
-
-    recurrent_flop: int
-    """At the n and d of `kernels_flop`."""
-    kernels_flop: dict[int, int]
-    """Of the convolution, by k."""
-    windows_flop: dict[int, int]
-    """Of restricted self-attention, by r."""
-    heads_flop: dict[int, int]
-    """Of self-attention with its projections, by h, with d_k = d_v = d / h."""
-    full_kernels: tuple[FullKernelCounts, ...]
-    one_sided_path: dict[int, dict[int, int]]
-    """Layers until every output depends on all inputs up to its own position, by k and n: a kernel sees k positions,
-    which end with the output's own, and the distance between them grows by the factor k from layer to layer."""
-    softmax: dict[int, ProductCounts]
-    """By d_k."""
-    positions: dict[int, float]
-    """The largest |PE(pos + k) - M_k PE(pos)| of any component at any position, by k."""
-    settings: ArgumentSettings
-
-
-@dataclass(frozen=True)
-class CountedArguments(JsonArtifact[ArgumentCounts]):
-    """`counted_arguments.json`: what the paper argues of layers in words, counted."""
-
-    figures_file = "counted_arguments.json"
-
-
 class MeasuredOn(Figures):
     """What measures times, and how."""
 

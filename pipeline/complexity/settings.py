@@ -72,32 +72,18 @@ class PathSettings(Settings):
 
 
 class ArgumentSettings(Settings):
-    """Sizes at which the paper's verbal claims about layers are counted and timed (§3.2, §3.5, §4)."""
+    """Sizes at which the paper's verbal claims about layers are timed (§3.2, §4)."""
 
     length: Size = 512
     """n where k or the number of heads varies."""
     width: Size = 512
-    """d there and where r varies, and d_model of the positional encodings."""
+    """d there and where r varies."""
     kernels: tuple[Size, ...] = (3, 5, 7, 9, 15, 31)
     """Values of k."""
     windows: tuple[Size, ...] = (32, 64, 128, 256, 512)
     """Values of r, at an n of `window_length`; where r is more than half of it, the full product is computed."""
     window_length: Size = 2048
     heads: tuple[Size, ...] = (1, 2, 4, 8, 16)
-    full_kernels: tuple[Size, ...] = (65, 129, 257, 513)
-    """Values of n where k = n, each with all `full_kernel_widths`."""
-    full_kernel_widths: tuple[Size, ...] = (64, 128, 256, 512)
-    paths: PathSettings = PathSettings()
-    path_kernels: tuple[Size, ...] = (3, 7)
-    """Values of k of which the paths through one-sided kernels are counted."""
-    products_d_k: tuple[Size, ...] = (4, 8, 16, 32, 64, 128, 512)
-    """Values of d_k at which products of random queries and keys are looked at."""
-    queries: int = Field(16384, ge=2)
-    """Random queries for each d_k, of which each has `keys` random keys of its own."""
-    keys: int = Field(16, ge=2)
-    positions: Size = 5000
-    offsets: tuple[Size, ...] = (1, 2, 10, 100, 1000)
-    """Distances between two positions whose encodings are compared."""
     attention_d_k: tuple[Size, ...] = (4, 8, 16, 32, 64, 128)
     """Values of d_k at which the attention functions of §3.2.1 are timed, in `attention_heads` heads."""
     attention_heads: Size = 8

@@ -82,15 +82,6 @@ class Convolutional(nn.Module):
         return y_BLD
 
 
-class CausalConvolution(Convolutional):
-    """The same, except that the k positions it sees end with the output's own."""
-
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        """x_BLD -> x_BLD."""
-        behind = self.convolution.dilation[0] * (self.convolution.kernel_size[0] // 2)
-        return super().forward(F.pad(x_BLD, (0, 0, behind, 0)))[:, : x_BLD.shape[1]]
-
-
 class SeparableConvolution(nn.Module):
     """A convolution of each channel by itself, then a product at each position (Chollet 2016)."""
 

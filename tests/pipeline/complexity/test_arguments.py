@@ -1,52 +1,19 @@
-"""What the paper argues of layers in words: counts against theory, and times of every layer in every round."""
+"""What the paper argues of layers in words: times of every layer in every round."""
 
 import time
 from pathlib import Path
 
-import pytest
 import torch
 from torch.nn.modules.module import register_module_forward_pre_hook, register_module_full_backward_hook
 
-from pipeline.complexity.arguments import count, time_
-from pipeline.complexity.figures import ArgumentCounts, CountedArguments
+from pipeline.complexity.arguments import time_
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
-from pipeline.complexity.settings import ArgumentSettings, PathSettings, TimingSettings
+from pipeline.complexity.settings import ArgumentSettings, TimingSettings
 from pipeline.store.artifact import Context
 
 TIMED = ArgumentSettings(
     length=32, width=16, windows=(4, 8), window_length=64, attention_d_k=(4, 16), attention_heads=3, attention_length=24
 )
-
-
-@pytest.fixture(scope="module")
-def counts(tmp_path_factory: pytest.TempPathFactory) -> ArgumentCounts:
-    """All figures, at small sizes."""
-    settings = ArgumentSettings(
-        length=48,
-        width=16,
-        windows=(3, 6, 12, 24),
-        window_length=96,
-        full_kernels=(9,),
-        full_kernel_widths=(8,),
-        paths=PathSettings(lengths=(9, 10), width=4),
-        path_kernels=(3,),
-        products_d_k=(4,),
-        queries=64,
-        positions=50,
-        offsets=(7,),
-    )
-    return count(Context(tmp_path_factory.mktemp("counted")), settings).load()
-
-
-def test_the_stage_counts(counts: ArgumentCounts) -> None:
-    """FLOP by k, r and h; paths by k and n, products by d_k, positions by offset (proofs: `test_identities`)."""
-    assert (tuple(counts.kernels_flop), tuple(counts.heads_flop)) == (counts.settings.kernels, counts.settings.heads)
-    assert tuple(counts.windows_flop) == counts.settings.windows
-    assert len(counts.full_kernels) == 1
-    assert counts.one_sided_path == {3: {9: 2, 10: 3}}
-    assert counts.softmax.keys() == {4}
-    assert counts.positions.keys() == {7}
-    assert counts.positions[7] < 1e-6
 
 
 def test_the_stage_times_every_layer_at_every_size(tmp_path: Path) -> None:
@@ -55,7 +22,7 @@ def test_the_stage_times_every_layer_at_every_size(tmp_path: Path) -> None:
     before, shapes = torch.get_num_threads(), set()
     timing = TimingSettings(rounds=3, least_s=1e-6, batch=2, threads=1)
     with register_module_forward_pre_hook(lambda _layer, inputs: shapes.add(tuple(inputs[0].shape))):
-        artifact = time_(Context(tmp_path), CountedArguments(tmp_path), TIMED, timing)
+        artifact = time_(Context(tmp_path), TIMED, timing)
     times = artifact.load()
     assert torch.get_num_threads() == before
     assert {(2, 32, 16), (2, 64, 16), (2, 3, 24, 4), (2, 3, 24, 16)} <= shapes
@@ -81,6 +48,6 @@ def test_a_time_is_that_of_both_passes(tmp_path: Path) -> None:
     """Where every backward pass is made slow, every time has it in it."""
     timing = TimingSettings(rounds=2, least_s=1e-6, batch=1, threads=1)
     with register_module_full_backward_hook(lambda *_: time.sleep(0.02)):
-        times = time_(Context(tmp_path), CountedArguments(tmp_path), TIMED, timing).load()
+        times = time_(Context(tmp_path), TIMED, timing).load()
     sweeps = (times.kernels, times.windows, times.heads, *times.functions.values())
     assert all(measured.median_s >= 0.02 for sweep in sweeps for measured in sweep.values())

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.config import BASE
 from model.transformer import FeedForward, sinusoids
-from pipeline.complexity.arguments import full_kernel, one_sided_path, rotation
-from pipeline.complexity.count import counted_flop, dependencies, longest_path, stack
+from pipeline.complexity.count import counted_flop, dependencies, least_steps, longest_path, stack
 from pipeline.complexity.layer_types.attention_functions import make_function
-from pipeline.complexity.layer_types.modules import make, make_projected
+from pipeline.complexity.layer_types.modules import Convolutional, make, make_projected
 from pipeline.complexity.layer_types.sizes import AttentionFunction, LayerSizes
 from pipeline.complexity.settings import LayerSettings
 from pipeline.settings import VocabularySettings
@@ -132,6 +132,12 @@ def test_the_feed_forward_layer_is_two_convolutions_of_kernel_size_1() -> None:
         torch.testing.assert_close(a, b.view_as(a), rtol=1e-13, atol=1e-13)
 
 
+def rotation(d_model: int, k: int) -> Tensor:
+    """Returns M_k, which turns each pair by the angle whose sine and cosine are that pair of PE(k): m_DD, float64."""
+    pairs = sinusoids(1, d_model, first=k).double().view(-1, 2).tolist()
+    return torch.block_diag(*(torch.tensor([[cos, sin], [-sin, cos]], dtype=torch.float64) for sin, cos in pairs))
+
+
 def test_the_encoding_of_a_later_position_is_linear_in_that_of_an_earlier() -> None:
     """§3.5: PE(pos + k) = M_k PE(pos), the same M_k at every position, to float32 rounding; M_kᵀ leads back."""
     for d, k in ((16, 5), (512, 1), (512, 1000)):
@@ -194,8 +200,24 @@ def test_a_separable_convolution_costs_less_than_a_full_one_and_with_k_equal_n_n
             assert Fraction(separable, full) == Fraction(1, k) + Fraction(1, d) < 1
     for n in (9, 33, 129, 513):
         for d in (8, 128, 512):
-            counts = full_kernel(n, d)
-            assert 1 < Fraction(counts.attention_flop, counts.separable_flop) == Fraction(2 * n + d, n + d) < 2
+            separable = counted_flop(make("separable convolution", LayerSizes(d, kernel=n)), n, d)
+            attention = counted_flop(nn.Sequential(make("self-attention", LayerSizes(d)), nn.Linear(d, d)), n, d)
+            assert 1 < Fraction(attention, separable) == Fraction(2 * n + d, n + d) < 2
+
+
+class CausalConvolution(Convolutional):
+    """A convolution whose k positions end with the output's own."""
+
+    def forward(self, x_BLD: Tensor) -> Tensor:
+        """x_BLD -> x_BLD."""
+        behind = self.convolution.dilation[0] * (self.convolution.kernel_size[0] // 2)
+        return super().forward(F.pad(x_BLD, (0, 0, behind, 0)))[:, : x_BLD.shape[1]]
+
+
+def one_sided_path(length: int, width: int, kernel: int) -> int:
+    """Counts layers until each output depends on all inputs up to its own; they see k, k², k³ ... without a gap."""
+    network = stack(lambda depth: CausalConvolution(LayerSizes(width, kernel, dilation=kernel**depth)))
+    return least_steps(network, torch.ones(length, length, dtype=torch.bool).tril(), width)
 
 
 @pytest.mark.parametrize("kernel", [3, 7])
