@@ -97,8 +97,8 @@ def data_of(profile: Profile, pair: str, treebank: Path | None) -> tuple[Data, .
         return of_text
     if treebank.is_dir() and not is_wsj(treebank):
         raise UserError(
-            f"--treebank {treebank}: §6.3 compares with parsers on the Wall Street Journal, whose sections are not there; "
-            "leave it out, or make its table with workflows.reproduce_table4"
+            f"--treebank {treebank}: §6.3 compares with parsers on the Wall Street Journal, whose sections are not "
+            "there; leave it out, or make its table with workflows.reproduce_table4"
         )
     return (*of_text, "WSJ")
 
