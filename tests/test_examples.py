@@ -9,23 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import CommandLine
+from tests.support.tiny_profile import TEXT, overrides, training
 from workflows import reproduce_table3
 
 ROOT = Path(__file__).parents[1]
 H100 = ["--gpus", "1", "--gpu", "h100"]
 """Hardware named, so that the forecast measures none."""
-TINY = [
-    "corpora.en-de.train_pairs=600",
-    "corpora.en-de.dev_pairs=20",
-    "corpora.en-de.test_pairs=20",
-    "vocabulary.size=300",
-    "grid.training.updates=4",
-    "grid.training.checkpoint_updates=4",
-    "grid.training.validation_updates=4",
-    "grid.training.model.d_model=32",
-]
-
-
 Planned = Callable[[str], str]
 
 
@@ -71,10 +60,12 @@ def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_row_of_ones_own_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F1 of the example, shrunk to four updates, ends in the table as a measured row with nothing printed beside it."""
+    """F1 of the example, shrunk, ends in the table as a measured row with nothing printed beside it."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     example = ROOT / "examples" / "table3_own_rows.toml"
-    reproduce_table3.main(config=example, overrides=TINY, asked="F1", store=tmp_path)
+    reproduce_table3.main(
+        config=example, overrides=overrides({**TEXT, **training("grid", 4)}), asked="F1", store=tmp_path
+    )
     (table,) = tmp_path.glob("store/tabulating-*/table3.json")
     (row,) = json.loads(table.read_text())["tables"][0]["rows"]
     assert (row["name"], row["values"]["change"]) == ("F1", "N 1, d_ff 512")

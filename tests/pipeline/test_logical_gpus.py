@@ -15,23 +15,10 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from tests.support import logical_gpus
 from tests.support.tiny_checkpoint import make_set
+from tests.support.tiny_profile import TABLE_3, options
 from tests.support.tiny_training import metrics, weights, with_fields
 
 pytestmark = pytest.mark.ray
-
-TABLE_3 = """
-corpora.en-de = {train_pairs = 600, dev_pairs = 20, test_pairs = 20}
-vocabulary.size = 300
-
-[grid]
-base_seeds = 2
-
-[grid.training]
-updates = 8
-checkpoint_updates = 4
-validation_updates = 4
-model = {n_layers = 1, d_model = 32, d_ff = 64, d_k = 16, d_v = 16}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +74,8 @@ def test_decoding_and_a_training_share_two_gpus(
 
 def test_trials_of_table_3_share_two_gpus(cluster: ProcessPoolExecutor, tmp_path: Path) -> None:
     """Both train at once on a GPU each, and what watches over them runs on the head alone."""
-    (tmp_path / "rows.toml").write_text(TABLE_3)
-    options = ["--config", str(tmp_path / "rows.toml"), "--rows", "base", "--store", str(tmp_path)]
-    seen = cluster.submit(logical_gpus.watched, ["-m", "workflows.reproduce_table3", *options]).result()
+    command = ["-m", "workflows.reproduce_table3", *options(TABLE_3), "--rows", "base", "--store", str(tmp_path)]
+    seen = cluster.submit(logical_gpus.watched, command).result()
     assert seen.gpus == 2
     assert {title for title in seen.on_node if "single_worker" in title}
     assert not {title for title in seen.on_head if "single_worker" in title}

@@ -1,5 +1,7 @@
-"""Makes the artifact folders of a small cell of Table 2 or row of Table 3, as its stages would write them."""
+"""A finished cell of Table 2, and the artifact folders of cells and rows, written as their stages would write them."""
 
+import contextlib
+import io
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -18,6 +20,8 @@ from pipeline.store.figures import AveragingFigures, DecodingFigures
 from pipeline.text.lines import write_lines
 from tests.support.parallel_text import corpus_of, set_of
 from tests.support.tiny_figures import CONFIG, TRAINING, trained_on
+from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides
+from workflows import reproduce_table2
 from workflows.paper import TABLE_3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3 import RowTrainings
@@ -33,6 +37,23 @@ TRANSLATED = [
     "Ein gut-bekannter Mann liest zwei <b>Bücher</b>.",
     "Sie schläft und träumt.",
 ]
+
+
+@pytest.fixture(scope="session")
+def made_table2(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> MadeTable2:
+    """EN-DE base of `tests.support.tiny_profile`, trained once a session; whoever changes it makes a copy."""
+    store, printed = tmp_path_factory.mktemp("made_table2") / "runs", io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        reproduce_table2.main(overrides=overrides(TABLE_2), pairs="en-de", models="base", store=store)
+    return MadeTable2(store, printed.getvalue())
+
+
+@pytest.fixture
+def copy_of_table2(made_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeTable2:
+    """A copy of it, which a test may change."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return made_table2.copied(tmp_path / "runs")
 
 
 @pytest.fixture

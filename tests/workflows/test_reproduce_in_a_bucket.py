@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,30 +18,23 @@ from pipeline.store.store import Store
 from tests.chaos.comparison import differences, outcome
 from tests.chaos.two_nodes import ROOT
 from tests.support.s3_server import FaultyProxy, S3Server
+from tests.support.tiny_profile import TEXT, command_of_table2, training
 from workflows.engine.dag import PACKAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(1200)]
 
 SETTINGS = {
-    "corpora.en-de.train_pairs": 600,
-    "corpora.en-de.dev_pairs": 20,
-    "corpora.en-de.test_pairs": 24,
-    "vocabulary.size": 300,
-    "recipes.base.training.updates": 60,
-    "recipes.base.training.checkpoint_updates": 5,
-    "recipes.base.training.validation_updates": 20,
-    "recipes.base.training.dtype": "float32",  # by default it depends on which is faster, as measured at the beginning
-    "recipes.base.training.model.d_model": 32,
-    "recipes.base.training.model.n_layers": 1,
+    **TEXT,
+    **training(
+        "recipes.base", 60, checkpoints=12, validations=3, dtype="float32"
+    ),  # by default the faster, as measured
     "recipes.base.training.model.dropout": 0.1,
 }
 END_S = 600
 
 
 def _start(store: str | Path, log: Path, source: Path = ROOT, **variables: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de", "--models", "base"]
-    command += ["--store", str(store)]
-    command += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+    command = command_of_table2(store, SETTINGS)
     with log.open("wb") as output:
         return subprocess.Popen(
             command, cwd=source, env={**os.environ, **variables}, stdout=output, stderr=subprocess.STDOUT

@@ -4,11 +4,10 @@ import json
 import re
 import shlex
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +16,7 @@ from mlflow.tracking import MlflowClient
 
 from pipeline.store.store import Store
 from tests.support.slow_libraries import SLOW
+from tests.support.tiny_profile import TABLE_2, MadeTable2, command_of_table2, overrides, run_in_process
 from workflows import reproduce_table2
 from workflows.cli.runs import runs_in
 from workflows.engine import dag
@@ -25,146 +25,198 @@ from workflows.profiles.loading import load_profile
 from workflows.tracking.addresses import default_uri
 from workflows.tracking.models import MODEL_TAG
 
-TINY = [
-    "corpora.en-de.train_pairs=600",
-    "corpora.en-de.dev_pairs=20",
-    "corpora.en-de.test_pairs=24",
-    "vocabulary.size=300",
-    "recipes.base.training.updates=10",
-    "recipes.base.training.checkpoint_updates=2",
-    "recipes.base.training.validation_updates=5",
-    "recipes.base.training.model.d_model=32",
-    "recipes.base.training.model.n_layers=1",
-]
+
+class Tracked:
+    """What MLflow has of a store with one cell."""
+
+    def __init__(self, made: MadeTable2) -> None:
+        self.client = MlflowClient(default_uri(made.store))
+        (self.experiment,) = [each for each in self.client.search_experiments() if each.name == "table2"]
+        self.store = made.store
+
+    def runs(self, name: str) -> list[Run]:
+        """Runs of that name, the latest first."""
+        runs = self.client.search_runs(
+            [self.experiment.experiment_id], f"run_name = '{name}'", order_by=["start_time DESC"]
+        )
+        return list(runs)
+
+    @property
+    def parent(self) -> Run:
+        """The latest run of the table."""
+        return self.runs("table2 embedded")[0]
+
+    @property
+    def child(self) -> Run:
+        """The latest run of the model."""
+        return self.runs("en-de base")[0]
+
+    def files(self, run: Run) -> dict[Path, int]:
+        """The files of a run and of models, with the times at which they were written."""
+        folders = (self.store / "mlartifacts" / run.info.run_id, self.store / "mlartifacts" / "models")
+        found = {path: path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*") if path.is_file()}
+        assert {path.name for path in found} >= {"samples.txt", "MLmodel"}
+        return found
+
+    def n_points(self) -> int:
+        """The points of all curves and results."""
+        with closing(sqlite3.connect(self.store / "mlflow.db")) as database:
+            (n_points,) = database.execute("select count(*) from metrics").fetchone()
+        return int(n_points)
 
 
-def _stages(store: Path) -> dict[str, int]:
-    """Folders of each kind in the store."""
-    kinds = [folder.name.rpartition("-")[0] for folder in (store / "store").iterdir()]
-    return {kind: kinds.count(kind) for kind in kinds}
+def _again(made: MadeTable2, *changes: str, **more: Any) -> None:
+    """The command that made it, in this process, with more settings and options."""
+    settings = [*overrides(TABLE_2), *changes]
+    reproduce_table2.main(overrides=settings, pairs="en-de", models="base", store=made.store, **more)
 
 
-@pytest.mark.usefixtures("ray_cluster")
-def test_one_cell_then_again_then_another_beam(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The table holds the cell's measured scores; a second call runs nothing; another beam trains nothing anew.
+def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> None:
+    """Scores and cost of the cell, from the artifacts; of the pair that was not run it says so."""
+    made, store = made_table2, made_table2.store / "store"
+    manifests = [json.loads(path.read_text()) for path in store.glob("scoring-*/manifest.json")]
+    assert len(manifests) == 2  # the model's and that of word-by-word substitution
+    (of_model,) = [each["fingerprint"] for each in manifests if "words" not in each["label"]]
+    scored = json.loads((store / f"scoring-{of_model}" / "scores.json").read_text())
+    assert made.base["en-de.sacrebleu"] == scored["sacrebleu"]
+    assert (made.base["en-de.paper_way_flop"] == "not measured") is not torch.cuda.is_available()
+    assert made.base["en-de.counted_flop"] > 0
+    assert made.base["en-fr.paper_bleu"] == "not run"
 
-    With the other beam, the dev set is scored over time as well. Then a search is chosen on the dev set.
-    """
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    arguments = {"pairs": "en-de", "models": "base", "store": tmp_path}
-    reproduce_table2.main(overrides=TINY, **arguments)
-    output = capsys.readouterr().out
+
+def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) -> None:
+    """The settings in the first line; a report with its plots; a command that translates with the model."""
+    output = made_table2.output
     assert output.startswith("settings of profile embedded: generated text; changed by --set ")
     report = Path(output.split("report: ")[1].split("\n")[0])
-    assert report == tmp_path / "table2" / "embedded" / "report.html"
-    (translate,) = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("translate: ")]
-    model = named_folder("average", Path(translate[-1]), "model.safetensors")
-    assert model.parent == tmp_path / "store"
-    assert "mlflow ui --backend-store-uri sqlite:///" in output
+    assert report == made_table2.folder / "report.html"
     assert "data:image/" in report.read_text()
-    table = json.loads((report.parent / "table2.json").read_text())
-    (base,) = [
-        row for row in table["tables"][0]["rows"] if row["name"] == "Transformer (base)" and row["origin"] == "measured"
-    ]
-    (scored,) = [
-        json.loads(path.read_text())
-        for path in (tmp_path / "store").glob("scoring-*/scores.json")
-        if path.parent.name in _scoring_of_models(tmp_path)
-    ]
-    assert base["values"]["en-de.sacrebleu"] == scored["sacrebleu"]
-    assert (base["values"]["en-de.paper_way_flop"] == "not measured") is not torch.cuda.is_available()
-    assert base["values"]["en-de.counted_flop"] > 0
-    assert base["values"]["en-fr.paper_bleu"] == "not run"
-    assert _stages(tmp_path)["scoring"] == 2  # the model's and that of word-by-word substitution
+    assert "EN-DE, generated text: lengths" in report.read_text()
+    (translate,) = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("translate: ")]
+    assert named_folder("average", Path(translate[-1]), "model.safetensors").parent == made_table2.store / "store"
+    assert "mlflow ui --backend-store-uri sqlite:///" in output
 
-    client = MlflowClient(default_uri(tmp_path))
-    (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table2"]
-    runs = client.search_runs([experiment.experiment_id])
-    assert sorted(run.info.run_name for run in runs) == ["en-de base", "table2 embedded"]
+
+def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTable2) -> None:
+    """With curves, results, settings and what was used; the table's ends last."""
+    tracked = Tracked(made_table2)
+    parent, child, client = tracked.parent, tracked.child, tracked.client
+    runs = client.search_runs([tracked.experiment.experiment_id])
+    assert {run.info.run_id for run in runs} == {parent.info.run_id, child.info.run_id}
     assert {run.info.status for run in runs} == {"FINISHED"}
-    (child,) = [run for run in runs if "mlflow.parentRunId" in run.data.tags]
+    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
     # Sorted: MLflow orders points by time, and what is sent while the training runs is dated by when it was read.
     assert sorted(point.step for point in client.get_metric_history(child.info.run_id, "dev_perplexity")) == [5, 10]
     assert {"tokens_s", "learning_rate", "gradient_norm", "sacrebleu.test"} <= child.data.metrics.keys()
-    (parent,) = [run for run in runs if run is not child]
-    (prepared,) = (tmp_path / "store").glob("corpus_report-*/corpus_report.json")
-    plan = json.loads(prepared.read_text())["plan"]
-    assert parent.data.metrics["padding_fraction.en-de"] == plan["padding_fraction"] > 0
-    sent = {file.path for file in client.list_artifacts(parent.info.run_id, "corpus-en-de")}
-    assert {"corpus-en-de/corpus_report.json", "corpus-en-de/corpus_report.svg"} <= sent
-    assert "EN-DE, generated text: lengths" in report.read_text()
-    (translator,) = client.search_logged_models([experiment.experiment_id])
-    assert (translator.source_run_id, translator.name) == (child.info.run_id, "en-de base")
-    for alias in ("newest", "embedded"):
-        version = client.get_model_version_by_alias("aiayn-en-de-base", alias)
-        assert (version.tags[MODEL_TAG], version.run_id) == (translator.model_id, child.info.run_id)
-
-    (run,) = runs_in(Store(tmp_path))
-    assert (run.name, run.folder) == ("table2/embedded/1", (report.parent / "table2.json").resolve().parent)
-    assert run.figures["paper BLEU EN-DE base"] == base["values"]["en-de.paper_bleu"]
-    assert parent.data.metrics["paper BLEU EN-DE base"] == run.figures["paper BLEU EN-DE base"]
-
     assert child.data.params["training.model.d_model"] == "32"
     assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
-    assert parent.data.params["overrides"] == " ".join(f"--set {setting}" for setting in TINY)
-    figures = json.loads(next((tmp_path / "store").glob("training-*/run.json")).read_text())
+    assert parent.data.params["overrides"] == " ".join(f"--set {setting}" for setting in overrides(TABLE_2))
+    figures = json.loads(next((made_table2.store / "store").glob("training-*/run.json")).read_text())
     (segment,) = figures["segments"]
     assert child.data.tags["used.dtype"] == segment["dtype"]
     assert child.data.tags["used.device_name"] == segment["devices"][0]["name"]
     for run in (parent, child):
         assert import_module(run.data.tags["mlflow.source.name"]) is reproduce_table2
-    assert child.info.end_time < parent.info.end_time  # the table is made last
+    assert child.info.end_time < parent.info.end_time
 
-    before = _stages(tmp_path)
-    assert _imports_of_another_run(tmp_path) & SLOW == set()
-    assert _stages(tmp_path) == before
-    assert len(client.search_runs([experiment.experiment_id])) == 2
 
-    # An edit of any source file: a new table, and nothing of the model is sent again.
-    n_sent, sent_files = _metrics_sent(tmp_path), _files_of(tmp_path, child)
-    with monkeypatch.context() as edited:
-        edited.setattr(dag, "source_sha256", lambda: "that of an edited file")
-        reproduce_table2.main(overrides=TINY, **arguments)
-    assert [kind for kind, n in _stages(tmp_path).items() if n != before[kind]] == ["tabulating"]
-    before = _stages(tmp_path)
-    tables = client.search_runs([experiment.experiment_id], "run_name = 'table2 embedded'")
-    (edition,) = [run for run in tables if run.info.run_id != parent.info.run_id]
+def test_mlflow_has_the_corpus_report(made_table2: MadeTable2) -> None:
+    """Its figures are the table's run's, and so are its files."""
+    tracked = Tracked(made_table2)
+    (prepared,) = (made_table2.store / "store").glob("corpus_report-*/corpus_report.json")
+    plan = json.loads(prepared.read_text())["plan"]
+    assert tracked.parent.data.metrics["padding_fraction.en-de"] == plan["padding_fraction"] > 0
+    sent = {file.path for file in tracked.client.list_artifacts(tracked.parent.info.run_id, "corpus-en-de")}
+    assert {"corpus-en-de/corpus_report.json", "corpus-en-de/corpus_report.svg"} <= sent
+
+
+def test_mlflow_registers_the_model(made_table2: MadeTable2) -> None:
+    """Under its name, by two aliases, with the run that trained it."""
+    tracked = Tracked(made_table2)
+    (model,) = tracked.client.search_logged_models([tracked.experiment.experiment_id])
+    assert (model.source_run_id, model.name) == (tracked.child.info.run_id, "en-de base")
+    for alias in ("newest", "embedded"):
+        version = tracked.client.get_model_version_by_alias("aiayn-en-de-base", alias)
+        assert (version.tags[MODEL_TAG], version.run_id) == (model.model_id, model.source_run_id)
+
+
+def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
+    """By `aiayn runs`, with the figures that MLflow has of the table."""
+    (run,) = runs_in(Store(made_table2.store))
+    assert (run.name, run.folder) == ("table2/embedded/1", (made_table2.folder / "table2.json").resolve().parent)
+    assert run.figures["paper BLEU EN-DE base"] == made_table2.base["en-de.paper_bleu"]
+    metrics = Tracked(made_table2).parent.data.metrics
+    assert metrics["paper BLEU EN-DE base"] == run.figures["paper BLEU EN-DE base"]
+
+
+def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2: MadeTable2) -> None:
+    """In a process of its own, without Ray, torch and MLflow."""
+    before, made = copy_of_table2.stages(), copy_of_table2
+    done = run_in_process(*command_of_table2(made.store, python=["-X", "importtime"]))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert f"report: {made.store}/table2/embedded/report.html" in done.stdout
+    assert {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & SLOW == set()
+    assert made.stages() == before
+    assert len(Tracked(made).client.search_runs(["1"])) == 2
+
+
+def test_an_edit_of_the_source_makes_the_table_again(
+    copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And sends nothing of the model again: its run moves below the new one of the table."""
+    tracked, before = Tracked(copy_of_table2), copy_of_table2.stages()
+    parent, child, n_points = tracked.parent, tracked.child, tracked.n_points()
+    files = tracked.files(child)
+    monkeypatch.setattr(dag, "source_sha256", lambda: "that of an edited file")
+    _again(copy_of_table2)
+    assert [kind for kind, n in copy_of_table2.stages().items() if n != before[kind]] == ["tabulating"]
+    edition = tracked.parent
+    assert edition.info.run_id != parent.info.run_id
     assert edition.data.metrics == parent.data.metrics
-    assert _metrics_sent(tmp_path) == n_sent + len(edition.data.metrics)
-    assert _files_of(tmp_path, child) == sent_files
-    (moved,) = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'")
+    assert tracked.n_points() == n_points + len(edition.data.metrics)
+    assert tracked.files(child) == files
+    (moved,) = tracked.runs("en-de base")
     assert (moved.info.run_id, moved.data.tags["mlflow.parentRunId"]) == (child.info.run_id, edition.info.run_id)
 
-    client.delete_run(child.info.run_id)
-    reproduce_table2.main(overrides=TINY, **arguments)
-    assert _stages(tmp_path) == before
-    (sent_again,) = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'")
+
+def test_a_run_that_was_deleted_is_sent_again(copy_of_table2: MadeTable2) -> None:
+    """From the store, in which nothing is made."""
+    tracked, before = Tracked(copy_of_table2), copy_of_table2.stages()
+    child = tracked.child
+    tracked.client.delete_run(child.info.run_id)
+    _again(copy_of_table2)
+    assert copy_of_table2.stages() == before
+    (sent_again,) = tracked.runs("en-de base")
     assert sent_again.info.run_id != child.info.run_id
     assert sent_again.data.metrics == child.data.metrics
 
-    reproduce_table2.main(overrides=[*TINY, "decoding.beam_size=1"], dev_bleu=True, **arguments)
-    after = _stages(tmp_path)
+
+def test_another_beam_trains_nothing(copy_of_table2: MadeTable2) -> None:
+    """The same weights are decoded and scored anew; --dev-bleu adds the score of each checkpoint on the dev set."""
+    tracked, before = Tracked(copy_of_table2), copy_of_table2.stages()
+    _again(copy_of_table2, "decoding.beam_size=1", dev_bleu=True)
+    after = copy_of_table2.stages()
     changed = {kind for kind in after if after[kind] != before.get(kind)}
     assert changed == {"decoding", "scoring", "dev_scores", "tabulating"}
-    assert len(client.search_logged_models([experiment.experiment_id])) == 1  # the same weights
-    children = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'")
-    assert {run.data.params["decoding.beam_size"] for run in children} == {"4", "1"}
-    (greedy,) = [run for run in children if run.data.params["decoding.beam_size"] == "1"]
-    points = client.get_metric_history(greedy.info.run_id, "dev_sacrebleu")
-    (measured,) = (tmp_path / "store").glob("dev_scores-*/dev_scores.json")
+    assert len(tracked.client.search_logged_models([tracked.experiment.experiment_id])) == 1
+    children = {run.data.params["decoding.beam_size"]: run for run in tracked.runs("en-de base")}
+    assert children.keys() == {"4", "1"}
+    assert {run.info.status for run in children.values()} == {"FINISHED"}
+    points = tracked.client.get_metric_history(children["1"].info.run_id, "dev_sacrebleu")
+    (measured,) = (copy_of_table2.store / "store").glob("dev_scores-*/dev_scores.json")
     series = json.loads(measured.read_text())["series"]["dev_sacrebleu"]
-    scored = {int(update): score for update, score in series.items()}
-    assert {point.step: point.value for point in points} == scored
-    assert sorted(scored) == [2, 4, 6, 8, 10]
-    assert {run.info.status for run in children} == {"FINISHED"}
+    assert {point.step: point.value for point in points} == {int(update): score for update, score in series.items()}
+    assert sorted(point.step for point in points) == [2, 4, 6, 8, 10]
 
-    grid = ["choice.beam_sizes=[1]", "choice.length_penalties=[2]"]
-    reproduce_table2.main(overrides=[*TINY, *grid, "decoding.beam_size=2"], choose_decoding=True, **arguments)
+
+def test_a_search_is_chosen_on_the_dev_set(copy_of_table2: MadeTable2, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a grid and the profile's own the one with the highest score, by which the test set is decoded then."""
+    before = copy_of_table2.stages()
+    grid = ["choice.beam_sizes=[1]", "choice.length_penalties=[2]", "decoding.beam_size=2"]
+    _again(copy_of_table2, *grid, choose_decoding=True)
     output = capsys.readouterr().out
-    assert _stages(tmp_path)["training"] == after["training"] == 1
-    _, choice = json.loads((report.parent / "table2.json").read_text())["tables"]
+    assert copy_of_table2.stages()["training"] == before["training"] == 1
+    _, choice = copy_of_table2.table["tables"]
     scores = {row["values"]["beam"]: row["values"] for row in choice["rows"]}
     alphas = {1: "α 2", 2: "α 0.6"}
     assert {beam: alphas[beam] in values for beam, values in scores.items()} == {1: True, 2: True}
@@ -172,43 +224,7 @@ def test_one_cell_then_again_then_another_beam(
     assert scores[beam][alphas[beam]] == max(values[alphas[beam]] for beam, values in scores.items())
     assert "Chosen on the dev set: beam and α" in output
     assert re.search(rf"decoding .*beam 4.* beam {beam}", output)  # what differs from the paper
-    children = client.search_runs([experiment.experiment_id], "run_name = 'en-de base'", order_by=["start_time DESC"])
-    assert children[0].data.tags["used.beam_size"] == str(beam)
-
-
-def _metrics_sent(store: Path) -> int:
-    """The points of all curves and results in MLflow's database."""
-    with closing(sqlite3.connect(store / "mlflow.db")) as database:
-        (n_points,) = database.execute("select count(*) from metrics").fetchone()
-    return int(n_points)
-
-
-def _files_of(store: Path, run: Run) -> dict[Path, int]:
-    """The files that MLflow has of a run and of models, with the times at which they were written."""
-    folders = (store / "mlartifacts" / run.info.run_id, store / "mlartifacts" / "models")
-    found = {path: path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*") if path.is_file()}
-    assert {path.name for path in found} >= {"samples.txt", "MLmodel"}
-    return found
-
-
-def _imports_of_another_run(store: Path) -> set[str]:
-    """Runs the same cell by the command line, in a new process, and returns the names of the modules it imported."""
-    overrides = [word for override in TINY for word in ("--set", override)]
-    command = [sys.executable, "-X", "importtime", "-m", "workflows.reproduce_table2", *overrides]
-    again = subprocess.run(
-        [*command, "--pairs", "en-de", "--models", "base", "--store", str(store)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f"report: {store}/table2/embedded/report.html" in again.stdout
-    return {line.rpartition("|")[2].strip() for line in again.stderr.splitlines()}
-
-
-def _scoring_of_models(store: Path) -> set[str]:
-    """Scores whose translations came from a model, by their manifests."""
-    manifests = [json.loads(path.read_text()) for path in (store / "store").glob("scoring-*/manifest.json")]
-    return {f"scoring-{manifest['fingerprint']}" for manifest in manifests if "words" not in manifest["label"]}
+    assert Tracked(copy_of_table2).child.data.tags["used.beam_size"] == str(beam)
 
 
 def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

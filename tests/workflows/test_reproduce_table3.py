@@ -8,25 +8,11 @@ import pytest
 import typer
 from mlflow.tracking import MlflowClient
 
+from tests.support.tiny_profile import TABLE_3, toml
 from workflows import reproduce_table3
 from workflows.tracking.addresses import default_uri
 
-CONFIG = """
-corpora.en-de = {train_pairs = 600, dev_pairs = 20, test_pairs = 20}
-vocabulary.size = 300
-
-[grid]
-base_seeds = 2
-
-[grid.training]
-updates = 8
-checkpoint_updates = 4
-validation_updates = 4
-model = {n_layers = 1, d_model = 32, d_ff = 64, d_k = 16, d_v = 16}
-
-[grid.rows]
-F1 = {learning_rate_scale = 1e30}
-"""
+CONFIG = toml({**TABLE_3, "grid.rows.F1.learning_rate_scale": 1e30})
 
 
 @pytest.mark.usefixtures("ray_cluster")

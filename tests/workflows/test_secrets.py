@@ -3,16 +3,14 @@
 import base64
 import os
 import secrets
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from mlflow.tracking import MlflowClient
 
+from tests.support.tiny_profile import TABLE_2, command_of_table2, run_in_process
 from tests.support.tracking_server import TrackingServer
-from tests.workflows.test_reproduce_table2 import TINY
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900)]
 NAMES = ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "RAY_AUTH_TOKEN", "HF_TOKEN")
@@ -54,27 +52,20 @@ def _found_in(folder: Path, planted: dict[str, str]) -> dict[str, list[str]]:
     return holding
 
 
-def _run(environment: dict[str, str], store: Path, settings: Sequence[str]) -> "subprocess.CompletedProcess[bytes]":
-    command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de", "--models", "base"]
-    options = [word for setting in settings for word in ("--set", setting)]
-    return subprocess.run(
-        [*command, "--store", str(store), *options], env=environment, capture_output=True, check=False, timeout=600
-    )
-
-
 def test_a_run_that_succeeds_and_one_that_fails(
     environment: dict[str, str], planted: dict[str, str], tmp_path: Path
 ) -> None:
     """Neither their files nor their output nor what the server has of them holds a secret."""
     store = tmp_path / "runs"
-    good = _run(environment, store, TINY)
-    assert good.returncode == 0, good.stderr.decode()
-    bad = _run(environment, store, [*TINY, "vocabulary.size=60000"])
-    assert bad.returncode == 2, bad.stderr.decode()
-    assert b"curves: " in good.stdout
+    good = run_in_process(*command_of_table2(store), environment=environment)
+    assert good.returncode == 0, good.stderr
+    wrong = {**TABLE_2, "vocabulary.size": 60_000}
+    bad = run_in_process(*command_of_table2(store, wrong), environment=environment)
+    assert bad.returncode == 2, bad.stderr
+    assert "curves: " in good.stdout
     assert bad.stderr.strip()
     for output in (good.stdout, good.stderr, bad.stdout, bad.stderr):
-        assert _found(output, planted) == []
+        assert _found(output.encode(), planted) == []
     runs = MlflowClient(environment["MLFLOW_TRACKING_URI"]).search_runs(["1"])
     assert {"FINISHED", "FAILED"} <= {run.info.status for run in runs}
     assert list((tmp_path / "server" / "artifacts").rglob("table2.md"))

@@ -11,17 +11,13 @@ import pytest
 from pipeline.corpora import grammar
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
+from tests.support.tiny_profile import overrides, training
 from workflows.cli import main
 from workflows.engine.dag import Step, in_order
 
-TINY = [
-    "vocabulary.size=300",
-    "recipes.base.training.updates=6",
-    "recipes.base.training.checkpoint_updates=2",
-    "recipes.base.averaging.last=2",
-    "recipes.base.training.model.d_model=32",
-    "recipes.base.training.model.n_layers=1",
-]
+TINY = overrides(
+    {"vocabulary.size": 300, **training("recipes.base", 6, checkpoints=3), "recipes.base.averaging.last": 2}
+)
 
 
 @pytest.fixture(scope="module")

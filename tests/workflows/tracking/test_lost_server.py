@@ -1,14 +1,11 @@
 """A tracking server that is lost: a real one, killed; nothing stops, and the same command sends the rest."""
 
 import json
-import os
-import re
 import socket
-import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from mlflow.entities import Run
@@ -16,32 +13,13 @@ from mlflow.tracking import MlflowClient
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import TrainingRun
+from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, training
 from tests.support.tracking_server import TrackingServer
-from tests.workflows.test_reproduce_table2 import TINY
+from workflows import reproduce_table2
 from workflows.tracking import tracker as tracker_module
 from workflows.tracking.tracker import TRAINING_TAG, Tracker
 
-LONG = ("recipes.base.training.updates=200", "recipes.base.training.checkpoint_updates=40")
-
-
-def _start(server: TrackingServer, store: Path) -> "subprocess.Popen[str]":
-    """Starts a command that fills one cell of Table 2."""
-    command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de", "--models", "base"]
-    options = [word for setting in (*TINY, *LONG) for word in ("--set", setting)]
-    return subprocess.Popen(
-        [*command, "--store", str(store), *options],
-        env={**os.environ, "MLFLOW_TRACKING_URI": server.uri},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _warnings(running: "subprocess.Popen[str]") -> list[str]:
-    """Waits for a command, which must succeed, and returns its warnings."""
-    _, told = running.communicate(timeout=600)
-    assert running.returncode == 0, told
-    return re.findall(r"WARNING: .*", told)
+LONG = overrides({**TABLE_2, **training("recipes.base", 200, checkpoints=5, validations=20)})
 
 
 def runs_of(client: MlflowClient) -> list[Run]:
@@ -50,13 +28,13 @@ def runs_of(client: MlflowClient) -> list[Run]:
     return list(client.search_runs([experiment.experiment_id])) if experiment else []
 
 
-def assert_arrived(client: MlflowClient, training: TrainingRun) -> None:
+def assert_arrived(client: MlflowClient, trained: TrainingRun) -> None:
     """Asserts that curves, scores, table and model of a training are there, and each point once."""
-    fingerprint = training.manifest["fingerprint"]
+    fingerprint = trained.manifest["fingerprint"]
     (child,) = [run for run in runs_of(client) if run.data.tags.get(TRAINING_TAG) == fingerprint]
     parent = client.get_run(child.data.tags["mlflow.parentRunId"])
     assert (parent.info.status, child.info.status) == ("FINISHED", "FINISHED")
-    lines = [json.loads(line) for line in (training.folder / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (trained.folder / "metrics.jsonl").read_text().splitlines()]
     for name in ("loss", "dev_perplexity"):
         expected = sorted((line["update"], line[name]) for line in lines if name in line)
         arrived = client.get_metric_history(child.info.run_id, name)
@@ -74,30 +52,41 @@ def assert_arrived(client: MlflowClient, training: TrainingRun) -> None:
     assert str(client.get_logged_model(output.model_id).status) == "READY"
 
 
-@pytest.mark.ray
 @pytest.mark.timeout(900)
-def test_killed_in_mid_training(server: TrackingServer, tmp_path: Path) -> None:
+def test_killed_in_mid_training(
+    server: TrackingServer,
+    copy_of_table2: MadeTable2,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """One warning, and the training ends well; the same command sends what is missing, and makes nothing."""
-    client, store = MlflowClient(server.uri), tmp_path / "runs"
-    running = _start(server, store)
-    try:
+    client, store = MlflowClient(server.uri), copy_of_table2.store
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    before = {*store.glob("store/training-*")}
+
+    def kill() -> None:
         while not [run for run in runs_of(client) if "loss" in run.data.metrics]:
-            assert running.poll() is None, running.communicate()[1]
             time.sleep(0.2)
         server.kill()
-        (warning,) = _warnings(running)
+
+    killer = Thread(target=kill, daemon=True)
+    killer.start()
+    try:
+        reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store)
+        killer.join()
     finally:
-        with suppress(ProcessLookupError):
-            running.kill()
         server.start()
-    assert warning.startswith(f"WARNING: MLflow at {server.uri} does not answer (")
+    (warning,) = [each.message for each in caplog.records if "MLflow" in each.message]
+    assert warning.startswith(f"MLflow at {server.uri} does not answer (")
     assert warning.endswith("; the run goes on, and the same command sends from the store what is missing")
     assert {run.info.status for run in runs_of(client)} == {"RUNNING"}
-    (training,) = store.glob("store/training-*")
+    (trained,) = {*store.glob("store/training-*")} - before
     made = {path.name for path in (store / "store").iterdir()}
 
-    assert _warnings(_start(server, store)) == []
-    assert_arrived(client, TrainingRun(training))
+    caplog.clear()
+    reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store)
+    assert [each for each in caplog.records if "MLflow" in each.message] == []
+    assert_arrived(client, TrainingRun(trained))
     assert {path.name for path in (store / "store").iterdir()} == made
 
 

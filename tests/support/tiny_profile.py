@@ -1,0 +1,111 @@
+"""The smallest profile whose workflows still do all that the real ones do: a model of one layer, trained in seconds."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from shutil import copytree
+from typing import Any, NamedTuple
+
+TEXT = {
+    "corpora.en-de.train_pairs": 600,
+    "corpora.en-de.dev_pairs": 20,
+    "corpora.en-de.test_pairs": 24,
+    "vocabulary.size": 300,
+}
+MODEL = {"n_layers": 1, "d_model": 32, "d_ff": 64, "d_k": 16, "d_v": 16}
+
+
+def training(of: str, updates: int, checkpoints: int = 2, validations: int = 2, **more: Any) -> dict[str, Any]:
+    """Settings of `recipes.base` or `grid`: a model of one layer, with so many checkpoints and validations."""
+    lengths = {
+        "updates": updates,
+        "checkpoint_updates": updates // checkpoints,
+        "validation_updates": updates // validations,
+    }
+    model = {f"model.{name}": value for name, value in MODEL.items()}
+    return {f"{of}.training.{name}": value for name, value in (lengths | model | more).items()}
+
+
+TABLE_2: dict[str, Any] = {**TEXT, **training("recipes.base", 10, checkpoints=5)}
+TABLE_3: dict[str, Any] = {**TEXT, "grid.base_seeds": 2, **training("grid", 8)}
+CELL = ("--pairs", "en-de", "--models", "base")
+"""The cell of Table 2 that TABLE_2 is for."""
+
+
+def overrides(settings: Mapping[str, Any]) -> list[str]:
+    """The values of as many --set."""
+    return [f"{name}={value}" for name, value in settings.items()]
+
+
+def toml(settings: Mapping[str, Any]) -> str:
+    """The text of a --config."""
+    return "".join(f"{override}\n" for override in overrides(settings))
+
+
+def options(settings: Mapping[str, Any]) -> list[str]:
+    """Words of a command."""
+    return [word for override in overrides(settings) for word in ("--set", override)]
+
+
+def command_of_table2(
+    store: str | Path, settings: Mapping[str, Any] = TABLE_2, python: Sequence[str] = ()
+) -> list[str]:
+    """The command that fills the cell, for a process of its own."""
+    module = [sys.executable, *python, "-m", "workflows.reproduce_table2"]
+    return [*module, *CELL, "--store", str(store), *options(settings)]
+
+
+class MadeTable2(NamedTuple):
+    """A store with one finished cell of Table 2, and with MLflow's files beside it."""
+
+    store: Path
+    output: str
+    """What the command printed."""
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder."""
+        return self.store / "table2" / "embedded"
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """The table as JSON."""
+        table: dict[str, Any] = json.loads((self.folder / "table2.json").read_text())
+        return table
+
+    @property
+    def base(self) -> dict[str, Any]:
+        """The values of the measured row."""
+        (row,) = [
+            row for row in self.table["tables"][0]["rows"] if row["origin"] == "measured" and "base" in row["name"]
+        ]
+        values: dict[str, Any] = row["values"]
+        return values
+
+    def copied(self, to: Path) -> "MadeTable2":
+        """A copy that a test may change; what MLflow's database says of places is that of the copy."""
+        copytree(self.store, to, symlinks=True)
+        places = {
+            "experiments": "artifact_location",
+            "runs": "artifact_uri",
+            "logged_models": "artifact_location",
+            "model_versions": "storage_location",
+        }
+        with closing(sqlite3.connect(to / "mlflow.db")) as database, database:
+            for table, column in places.items():
+                database.execute(f"update {table} set {column} = replace({column}, ?, ?)", (str(self.store), str(to)))
+        return MadeTable2(to, self.output)
+
+    def stages(self) -> dict[str, int]:
+        """Number of folders of each kind in the store."""
+        kinds = [folder.name.rpartition("-")[0] for folder in (self.store / "store").iterdir()]
+        return {kind: kinds.count(kind) for kind in kinds}
+
+
+def run_in_process(*command: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
+    """Runs a command in a process of its own."""
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
