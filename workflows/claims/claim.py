@@ -19,10 +19,10 @@ Data = Literal["", "real text", "WMT14", "WSJ"]
 """What a claim can be judged on: "" for any text, generated text included; the figures printed are of WMT14 and WSJ."""
 Kind = Literal["timing", "trained", "printed", "control"]
 KINDS: Mapping[Kind, str] = {
-    "timing": "timings on this machine",
-    "trained": "claims that need trained models",
-    "printed": "comparisons of printed figures",
-    "control": "negative controls, which chance alone decides",
+    "timing": "Timings on this machine",
+    "trained": "Claims that need trained models",
+    "printed": "Comparisons of printed figures",
+    "control": "Negative controls",
 }
 """The tallies, which are never added up: a timing holds for one machine, a printed figure for no model of ours."""
 

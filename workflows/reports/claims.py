@@ -25,8 +25,9 @@ def render(results: Results, sections: Sequence[Section], command: str = "", war
     return page.render(
         results,
         lead="What the paper argues, sentence by sentence: effects with 95 % intervals beside the paper’s own, and a "
-        "verdict where the evidence suffices for one.",
+        f"verdict where the evidence suffices for one. {EFFECTS}",
         said=" ".join(tallies(results.claims)),
+        pictures=forests(results.claims),
         sections=sections,
         command=command,
         warnings=warnings,
@@ -39,8 +40,6 @@ def judge(
     """Judges the claims of the sections that begin so, by whatever was made for them."""
     found = evidence(made)
     results, drawn = compute(made, found, sections), list[Section]()
-    if plots := forests(results.claims):
-        drawn.append(Section("Effects", EFFECTS, plots))
     if made.functions:
         drawn.append(_functions(found))
     if made.extrapolation:

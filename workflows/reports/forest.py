@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
+from matplotlib.markers import CARETLEFTBASE, CARETRIGHTBASE
+from matplotlib.ticker import MaxNLocator
 
 from workflows.claims.claim import Effect, Judged
 from workflows.reports.plots import COLORS, INK, figure, svg
 
 EFFECTS = (
-    "Effects in the direction of the claim with 95 % intervals; the claim holds right of the blue mark, or in the blue "
-    "band. A diamond is the paper’s effect."
+    "Effects in the direction of the claim with 95 % intervals; the claim holds where the blue arrow points, or in the "
+    "blue band. A diamond is the paper’s effect."
 )
 VERDICT_COLORS = {"holds": COLORS[2], "fails": COLORS[4], "undecided": INK}
 ROW_IN = 0.3
@@ -41,6 +43,7 @@ def _forest(family: str, unit: str, rows: Sequence[tuple[Judged, Effect]]) -> Ma
         axes.set_yticks(range(len(rows)), [f"{effect.text} (n = {effect.n})" for _, effect in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.grid(axis="y", visible=False)
+        axes.xaxis.set_major_locator(MaxNLocator(6))
         if unit == RATIO:
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter("{x:g}")
@@ -66,9 +69,10 @@ def _row(axes: Axes, place: int, claim: Judged, effect: Effect) -> None:
     if effect.above is not None and effect.below is not None:
         axes.fill_betweenx([place - 0.4, place + 0.4], effect.above, effect.below, color=COLORS[0], alpha=0.12, lw=0)
     else:
-        for limit in (effect.above, effect.below):
+        for limit, arrow in ((effect.above, CARETRIGHTBASE), (effect.below, CARETLEFTBASE)):
             if limit is not None:
                 axes.plot([limit, limit], [place - 0.4, place + 0.4], color=COLORS[0], linewidth=1.2)
+                axes.plot([limit], [place - 0.3], marker=arrow, color=COLORS[0], markersize=4)
     if effect.low is not None and effect.high is not None:
         axes.plot([effect.low, effect.high], [place, place], color=color, linewidth=1.6, solid_capstyle="butt")
     axes.plot([effect.value], [place], "o", color=color, markersize=5)

@@ -68,8 +68,8 @@ def render(
     """Renders the page as HTML that needs nothing outside itself.
 
     `lead` says what the table is about, `said` what came out; `compared` and `pictures` stand beside each other on the
-    first screen. `models` are those behind the table, `corpora` the texts they were trained on, `command` what made the
-    page, `warnings` those of its stages.
+    first screen, or the pictures alone. `models` are those behind the table, `corpora` the texts they were trained on,
+    `command` what made the page, `warnings` those of its stages.
     """
     environment = Environment(
         loader=PackageLoader("workflows.reports"),

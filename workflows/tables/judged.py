@@ -18,12 +18,12 @@ DECIMALS = {"nats": 3, "accuracy": 3, "share": 2, "BLEU": 2, "F1": 1, "×": 2}
 """Of effects, by their unit."""
 
 
-def claims_table(claims: Sequence[Judged]) -> Table:
+def claims_table(claims: Sequence[Judged], *, on_terminal: bool = False) -> Table:
     """Returns the claims, a row each: every effect on its own line, with its interval and the paper's beside it."""
     shown = [
         Column(NAME, "where"),
-        *columns("claim", "effect here [95 %]", "in the paper"),
-        *columns("n", "p"),
+        *columns("claim", "effect here [95 %]"),
+        *(Column(heading, heading, on_terminal=False) for heading in ("in the paper", "n", "p")),
         *columns("verdict"),
     ]
     rows = []
@@ -44,7 +44,7 @@ def claims_table(claims: Sequence[Judged]) -> Table:
         "of trainings (of rounds, for timings), p is corrected for the claims of its family (Holm). The rules stand in "
         "docs/protocol.md."
     )
-    return Table(TITLE, shown, rows, explanation, on_terminal=False)
+    return Table(TITLE, shown, rows, explanation, on_terminal=on_terminal)
 
 
 def effect_text(effect: Effect) -> str:
@@ -78,6 +78,6 @@ def tallies(claims: Sequence[Judged]) -> list[str]:
     for kind, name in KINDS.items():
         counted = verdicts(claims, kind)
         if counted:
-            listed = [f"{counted[each]} {PLURAL.get(each, each)}" for each in VERDICTS if counted[each]]
-            sentences.append(f"Of {counted.total()} {name}: {', '.join(listed)}.")
+            listed = [f"{n} {each if n == 1 else PLURAL.get(each, each)}" for each in VERDICTS if (n := counted[each])]
+            sentences.append(f"{name}: {', '.join(listed)}.")
     return sentences

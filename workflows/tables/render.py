@@ -37,7 +37,7 @@ def differences_table(differences: Sequence[Difference]) -> Table:
 
 def tables_of(results: Results) -> list[Table]:
     """Returns the tables of an experiment, the paper's first; the claims that it judges follow that one."""
-    main, *others = results.tables or [claims_table(results.claims)]
+    main, *others = results.tables or [claims_table(results.claims, on_terminal=True)]
     claims = [claims_table(results.claims)] * bool(results.claims and results.tables)
     return [main, *claims, *others]
 

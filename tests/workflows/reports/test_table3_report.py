@@ -66,7 +66,7 @@ def test_asks_for_nothing_outside(report: str) -> None:
 def test_first_screen_says_what_came_out(report: str) -> None:
     """One sentence has the claims and base; the plain table has each row's differences from base."""
     text = " ".join(Reader(report).text.split())
-    assert "Of 7 claims that need trained models: 1 undecided, 6 not run." in text
+    assert "Claims that need trained models: 1 undecided, 6 not run." in text
     assert "Base reaches perplexity 7.20 and BLEU" in text
     plain = {row[0]: row[1:] for row in Reader(report).rows if len(row) == 5}
     assert plain["A1"][:3] == ["+0.37", "+1.80", "-0.9"]

@@ -47,10 +47,10 @@ def test_tallies_are_never_added_up() -> None:
     timed = Judged("3.2.1", "", "timings", "timing", "holds")
     control = Judged("negative control", "", "negative control", "control", "undecided")
     assert tallies([JUDGED, JUDGED, printed, timed, control]) == [
-        "Of 1 timings on this machine: 1 hold.",
-        "Of 2 claims that need trained models: 2 hold.",
-        "Of 1 comparisons of printed figures: 1 fail.",
-        "Of 1 negative controls, which chance alone decides: 1 undecided.",
+        "Timings on this machine: 1 holds.",
+        "Claims that need trained models: 2 hold.",
+        "Comparisons of printed figures: 1 fails.",
+        "Negative controls: 1 undecided.",
     ]
 
 
@@ -74,7 +74,7 @@ def test_the_page(tmp_path: Path) -> None:
     html = (tmp_path / "page" / "claims.html").read_text()
     assert_asks_for_nothing_outside(html)
     text = Reader(html).text
-    assert "Of 7 claims that need trained models: 1 hold, 6 need real text." in " ".join(text.split())
+    assert "Claims that need trained models: 1 holds, 6 need real text." in " ".join(text.split())
     assert "base − D1: +0.159 [+0.100, +0.200] nats" in text
     assert "Table 3: EN-DE base" in text
     assert context.warnings[0] in text
