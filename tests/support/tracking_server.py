@@ -33,6 +33,7 @@ class TrackingServer:
         command += ["--serve-artifacts", "--artifacts-destination", f"{folder}/artifacts"]
         # Its own variables would be those of a client.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
+        environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # eight processes more, for what nothing here uses
         log = self._folder / "server.log"
         with log.open("ab") as file:
             self._process = subprocess.Popen(

@@ -141,34 +141,33 @@ class Hidden:
         if name in self.names:
             raise ModuleNotFoundError(f"No module named {name!r}, which no requirement brings", name=name)
 
-folder, lines = sys.argv[1], json.loads(sys.argv[2])
-hidden = Hidden([Requirement(line) for line in open(f"{folder}/requirements.txt").read().split()])
+folders, asked = sys.argv[1:3], json.loads(sys.argv[3])
+hidden = Hidden([Requirement(line) for folder in folders for line in open(f"{folder}/requirements.txt").read().split()])
 assert {"obstore", "ray", "typer"} <= hidden.names, hidden.names
 sys.meta_path.insert(0, hidden)
 from mlflow import pyfunc
-answers = pyfunc.load_model(folder).predict(lines)
+answers = [pyfunc.load_model(folder).predict(lines) for folder, lines in zip(folders, asked)]
 print(json.dumps([answers, sys.modules["pipeline.evaluation.translation"].__file__]))
 """
 
 
-@pytest.mark.parametrize("kind", ["translator", "parser"])
-def test_the_model_needs_no_more_than_its_requirements(kept: Kept, tmp_path: Path, kind: str) -> None:
-    """A copy elsewhere answers in a process of its own, with the code in its folder and the packages it requires."""
+def test_the_models_need_no_more_than_their_requirements(kept: Kept, tmp_path: Path) -> None:
+    """Copies elsewhere answer in a process of its own, with the code in their folder and the packages they require."""
     from mlflow.models import Model
 
-    if kind == "parser":
-        checkpoint, lines = make_parser(tmp_path / "parser", make_trees(tmp_path)), tiny_parser.SENTENCES
-        save(tmp_path / "model", checkpoint, Model())
-        parsed = Parser(checkpoint.folder, PARSING).parse(lines)
-        wanted = [bracketed(each.tree) if each else "" for each in parsed]
-    else:
-        lines = ["Two dogs run .", "", "A dog ."]
-        shutil.copytree(kept.folder, tmp_path / "model")
-        wanted = kept.translate(lines)
+    parser = make_parser(tmp_path / "made", make_trees(tmp_path))
+    save(tmp_path / "parser", parser, Model())
+    shutil.copytree(kept.folder, tmp_path / "translator")
+    requirements = {(tmp_path / kind / "requirements.txt").read_text() for kind in ("parser", "translator")}
+    assert len(requirements) == 1
+    lines = ["Two dogs run .", "", "A dog ."]
+    parsed = Parser(parser.folder, PARSING).parse(tiny_parser.SENTENCES)
+    wanted = [kept.translate(lines), [bracketed(each.tree) if each else "" for each in parsed]]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, "-P", "-c", ALONE, str(tmp_path / "model"), json.dumps(lines)]
+    folders = [str(tmp_path / kind) for kind in ("translator", "parser")]
+    command = [sys.executable, "-P", "-c", ALONE, *folders, json.dumps([lines, tiny_parser.SENTENCES])]
     answered = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert answered.returncode == 0, answered.stderr[-2000:]
     answers, module = json.loads(answered.stdout)
     assert answers == wanted
-    assert Path(module).is_relative_to(tmp_path / "model")
+    assert Path(module).is_relative_to(tmp_path / "translator")
