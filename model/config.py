@@ -1,7 +1,9 @@
 """The shape of a Transformer (paper §3.1, Table 3) and its optimizer (§5.3). Defaults are the paper's base model."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 PAD_ID = 0
@@ -11,6 +13,9 @@ BEGIN_ID = 2
 """The first decoder input: the target is shifted right by one (§3.1)."""
 END_ID = 3
 """The last token of every source and target sentence."""
+ADDED_LATER: Mapping[str, bool] = MappingProxyType({"added_later": True})
+"""Metadata of a field that configurations did not have at first. At its default it is no part of their identity, and
+trainings without it keep their names."""
 MAX_SIZE = 1 << 20
 """Larger than any size of a Transformer."""
 
@@ -77,6 +82,8 @@ class OptimizerConfig:
     warmup_steps: int = 4000
     learning_rate_scale: float = 1.0
     label_smoothing: float = 0.1
+    schedule: Literal["inverse_sqrt", "linear"] = field(default="inverse_sqrt", metadata=ADDED_LATER)
+    """How the rate falls after warm-up: as equation 3 has it, or along a line that reaches 0 after the last update."""
 
     def __post_init__(self) -> None:
         for name in ("beta_1", "beta_2", "label_smoothing"):
@@ -87,6 +94,8 @@ class OptimizerConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
         if not 1 <= self.warmup_steps <= 10**9:
             raise ValueError(f"warmup_steps is {self.warmup_steps}; it must be at least 1 and at most {10**9}")
+        if self.schedule not in ("inverse_sqrt", "linear"):
+            raise ValueError(f"schedule is {self.schedule!r}; it must be 'inverse_sqrt' or 'linear'")
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ A field marked `not_in_fingerprint()` affects how a stage runs, not its output: 
 
 import os
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -92,13 +93,19 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def identity(self) -> dict[str, Any]:
-        """Returns the fields that determine the output, as JSON values."""
+        """Returns the fields that determine the output, as JSON values; those added later only where they are set."""
         hidden = {
             name
             for name, field in type(self).model_fields.items()
             if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("in_fingerprint") is False
         }
-        return self.model_dump(mode="json", exclude=hidden)
+        described = self.model_dump(mode="json", exclude=hidden)
+        for name, value in self:
+            if name in described and is_dataclass(value):
+                for part in fields(value):
+                    if part.metadata.get("added_later") and getattr(value, part.name) == part.default:
+                        del described[name][part.name]
+        return described
 
 
 class CleaningSettings(Settings):
@@ -195,6 +202,11 @@ class TrainingSettings(Settings):
             raise ValueError(f"micro_batches is {self.micro_batches}, but budget_tokens only {self.budget_tokens}")
         if self.exact_reduction and self.exchange != "float32":
             raise ValueError(f"exact_reduction adds in float32, not in {self.exchange}; leave one of the two out")
+        if self.optimizer.schedule == "linear" and self.optimizer.warmup_steps >= self.updates:
+            raise ValueError(
+                f"optimizer.schedule is linear, but optimizer.warmup_steps ({self.optimizer.warmup_steps}) leave none "
+                f"of the {self.updates} updates to fall in"
+            )
         if self.profile_updates and self.profile_updates[1] > self.updates:
             first, last = self.profile_updates
             raise ValueError(f"profile_updates is {first}:{last}, but the run ends at update {self.updates}")

@@ -48,6 +48,15 @@ def test_rows_of_ones_own_stand_behind_the_papers(planned: Planned) -> None:
     assert trained == ["base seed 1", "base seed 2", "base seed 3", "B1", "F1", "F2", "F3", "F4"]
 
 
+def test_rows_on_real_text_have_the_sizes_that_the_paper_prints(planned: Planned) -> None:
+    """Seven rows of three seeds; one head has as many columns as all of base's, whose d_k is the paper's."""
+    output = planned("table3_multi30k.toml")
+    trained = set(re.findall(r"^train en-de (\w+) seed \d +to run", output, re.MULTILINE))
+    assert trained == {"base", "A1", "A4", "B1", "D1", "D3", "E"}
+    parameters = dict(re.findall(r"^en-de (\w+), 3 seeds, each +(\d\.\d) M ", output, re.MULTILINE))
+    assert parameters["A1"] == parameters["A4"] == parameters["base"] > parameters["B1"]
+
+
 def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_path: Path) -> None:
     """With the files it names beside it the description makes a DAG over its language pair."""
     text = (ROOT / "examples" / "own_text.toml").read_text()

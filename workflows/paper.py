@@ -120,6 +120,7 @@ class Experiment:
     beta_2: float = 0.98
     epsilon: float = 1e-9
     label_smoothing: float = 0.1
+    schedule: str = "inverse_sqrt"
     hardware: str = "8 × NVIDIA P100"
     checkpoint_minutes: float = 10.0
     beam_size: int = 4

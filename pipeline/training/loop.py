@@ -174,6 +174,7 @@ class Training:
             master,
             settings.optimizer,
             self.negotiated.dtype,
+            updates=settings.updates,
             compiled=self.negotiated.compiled,
             packed=self.negotiated.packed,
         )

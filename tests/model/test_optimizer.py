@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from model.config import OptimizerConfig
-from model.training_step import Adam, learning_rate
+from model.config import OptimizerConfig, TransformerConfig
+from model.training_step import Adam, TrainingStep, learning_rate, linear_rate
+from model.transformer import Transformer
+from pipeline.settings import TrainingSettings
 
 
 @pytest.mark.parametrize(
@@ -14,6 +16,42 @@ from model.training_step import Adam, learning_rate
 def test_base_schedule(step: int, rate: float) -> None:
     """With d_model 512 and warmup 4000, the rate rises linearly to 4000, then falls with the inverse square root."""
     assert learning_rate(step, 512, 4000) == pytest.approx(rate, rel=1e-6)
+
+
+@pytest.mark.parametrize(("step", "share"), [(1, 0.01), (50, 0.5), (100, 1.0), (101, 0.99), (150, 0.5), (199, 0.01)])
+def test_a_linear_schedule_falls_from_the_same_peak_to_zero(step: int, share: float) -> None:
+    """Over 199 steps with a warm-up of 100: equation 3's rate up to its peak, then 1 % of that less a step."""
+    peak = learning_rate(100, 512, 100, 0.5)
+    assert linear_rate(step, 512, 100, 199, 0.5) == pytest.approx(share * peak)
+    trained = TrainingStep(
+        Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=512, d_ff=8)),
+        OptimizerConfig(warmup_steps=100, learning_rate_scale=0.5, schedule="linear"),
+        torch.float32,
+        updates=199,
+    )
+    assert trained.learning_rate(step) == linear_rate(step, 512, 100, 199, 0.5)
+
+
+def test_a_linear_schedule_needs_updates_to_fall_in() -> None:
+    """After a warm-up as long as the training there is none; nor is there a schedule of another name."""
+    with pytest.raises(ValueError, match="warm-up takes 100 of 100 updates; a linear schedule needs more"):
+        TrainingStep(
+            Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=8, d_ff=8)),
+            OptimizerConfig(warmup_steps=100, schedule="linear"),
+            torch.float32,
+            updates=100,
+        )
+    with pytest.raises(ValueError, match="leave none of the 100 updates to fall in"):
+        TrainingSettings(updates=100, optimizer=OptimizerConfig(warmup_steps=100, schedule="linear"))
+    with pytest.raises(ValueError, match="schedule is 'cosine'; it must be 'inverse_sqrt' or 'linear'"):
+        OptimizerConfig(schedule="cosine")  # type: ignore[arg-type]
+
+
+def test_a_field_added_later_is_no_part_of_the_identity_at_its_default() -> None:
+    """So trainings of earlier versions keep their fingerprints and their recovery checkpoints."""
+    assert "schedule" not in TrainingSettings().identity()["optimizer"]
+    linear = TrainingSettings(optimizer=OptimizerConfig(schedule="linear"))
+    assert linear.identity()["optimizer"]["schedule"] == "linear"
 
 
 def test_steps_count_from_one() -> None:

@@ -178,6 +178,7 @@ OF_ALL = {
     "warmup_steps": 4000,
     "learning_rate_scale": 1.0,
     "label_smoothing": 0.1,
+    "schedule": "inverse_sqrt",
     "checkpoint_minutes": 10.0,
     "beam_size": 4,
     "length_penalty": 0.6,
@@ -217,7 +218,7 @@ def test_settings_without_a_choice_are_the_paper_s() -> None:
     """The defaults of optimizer and search are those of §5.3, §5.4 and §6.1."""
     defaults = {**asdict(OptimizerConfig()), **asdict(SearchConfig())}
     assert defaults == {name: value for name, value in OF_ALL.items() if name in defaults}
-    assert len(defaults) == 9
+    assert len(defaults) == 10
 
 
 def test_rows_of_table_3_are_tested_on_newstest2013_without_averaging() -> None:

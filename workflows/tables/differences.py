@@ -19,6 +19,7 @@ OPTIMIZER_NAMES = {
     "warmup_steps": "warmup",
     "learning_rate_scale": "learning rate ×",
     "label_smoothing": "ε_ls",
+    "schedule": "schedule",
 }
 MODEL_NAMES = {
     **paper.MODEL_SYMBOLS,

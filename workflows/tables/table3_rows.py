@@ -62,6 +62,9 @@ def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
 
     Raises UserError where a size would not be a whole number.
     """
+    if variation.difference.get("n_heads") == 1:  # one head is one head; it is as wide as all of base's together
+        model = training.model
+        return {"n_heads": 1, "d_k": model.n_heads * model.d_k, "d_v": model.n_heads * model.d_v}
     difference: dict[str, Any] = {}
     for name, value in variation.difference.items():
         if isinstance(value, int):
