@@ -231,6 +231,16 @@ class BleuScores(Figures):
         paper_bleu = NOT_DEFINED if self.paper_bleu is None else f"{self.paper_bleu:.2f}"
         return f"paper BLEU {paper_bleu}, sacreBLEU {self.sacrebleu:.2f}"
 
+    @property
+    def long_text(self) -> str:
+        """The same with 95% intervals over sentences, and chrF: `paper BLEU 27.31 [26.72, 27.90], sacreBLEU ...`."""
+        intervals = (self.paper_bleu_interval, self.sacrebleu_interval)
+        parts = [
+            part + (f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else "")
+            for part, interval in zip(self.text.split(", "), intervals, strict=True)
+        ]
+        return ", ".join(parts + ([] if self.chrf is None else [f"chrF {self.chrf:.2f}"]))
+
 
 class ScoringFigures(BleuScores):
     """`scores.json`."""

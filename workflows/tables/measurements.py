@@ -214,8 +214,8 @@ class Translation(TrainedModel):
         return figures
 
     def score_texts(self) -> dict[str, str]:
-        """Returns both scores of each test set."""
-        return {f"BLEU, {name}": scores.text for name, scores in self.bleu.items()}
+        """Returns the scores of each test set, with intervals over its sentences."""
+        return {f"BLEU, {name}": scores.long_text for name, scores in self.bleu.items()}
 
     @property
     def samples(self) -> tuple[Sample, ...]:

@@ -23,7 +23,7 @@ from pipeline.evaluation.scoring import (
 )
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Hypotheses, Scores
-from pipeline.store.figures import ScoringFigures
+from pipeline.store.figures import BleuScores, ScoringFigures
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.parallel_text import set_of
 
@@ -210,3 +210,13 @@ def test_stage_scores_a_test_set(tmp_path: Path) -> None:
     assert scores_of(lines[::-1]).sacrebleu < 50
     with pytest.raises(UserError, match=r"coco.*2 hypotheses but 3 references"):
         scores_of(lines[:2])
+
+
+def test_scores_are_written_with_what_was_measured_of_them() -> None:
+    """Intervals and chrF stand in the long text; scores of an earlier version have neither."""
+    scores = BleuScores(paper_bleu=27.3, sacrebleu=26.0, signature="", sentences=3)
+    assert scores.long_text == scores.text == "paper BLEU 27.30, sacreBLEU 26.00"
+    full = scores.model_copy(
+        update={"paper_bleu_interval": (26.5, 28.125), "sacrebleu_interval": (25.0, 27.0), "chrf": 55.555}
+    )
+    assert full.long_text == "paper BLEU 27.30 [26.50, 28.12], sacreBLEU 26.00 [25.00, 27.00], chrF 55.55"
