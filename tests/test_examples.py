@@ -1,8 +1,11 @@
 """The files of examples/: the commands in their headers run as written."""
 
 import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +67,22 @@ def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_
     for name in re.findall(r'"([\w.]+\.(?:en|cs)(?:\.gz)?)"', text):
         (tmp_path / name).write_text(f"{name}\n")
     assert "train en-cs base" in planned("own_text.toml")
+
+
+def test_attention_by_hand_is_what_the_page_prints_and_the_model_computes() -> None:
+    """The page has the output to the last digit; the model's own attention ends where the steps do."""
+    done = subprocess.run(
+        [sys.executable, "examples/attention_by_hand.py"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert f"```text\n{done.stdout}```" in (ROOT / "docs" / "attention-by-hand.md").read_text()
+    steps = {part.splitlines()[0]: part.splitlines()[1:] for part in re.split(r"\n(?=\S)", done.stdout.strip())}
+    ends = [steps["4. Times the values: means of V, weighted:"], steps["6. And the result is:"]]
+    assert ends == [lines for what, lines in steps.items() if what.startswith("model.attention")]
 
 
 @pytest.mark.slow
