@@ -103,7 +103,7 @@ def test_after_an_error_within_a_profile_the_process_can_profile_again(dataset: 
 
     for name, emit in (("failed", fail), ("next", ignore)):
         (tmp_path / name).mkdir()
-        training = Training(Workers(), dataset, with_fields(profile_updates=(1, 3)), tmp_path / name, emit)
+        training = Training(Workers(), dataset, with_fields(updates=3, profile_updates=(1, 3)), tmp_path / name, emit)
         with nullcontext() if emit is ignore else pytest.raises(ZeroDivisionError):
             training.run()
     assert not [*tmp_path.glob("failed/profile-*")]

@@ -17,6 +17,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.ray_workers import workers_alive
+from tests.support.tiny_profile import TEXT, overrides, training
 from tests.support.tiny_stages import Pair, Words, WriteSettings, die_often, join, linger, open_a_folder, write
 from workflows import stages
 from workflows.engine import models, tuning
@@ -30,20 +31,7 @@ from workflows.trials import RowTrial, trials_of
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 TUNED = pytest.param(True, marks=pytest.mark.slow)
 
-PROFILE = load_profile(
-    overrides=[
-        "corpora.en-de.train_pairs=600",
-        "corpora.en-de.dev_pairs=20",
-        "corpora.en-de.test_pairs=20",
-        "vocabulary.size=300",
-        "grid.training.updates=8",
-        "grid.training.checkpoint_updates=2",
-        "grid.training.validation_updates=2",
-        "grid.training.model.d_model=32",
-        "grid.training.model.d_ff=64",
-        "grid.training.model.n_layers=1",
-    ]
-)
+PROFILE = load_profile(overrides=overrides({**TEXT, **training("grid", 8, checkpoints=4, validations=4)}))
 BASE = PROFILE.grid.training
 BAD = "the text is bad; write another"
 
@@ -234,10 +222,10 @@ def test_a_lost_process_is_tried_again_and_a_mistake_is_not(
 def test_a_killed_trial_continues_from_its_checkpoint(store: Store, tmp_path: Path) -> None:
     """After Tune's process gets a SIGKILL at update 4, the trial is retried and its curve has each update once."""
     (trial,) = _trials(F3={"d_ff": 48})
-    killer, training = Killer("train en-de F3", 4), to_step(trial.evaluation.training)
+    killer, trained = Killer("train en-de F3", 4), to_step(trial.evaluation.training)
     made = {trial.name: Model(trial.evaluation.results, BASE)}
-    assert run_models(made, lambda _failures: training, store, [killer], tuned=True)[1] == {}
+    assert run_models(made, lambda _failures: trained, store, [killer], tuned=True)[1] == {}
     assert killer.killed
-    run = training.published(store)
+    run = trained.published(store)
     lines = [json.loads(line) for line in (run.folder / "metrics.jsonl").read_text().split("\n")[:-1]]
     assert [line["update"] for line in lines if "dev_perplexity" in line] == [2, 4, 6, 8]
