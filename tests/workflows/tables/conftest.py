@@ -1,21 +1,27 @@
-"""Makes the artifact folders of a small row of Table 4, as its stages would write them."""
+"""The four tables, made of small artifacts, and the artifact folders of a row of Table 4 as its stages write them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from model.config import TransformerConfig
+from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
 from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context
+from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import CHOICE_FILE, ChosenParser, EvaluationSet, Hypotheses
 from pipeline.store.figures import DecodingFigures
 from pipeline.text.lines import read_lines, write_lines
+from tests.support.tiny_complexity import counts, measurements, theory_s
 from tests.support.tiny_parser import make_tree_set, make_trees
+from workflows.reports import table1, table2, table3, table4
 from workflows.tables.measurements import Translation
 from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
+from workflows.tables.table3 import RowTrainings
 
 SEARCH = DecodingSettings(beam_size=4, length_penalty=0.3, max_extra_tokens=300)
 
@@ -85,3 +91,45 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
         )
 
     return build
+
+
+WARNING = "read en-de: train.en is not the <published> file"
+
+
+@pytest.fixture(params=[1, 2, 3, 4])
+def made(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    cell: Callable[..., Translation],
+    trained_row: Callable[..., RowTrainings],
+    parser_row: Callable[..., ParserRow],
+) -> JsonArtifact[Any]:
+    """Each table in turn; a stage behind it has warned.
+
+    Table 1 with times as in theory; Table 2 with a cell with word-by-word substitution, another without, and two that
+    were not run; Table 3 with several seeds, a row that has not converged, rows without values, and a user's own; Table
+    4 with one row of three candidates, of which one failed.
+    """
+    (tmp_path / "table").mkdir()
+    context = Context(tmp_path / "table", warnings=[WARNING])
+    match request.param:
+        case 1:
+            counted, measured = CountsArtifact(tmp_path), MeasurementsArtifact(tmp_path)
+            counted.write(counts())
+            measured.write(measurements(theory_s))
+            return table1.tabulate(context, counted, measured)
+        case 2:
+            base = cell("en-de", "base")
+            return table2.tabulate(context, [replace(base, word_by_word=base.scores), cell("en-fr", "big")])
+        case 3:
+            rows = [
+                trained_row("base", 7.0, 7.4, errors=(1, 2)),
+                trained_row("A1", 8.0, last_fall=0.2),
+                RowTrainings("B1", {"d_k": 16}, (), "out of memory"),
+                RowTrainings("B2", {"d_k": 32}, ()),
+                trained_row("C1", 6.0, errors=(0,), parameters=900_000),
+                trained_row("E", 7.1),
+                RowTrainings("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings),
+            ]
+            return table3.tabulate(context, rows)
+    return table4.tabulate(context, [parser_row(of_attention=(0.2, 0.0))])

@@ -1,6 +1,5 @@
 """Tables as text: all that a table shows is there, whatever the width of the terminal, and in Markdown."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,15 +15,7 @@ from workflows.tables.render import (
     terminal_table,
 )
 from workflows.tables.table import NAME, Column, Row, Table, columns, in_order
-from workflows.tables.table1 import Table1Artifact
-from workflows.tables.table2 import Table2Artifact
-from workflows.tables.table3 import Table3Artifact
-from workflows.tables.table4 import Table4Artifact
 
-ARTIFACTS = {
-    artifact.figures_file: artifact for artifact in (Table1Artifact, Table2Artifact, Table3Artifact, Table4Artifact)
-}
-EXPECTED = Path(__file__).parent / "expected"
 SHOWN = [
     Column(NAME, "row"),
     Column("change", "change"),
@@ -69,35 +60,28 @@ def printed(width: int, *shown: RenderableType) -> list[str]:
     return [line.rstrip() for line in capture.get().split("\n")]
 
 
-def stored(name: str) -> JsonArtifact[Any]:
-    """Returns the artifact of a stored table."""
-    return ARTIFACTS[name](EXPECTED)
-
-
-@pytest.mark.parametrize("width", [60, 80, 100, 140])
-@pytest.mark.parametrize("name", ARTIFACTS)
-def test_a_terminal_shows_everything_within_its_width(name: str, width: int) -> None:
+def test_a_terminal_shows_everything_within_its_width(made: JsonArtifact[Any]) -> None:
     """Every table has its title; every figure is in it, and every note and difference beneath."""
-    table = stored(name).load()
-    lines = printed(width, render_terminal(table, width))
-    text = "\n".join(lines)
-    assert max(map(len, lines)) <= width
-    for shown in table.tables:
-        assert (shown.title in lines) is shown.on_terminal
-        for row in shown.rows if shown.on_terminal else ():
-            for column in shown.columns:
-                assert column.on_terminal is False or not column.is_number or column.text(row).strip() in text
-    unmarked = packed(text.replace("\n· ", "\n").replace("\n* ", "\n"))
-    for note in table.notes:
-        assert packed(note) in unmarked
-    differences = [f"{entry.what} {entry.paper} {entry.here}" for entry in table.differences]
-    assert all(word in text for difference in differences for word in difference.split())
+    table = made.load()
+    for width in (60, 80, 100, 140):
+        lines = printed(width, render_terminal(table, width))
+        text = "\n".join(lines)
+        assert max(map(len, lines)) <= width
+        for shown in table.tables:
+            assert (shown.title in lines) is shown.on_terminal
+            for row in shown.rows if shown.on_terminal else ():
+                for column in shown.columns:
+                    assert column.on_terminal is False or not column.is_number or column.text(row).strip() in text
+        unmarked = packed(text.replace("\n· ", "\n").replace("\n* ", "\n"))
+        for note in table.notes:
+            assert packed(note) in unmarked
+        differences = [f"{entry.what} {entry.paper} {entry.here}" for entry in table.differences]
+        assert all(word in text for difference in differences for word in difference.split())
 
 
-@pytest.mark.parametrize("name", ARTIFACTS)
-def test_markdown_has_a_line_for_each_line(name: str) -> None:
+def test_markdown_has_a_line_for_each_line(made: JsonArtifact[Any]) -> None:
     """Each with all columns, whether they fit a terminal or not, and a list of the notes."""
-    table = stored(name).load()
+    table = made.load()
     markdown = render_markdown(table)
     shown = tables_of(table)
     titles = [line.lstrip("# ") for line in markdown.split("\n") if line.startswith("#")]
