@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from workflows.claims.trials import LENGTH_PERPLEXITY, TRAIN_ATTENTION
 
 import workflows
 from pipeline.attention.figures import HeadSettings, RelationSettings
@@ -20,6 +19,7 @@ from pipeline.store.store import Store
 from pipeline.training import on_ray
 from tests.support.s3_server import S3Server
 from workflows import reproduce_table2, reproduce_table4, stages
+from workflows.claim_trials import LENGTH_PERPLEXITY, TRAIN_ATTENTION
 from workflows.command_line import UNKNOWN
 from workflows.engine.dag import Imported, Stage, Step, in_order, resolved
 from workflows.figures.drawing import FigureSettings
