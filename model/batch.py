@@ -51,6 +51,17 @@ class Rows(NamedTuple):
         tokens_N, positions_N = (filled(ids_BL.flatten(), dtype) for ids_BL in (tokens_BL, position_BL))
         return cls(tokens_N, positions_N, length, layout)
 
+    def by_sentence(self) -> Tensor:
+        """Returns the token ids of padded rows: tokens_BL. Raises ValueError if the rows are packed."""
+        if not isinstance(self.layout, PaddedLayout):
+            raise ValueError("only the Transformer computes packed rows; lay the batch out by Batch.padded")
+        return self.layout.by_sentence(self.tokens_N).squeeze(2)
+
+    def rows_of(self, x_BLX: Tensor) -> Tensor:
+        """Lays out what was computed of `by_sentence` as these rows, those left over zero: x_NX."""
+        x_NX = x_BLX.flatten(0, 1)
+        return F.pad(x_NX, (0, 0, 0, len(self.tokens_N) - len(x_NX)))
+
     def each(self, change: Callable[[Tensor], Tensor]) -> "Rows":
         """Changes every tensor."""
         return Rows(change(self.tokens_N), change(self.positions_N), self.n_positions, self.layout.each(change))

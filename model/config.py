@@ -1,4 +1,4 @@
-"""The shape of a Transformer (paper §3.1, Table 3) and its optimizer (§5.3). Defaults are the paper's base model."""
+"""The shape of a model (paper §3.1, Table 3) and its optimizer (§5.3). Defaults are the paper's base model."""
 
 import math
 from collections.abc import Mapping
@@ -24,8 +24,9 @@ MAX_SIZE = 1 << 20
 class TransformerConfig:
     """The sizes of a model.
 
-    `d_k` and `d_v` need not equal `d_model / n_heads` (Table 3 rows B vary `d_k` alone). Raises ValueError if a size is
-    not between 1 and `MAX_SIZE`, `d_model` is odd or a dropout is outside [0, 1).
+    `d_k` and `d_v` need not equal `d_model / n_heads` (Table 3 rows B vary `d_k` alone). Recurrent and convolutional
+    models have neither heads nor these widths. Raises ValueError if a size is not between 1 and `MAX_SIZE`, `d_model`
+    is odd, a dropout is outside [0, 1), or the architecture has no such option.
     """
 
     vocabulary_size: int = 37_000
@@ -45,6 +46,8 @@ class TransformerConfig:
     """Size r of the neighbourhood that self-attention of the encoder is restricted to (§4); 0: all positions."""
     attention_dropout: float = 0.0
     """Dropout of the attention weights. §5.4 has none, and §6.3 chose one for parsing without printing it."""
+    architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
+    """The other two are the paper's competitors (Table 2)."""
 
     def __post_init__(self) -> None:
         for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
@@ -61,6 +64,26 @@ class TransformerConfig:
             )
         if self.positions not in ("sinusoidal", "learned"):
             raise ValueError(f"positions is {self.positions!r}; it must be 'sinusoidal' or 'learned'")
+        self._check_architecture()
+
+    def _check_architecture(self) -> None:
+        if self.architecture == "transformer":
+            return
+        name = f"a {self.architecture} model"
+        if self.architecture not in ("recurrent", "convolutional"):
+            raise ValueError(
+                f"architecture is {self.architecture!r}; it must be 'transformer', 'recurrent' or 'convolutional'"
+            )
+        if self.attention_window or self.attention_dropout:
+            raise ValueError(f"{name} has no attention_window and no attention_dropout; leave both at 0")
+        if self.architecture == "convolutional" and self.positions != "learned":
+            raise ValueError(f"positions is {self.positions!r}; those of {name} are 'learned'")
+        if self.architecture == "recurrent" and self.positions == "learned":
+            raise ValueError(f"positions is 'learned', but {name} has none; leave it at 'sinusoidal'")
+        if self.architecture == "recurrent" and self.n_layers < 2:
+            raise ValueError(f"n_layers is {self.n_layers}; {name} attends from one layer for the next, so has two")
+        if self.architecture == "recurrent" and self.d_ff % 2:
+            raise ValueError(f"d_ff is {self.d_ff}; {name} reads the source in two directions, so it must be even")
 
 
 BASE = TransformerConfig()

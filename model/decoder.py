@@ -1,6 +1,6 @@
 """The decoder run one position at a time, as beam search needs it, with a cache of keys and values.
 
-    decoder = IncrementalDecoder(model)
+    decoder = IncrementalDecoder(model)          # a Transformer's; `model.architectures.make_decoder` for any model
     cache = decoder.start(source_BS)
     logits_NV = decoder.logits(decoder.step(tokens_BW, cache).flatten(0, 1))
 
@@ -19,7 +19,7 @@ V vocabulary, H heads, K = d_k, V = d_v of values; N rows, one per hypothesis (`
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from torch import Tensor
 from model.attention import PaddedKeys, PaddedLayout, ScaledDotProductAttention
 from model.batch import Rows
 from model.cpu import filled
+from model.encoder_decoder import EncoderDecoder
 from model.transformer import Transformer
 
 FIRST_ROOM = 16
@@ -37,6 +38,56 @@ PRUNING_GROWTH = 1.5
 """A tree is pruned when it has grown to this many times the tokens that were on a path when it was pruned last."""
 LOGITS_MULTIPLE = 64
 """Rows of logits are padded with -inf to a multiple of this."""
+
+
+class HypothesisCache(Protocol):
+    """What a decoder needs to continue B sentences with W hypotheses each; only the decoder knows what it is."""
+
+    length: int
+    """Number of positions decoded."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of attention."""
+
+    def branch(self, parents_BW: Tensor) -> None:
+        """Replaces each sentence's hypotheses with continuations of `parents_BW` (long); W may change."""
+
+    def keep(self, sentences: Tensor) -> None:
+        """Keeps only `sentences` (long, (B',)), in the order given by `compacted`."""
+
+
+CacheT = TypeVar("CacheT", bound=HypothesisCache)
+
+
+class Decoder(Generic[CacheT]):
+    """Runs a model's decoder one position at a time.
+
+    Make a new one when the weights change. The model must be in evaluation mode. Hidden states and logits equal those
+    of the model itself. Threads may share one, each with caches of its own.
+    """
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        self.model = model
+        # A copy, transposed: on CPUs the product with it takes 6 % less.
+        self._w_vocabulary_DV = model.embedding.weight.detach().t().contiguous()
+
+    def start(self, source_BS: Tensor) -> CacheT:
+        """Encodes sentences and prepares their cache, with one hypothesis per sentence."""
+        raise NotImplementedError
+
+    def step(self, tokens_BW: Tensor, cache: CacheT) -> Tensor:
+        """Decodes one position of every hypothesis: hidden_BWD, before the projection to the vocabulary."""
+        raise NotImplementedError
+
+    def logits(self, hidden_ND: Tensor) -> Tensor:
+        """Returns logits_NV of the next token, padded behind the vocabulary with -inf to a multiple of 64 columns."""
+        n_rows, vocabulary_size = len(hidden_ND), self.model.config.vocabulary_size
+        x_ND = filled(hidden_ND)
+        logits_NV = x_ND.new_empty(len(x_ND), -(-vocabulary_size // LOGITS_MULTIPLE) * LOGITS_MULTIPLE)
+        torch.mm(x_ND, self._w_vocabulary_DV, out=logits_NV[:, :vocabulary_size])
+        logits_NV[:, vocabulary_size:] = -math.inf
+        return logits_NV[:n_rows]
 
 
 @dataclass
@@ -119,6 +170,11 @@ class DecoderCache:
     prune_at_tokens: int = 0
     """Size of the tree at which `open_position` prunes it next, FIRST_PRUNED_TOKENS or more."""
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of attention."""
+        return self.bias_BWM.dtype
+
     def branch(self, parents_BW: Tensor) -> None:
         """Replaces each sentence's hypotheses with continuations of `parents_BW` (long); W may change."""
         n_tokens = self.bias_BWM.shape[2]
@@ -175,17 +231,13 @@ def attention_dtype(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32) if x.device.type == "cpu" else x.dtype
 
 
-class IncrementalDecoder:
-    """Runs a model's decoder with a cache, so that each position's keys and values are computed once.
+class IncrementalDecoder(Decoder[DecoderCache]):
+    """Runs a Transformer's decoder with a cache, so that each position's keys and values are computed once."""
 
-    Make a new one when the weights change. The model must be in evaluation mode. Hidden states and logits equal those
-    of the model itself (tests/model/test_transformer.py). Threads may share one, each with caches of its own.
-    """
+    model: Transformer
 
     def __init__(self, model: Transformer) -> None:
-        self.model = model
-        # A copy, transposed: on CPUs the product with it takes 6 % less.
-        self._w_vocabulary_DV = model.embedding.weight.detach().t().contiguous()
+        super().__init__(model)
 
     def start(self, source_BS: Tensor) -> DecoderCache:
         """Encodes sentences and prepares their cache, with one hypothesis per sentence."""
@@ -210,12 +262,3 @@ class IncrementalDecoder:
             x_ND = layer.attending(x_ND, _Position(hypotheses, stored), source)
         cache.length += 1
         return hypotheses.by_sentence(x_ND)
-
-    def logits(self, hidden_ND: Tensor) -> Tensor:
-        """Returns logits_NV of the next token, padded behind the vocabulary with -inf to a multiple of 64 columns."""
-        n_rows, vocabulary_size = len(hidden_ND), self.model.config.vocabulary_size
-        x_ND = filled(hidden_ND)
-        logits_NV = x_ND.new_empty(len(x_ND), -(-vocabulary_size // LOGITS_MULTIPLE) * LOGITS_MULTIPLE)
-        torch.mm(x_ND, self._w_vocabulary_DV, out=logits_NV[:, :vocabulary_size])
-        logits_NV[:, vocabulary_size:] = -math.inf
-        return logits_NV[:n_rows]

@@ -4,10 +4,10 @@ Multiplying m × k by k × n takes 2·m·n·k operations.
 
     counted = training_flop(config, source_lengths, target_lengths)     # one pass over these sentence pairs
 
-The count is exact for unpadded sentences. It leaves out softmax, norms, dropout, embedding look-ups and the optimizer.
-Attention counts every query with every key, because the causal mask saves no computation; restricted attention counts
-the pairs that it computes, its blocks' edges included. Lengths include END_ID and may be any sequence of ints, an array
-or a tensor.
+The count is exact for unpadded sentences of any architecture. It leaves out softmax, norms, dropout, embedding look-ups
+and the optimizer. Attention counts every query with every key, because the causal mask saves no computation; restricted
+attention counts the pairs that it computes, its blocks' edges included. Lengths include END_ID and may be any sequence
+of ints, an array or a tensor.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,17 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from model.architectures import make_model
 from model.banded import pairs
+from model.baselines.convolutional import KERNEL_WIDTH
 from model.config import TransformerConfig
-from model.transformer import Transformer
 
 
 @cache
 def count_parameters(config: TransformerConfig) -> int:
     """Counts a model's parameters on torch's meta device, which allocates no memory."""
     with torch.device("meta"):
-        return sum(parameter.numel() for parameter in Transformer(config).parameters())
+        return sum(parameter.numel() for parameter in make_model(config).parameters())
 
 
 def forward_flop(
@@ -33,6 +34,11 @@ def forward_flop(
 ) -> int:
     """Counts one forward pass over sentence pairs of these lengths, including the pre-softmax projection."""
     source, target = (torch.as_tensor(lengths, dtype=torch.int64) for lengths in (source_lengths, target_lengths))
+    projection = int(target.sum()) * config.d_model * config.vocabulary_size
+    return 2 * (PRODUCTS[config.architecture](config, source, target) + projection)
+
+
+def _transformer(config: TransformerConfig, source: Tensor, target: Tensor) -> int:
     n_source, n_target = int(source.sum()), int(target.sum())
     keys = config.n_heads * config.d_k
     values = config.n_heads * config.d_v
@@ -43,8 +49,33 @@ def forward_flop(
     decoder = n_target * (2 * queries_output + keys_values + feed_forward) + n_source * keys_values
     # Q Kᵀ and the weighted sum of V pair every query with every key of its sentence.
     query_key_pairs = int((target * target).sum() + (source * target).sum()) + _encoder_pairs(config, source)
-    projection = n_target * config.d_model * config.vocabulary_size
-    return 2 * (config.n_layers * (encoder + decoder + query_key_pairs * (keys + values)) + projection)
+    return config.n_layers * (encoder + decoder + query_key_pairs * (keys + values))
+
+
+def _recurrent(config: TransformerConfig, source: Tensor, target: Tensor) -> int:
+    width, above = config.d_ff, config.n_layers - 1
+    first = 4 * width * (config.d_model + width // 2)  # two directions, each half as wide
+    keys = width * width
+    encoder = first + above * 4 * width * (width + width) + keys
+    query_output = width * width + width * config.d_model
+    decoder = 4 * width * (config.d_model + width) + above * 4 * width * (2 * width + width) + query_output
+    # vᵀ tanh(...) and the weighted sum of values, for every target position with every source position.
+    query_key_pairs = int((source * target).sum()) * 2 * width
+    return int(source.sum()) * encoder + int(target.sum()) * decoder + query_key_pairs
+
+
+def _convolutional(config: TransformerConfig, source: Tensor, target: Tensor) -> int:
+    width, d_model = config.d_ff, config.d_model
+    convolution = KERNEL_WIDTH * width * 2 * width  # the ends of a sentence count as whole windows
+    input_output = 2 * d_model * width
+    encoder = input_output + config.n_layers * convolution
+    decoder = input_output + config.n_layers * (convolution + 2 * width * d_model)
+    query_key_pairs = int((source * target).sum()) * config.n_layers * 2 * d_model
+    return int(source.sum()) * encoder + int(target.sum()) * decoder + query_key_pairs
+
+
+PRODUCTS = {"transformer": _transformer, "recurrent": _recurrent, "convolutional": _convolutional}
+"""Functions that count the multiplications of all matrix products but the pre-softmax projection."""
 
 
 def _encoder_pairs(config: TransformerConfig, source: Tensor) -> int:

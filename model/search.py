@@ -15,14 +15,15 @@ D = d_model, V vocabulary in G blocks of Z tokens, C candidates per sentence, X 
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from model.architectures import make_decoder
 from model.config import BEGIN_ID, END_ID, PAD_ID, SearchConfig
-from model.decoder import LOGITS_MULTIPLE, DecoderCache, IncrementalDecoder, compacted
-from model.transformer import Transformer
+from model.decoder import LOGITS_MULTIPLE, Decoder, HypothesisCache, compacted
+from model.encoder_decoder import EncoderDecoder
 
 CHUNK_ROWS = {"cpu": 512, "cuda": 8192}
 """Number of hypotheses whose logits are processed at a time, by device type."""
@@ -73,15 +74,15 @@ def penalty(n_tokens: Tensor | int, length_penalty: float) -> Tensor | float:
     return ((5 + n_tokens) / 6) ** length_penalty
 
 
-def max_length(n_source_tokens: Tensor, model: Transformer, max_extra_tokens: int) -> Tensor:
+def max_length(n_source_tokens: Tensor, model: EncoderDecoder, max_extra_tokens: int) -> Tensor:
     """Returns how many tokens an output may have, END_ID included; learned positions limit it too."""
     limit = n_source_tokens + max_extra_tokens
-    return limit.clamp(max=model.config.max_positions) if model.positions is not None else limit
+    return limit.clamp(max=model.config.max_positions) if model.config.positions == "learned" else limit
 
 
 @torch.inference_mode()
 def beam_search(
-    model: Transformer | IncrementalDecoder,
+    model: EncoderDecoder | Decoder[Any],
     source_BS: Tensor,
     *,
     beam_size: int = SearchConfig.beam_size,
@@ -93,17 +94,17 @@ def beam_search(
     """Finds the `n_best` outputs of each sentence, best first (or as many as the search finds). Beam 1 is greedy.
 
     `source_BS` holds token ids, each sentence ending in END_ID and padded with PAD_ID; a sentence's outputs do not
-    depend on its neighbours. It leaves the batch once no open hypothesis can beat its `n_best` finished ones. To decode
-    many batches, pass the model's `IncrementalDecoder`. `constraint` limits what may be found. The model is in
-    evaluation mode while this runs. Raises ValueError if `beam_size` or `n_best` is below 1, or if `length_penalty` is
-    below 0, for which the bound by which a sentence leaves the batch would be wrong.
+    depend on its neighbours. It leaves the batch once no open hypothesis can beat its `n_best` finished ones. To
+    decode many batches, pass the model's decoder. `constraint` limits what may be found. The model is in evaluation
+    mode while this runs. Raises ValueError if `beam_size` or `n_best` is below 1, or if `length_penalty` is below
+    0, for which the bound by which a sentence leaves the batch would be wrong.
     """
     if beam_size < 1 or n_best < 1:
         raise ValueError(f"beam_size is {beam_size} and n_best is {n_best}; both must be at least 1")
     if not length_penalty >= 0:
         raise ValueError(f"length_penalty is {length_penalty}; it must be at least 0")
     finished: list[list[Hypothesis]] = [[] for _ in range(source_BS.shape[0])]
-    decoder = IncrementalDecoder(model) if isinstance(model, Transformer) else model
+    decoder = make_decoder(model) if isinstance(model, EncoderDecoder) else model
     was_training = decoder.model.training
     decoder.model.eval()
     try:
@@ -123,7 +124,7 @@ def beam_search(
 class _Search:
     """The open sentences, each with its W open hypotheses and its N best finished ones."""
 
-    cache: DecoderCache
+    cache: HypothesisCache
     constraint: ConstraintState | None
     sentence_B: Tensor
     """Index of the sentence in the source batch."""
@@ -138,9 +139,11 @@ class _Search:
     finished_log_p_BN: Tensor
 
     @classmethod
-    def begin(cls, cache: DecoderCache, limit_B: Tensor, n_best: int, constraint: ConstraintState | None) -> "_Search":
+    def begin(
+        cls, cache: HypothesisCache, limit_B: Tensor, n_best: int, constraint: ConstraintState | None
+    ) -> "_Search":
         batch, device = limit_B.shape[0], limit_B.device
-        dtype = torch.promote_types(cache.bias_BWM.dtype, torch.float32)
+        dtype = torch.promote_types(cache.dtype, torch.float32)
         nothing_BN = torch.full((batch, n_best), -math.inf, dtype=dtype, device=device)
         return cls(
             cache,
@@ -154,7 +157,7 @@ class _Search:
             finished_log_p_BN=nothing_BN.clone(),
         )
 
-    def advance(self, decoder: IncrementalDecoder, beam_size: int, length_penalty: float) -> None:
+    def advance(self, decoder: Decoder[Any], beam_size: int, length_penalty: float) -> None:
         """Decodes one position, continuing, finishing and pruning hypotheses."""
         hidden_BWD = decoder.step(self.tokens_BWT[:, :, -1], self.cache)
         log_p_BC, parent_BC, token_BC = self._continuations(decoder, hidden_BWD, 2 * beam_size)
@@ -178,7 +181,7 @@ class _Search:
         if self.constraint is not None:
             self.constraint.advance(parent_BW, token_BW)
 
-    def _continuations(self, decoder: IncrementalDecoder, hidden_BWD: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _continuations(self, decoder: Decoder[Any], hidden_BWD: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Finds each sentence's `n` best, descending: log-probability, parent hypothesis and token, all BC.
 
         It takes a few sentences at a time, so that their logits stay in the processor's cache.

@@ -23,6 +23,7 @@ from torch.optim import adam as torch_adam
 from model.batch import Batch
 from model.capture import Captured, same
 from model.config import OptimizerConfig
+from model.encoder_decoder import EncoderDecoder
 from model.loss import smoothed_cross_entropy
 from model.transformer import Transformer
 
@@ -113,7 +114,7 @@ class TrainingStep:
 
     def __init__(
         self,
-        master: Transformer,
+        master: EncoderDecoder,
         config: OptimizerConfig,
         dtype: torch.dtype,
         compiled: bool = False,
@@ -132,7 +133,7 @@ class TrainingStep:
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
         self._masters_P = flatten(self.master)
         self._shadows_P = self._masters_P if self.model is self.master else flatten(self.model)
-        if compiled:
+        if compiled and isinstance(self.model, Transformer):
             # One graph for all layers of the encoder and one for the decoder's. Look-ups and the loss stay as they are.
             for layer in (*self.model.encoder, *self.model.decoder):
                 layer.compile(fullgraph=True, dynamic=not packed)

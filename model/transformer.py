@@ -5,7 +5,6 @@ Post-norm as printed: every sub-layer is LayerNorm(x + Dropout(Sublayer(x))) (§
 Shapes: L positions, D = d_model, V vocabulary; N the rows of a batch, one per position (`model.batch`).
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -16,40 +15,11 @@ from torch.nn import functional as F
 from model.attention import CrossAttention, EncoderOutput, Layout, ScaledDotProductAttention, SelfAttention
 from model.banded import NeighbourhoodAttention
 from model.batch import Rows
-from model.config import PAD_ID, TransformerConfig
+from model.config import TransformerConfig
+from model.encoder_decoder import Dropout, EncoderDecoder, look_up
 
-DROPOUT_LEVELS = 1 << 16
-"""Number of values of the 16 random bits that decide on an element."""
 FIRST_POSITIONS = 256
 """Positions whose sinusoids a new model holds."""
-MIN_CUDA_IDS = 3073
-"""Fewer ids than this are looked up along with others (`_look_up`)."""
-
-
-class Dropout(nn.Module):
-    """Zeroes each element with probability `p` in training and scales the rest by 1 / (1 - p).
-
-    On CPUs, one draw of 64 random bits serves four elements, so `p` is rounded to a multiple of 1/65 536 (0.1 becomes
-    0.10001) and the scale follows the rounded `p`. F.dropout draws once per element: on one AVX-512 core at 2.8 GHz it
-    takes 1.5 ms for 192 000 elements, against 0.35 ms here.
-    """
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Accepts and returns a tensor of any shape."""
-        if not (self.training and self.p):
-            return x
-        if x.device.type != "cpu":
-            return F.dropout(x, self.p)
-        dropped_levels = round(self.p * DROPOUT_LEVELS)
-        n = x.numel()
-        bits = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:n]
-        kept = torch.empty(x.shape, dtype=x.dtype)
-        torch.ge(bits.view(x.shape), dropped_levels - DROPOUT_LEVELS // 2, out=kept)
-        return x * kept.mul_(DROPOUT_LEVELS / (DROPOUT_LEVELS - dropped_levels))
 
 
 def sinusoids(n_positions: int, d_model: int, first: int = 0) -> Tensor:
@@ -125,21 +95,14 @@ class DecoderLayer(nn.Module):
         return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
 
 
-class Transformer(nn.Module):
-    """The encoder and decoder; both embeddings and the pre-softmax projection share one matrix (§3.4).
-
-    Calling it returns hidden states: `logits`, or the loss (`model.loss`), projects them to the vocabulary.
-    """
+class Transformer(EncoderDecoder):
+    """The encoder and decoder of §3.1."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.vocabulary_size, config.d_model)
-        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)  # times √d_model: unit variance
+        super().__init__(config)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
         decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
         self.decoder = cast("Sequence[DecoderLayer]", decoder)
-        self.dropout = Dropout(config.dropout)
         self.positions: nn.Embedding | None = None
         if config.positions == "learned":
             self.positions = nn.Embedding(config.max_positions, config.d_model)
@@ -175,11 +138,8 @@ class Transformer(nn.Module):
         """
         return self._positioned(self._scaled_embeddings(tokens_N), positions_N, n_positions)
 
-    def _scaled_embeddings(self, tokens_N: Tensor) -> Tensor:
-        return _look_up(self.embedding.weight, tokens_N) * math.sqrt(self.config.d_model)
-
     def _positioned(self, x_ND: Tensor, positions_N: Tensor, n_positions: int) -> Tensor:
-        return self.dropout(x_ND + _look_up(self._positions(n_positions), positions_N))
+        return self.dropout(x_ND + look_up(self._positions(n_positions), positions_N))
 
     def encode(self, source: Rows) -> EncoderOutput:
         """Encodes sentences."""
@@ -209,20 +169,6 @@ class Transformer(nn.Module):
         source_ND, inputs_ND = x_ND.split([len(source.tokens_N), len(inputs.tokens_N)])
         return self._decode(inputs_ND, inputs, self._encode(source_ND, source))
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Projects hidden (..., D) to logits (..., V) by the transposed embedding (§3.4)."""
-        return F.linear(hidden, self.embedding.weight)
-
 
 def _attention_dropout(config: TransformerConfig) -> Dropout | None:
     return Dropout(config.attention_dropout) if config.attention_dropout else None
-
-
-def _look_up(table_XD: Tensor, ids_N: Tensor) -> Tensor:
-    """Looks up rows of a table that may be trained: x_ND."""
-    # For few indices, CUDA's kernel of the gradient has a race (github.com/pytorch/pytorch issues 187687, 199569).
-    is_trained = table_XD.requires_grad and torch.is_grad_enabled()
-    missing = MIN_CUDA_IDS - len(ids_N) if is_trained and ids_N.device.type == "cuda" else 0
-    if missing <= 0:
-        return F.embedding(ids_N, table_XD)
-    return F.embedding(F.pad(ids_N, (0, missing), value=PAD_ID), table_XD)[: len(ids_N)]

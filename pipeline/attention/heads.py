@@ -21,7 +21,7 @@ from model.loss import perplexity_of, smoothed_cross_entropy
 from model.transformer import Transformer
 from pipeline.attention.figures import KINDS, HeadFigures, Heads, HeadSettings, HeadsFigures, Kind
 from pipeline.attention.recording import attentions, heads_off, recording
-from pipeline.evaluation.translation import load_model
+from pipeline.evaluation.translation import load_model, with_heads
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.text.encoding import EncodedSplit, encoded_set
@@ -49,10 +49,10 @@ class _Sample(NamedTuple):
 def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settings: HeadSettings) -> Heads:
     """Writes the table of heads, computed in float32 on `context.device`.
 
-    Raises UserError where no dev pair is short enough to be computed.
+    Raises UserError where no dev pair is short enough to be computed, or the model has no heads.
     """
     checkpoint = checkpoint.on_this_node(context.scratch)
-    model = load_model(checkpoint.folder, context.device)
+    model = with_heads(load_model(checkpoint.folder, context.device), checkpoint.folder)
     with encoded_set(context, dev, checkpoint.vocabulary) as split:
         samples = _sample(split, settings.sample_pairs, context.device)
     total = sum(len(attentions(model, kind)) * model.config.n_heads for kind in KINDS)

@@ -36,7 +36,7 @@ from pipeline.attention.translated import Pieces, by_word, pieces
 from pipeline.corpora.embedded import GeneratedText, held_out
 from pipeline.corpora.grammar import Derivation
 from pipeline.corpora.grammar.references import Span, anaphora, verb_objects
-from pipeline.evaluation.translation import load_checkpoint
+from pipeline.evaluation.translation import load_checkpoint, with_heads
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.segmentation import encode_lines
@@ -59,8 +59,12 @@ class _Case(NamedTuple):
 
 
 def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, settings: RelationSettings) -> Relations:
-    """Writes the shares of each relation, computed in float32 on `context.device`."""
-    model, vocabulary = load_checkpoint(checkpoint.on_this_node(context.scratch).folder, context.device)
+    """Writes the shares of each relation, computed in float32 on `context.device`.
+
+    Raises UserError if the model has no heads.
+    """
+    loaded, vocabulary = load_checkpoint(checkpoint.on_this_node(context.scratch).folder, context.device)
+    model = with_heads(loaded, checkpoint.folder)
     cases_by_relation: dict[RelationName, list[_Case]] = {name: [] for name in get_args(RelationName)}
     for derivation in held_out(corpus.seed, "test"):
         wanted = [name for name, cases in cases_by_relation.items() if len(cases) < settings.cases]

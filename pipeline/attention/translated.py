@@ -8,6 +8,7 @@ Shapes: H heads, L query length, M key length.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from pipeline.attention.figures import KINDS, Kind
 from pipeline.attention.recording import recording
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import Translator
+from pipeline.evaluation.translation import Translator, with_heads
 from pipeline.text.encoding import decode_ids
 from pipeline.text.lines import normalised
 from pipeline.text.segmentation import encode_lines
@@ -72,6 +73,11 @@ class Attended:
 class AttentionTranslator(Translator):
     """A translator that tells what its model attended to."""
 
+    def _load(self, folder: Path) -> None:
+        """Raises UserError if the model has no heads."""
+        super()._load(folder)
+        self._model = with_heads(self._decoder.model, folder)
+
     def attend(self, sentence: str) -> Attended:
         """Translates a sentence. Raises UserError if it is blank, or too long to be drawn or for learned positions."""
         sentence = " ".join(filter(None, normalised(sentence).split(" ")))
@@ -89,8 +95,8 @@ class AttentionTranslator(Translator):
             Rows.padded(torch.tensor([ids], device=self.device), self.dtype)
             for ids in (source, [BEGIN_ID, *best.tokens])
         )
-        with torch.inference_mode(), recording(self._decoder.model) as recorded:
-            self._decoder.model(*rows)
+        with torch.inference_mode(), recording(self._model) as recorded:
+            self._model(*rows)
         return Attended(
             sentence,
             decode_ids(self._vocabulary, [best.tokens])[0],

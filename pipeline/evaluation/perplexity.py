@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from model.transformer import Transformer
+    from model.encoder_decoder import EncoderDecoder
     from pipeline.text.encoding import EncodedSplit
 
 RANGE_ENDS = (1 / 3, 2 / 3, 1, 1.25, 1.5, 2)
@@ -117,7 +117,7 @@ def measure_by_length(
 
 
 def _of_pairs(
-    model: "Transformer", split: "EncodedSplit", of_rows: "NDArray[np.int64] | None" = None
+    model: "EncoderDecoder", split: "EncodedSplit", of_rows: "NDArray[np.int64] | None" = None
 ) -> PerplexityFigures:
     """Returns the perplexity on the pairs of a split, or of some rows, that are short enough; there has to be one."""
     import torch

@@ -23,8 +23,9 @@ from safetensors.torch import load_file
 from sentencepiece import SentencePieceProcessor
 from torch.nn.utils.rnn import pad_sequence
 
+from model.architectures import make_decoder, make_model
 from model.config import END_ID, PAD_ID
-from model.decoder import IncrementalDecoder
+from model.encoder_decoder import EncoderDecoder
 from model.search import Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -59,7 +60,7 @@ class Translation(NamedTuple):
     """Nats, END_ID counted; summed over the parts of a line."""
 
 
-def load_model(folder: Path, device: str = "cpu") -> Transformer:
+def load_model(folder: Path, device: str = "cpu") -> EncoderDecoder:
     """Loads the model of a checkpoint in float32, in evaluation mode.
 
     On a CPU its weights are the file's own pages, which all processes that have loaded it share; what changes one of
@@ -67,7 +68,7 @@ def load_model(folder: Path, device: str = "cpu") -> Transformer:
     Raises UserError where `model.json` or `model.safetensors` is missing, broken, or belongs to another model.
     """
     path = folder / "model.safetensors"
-    model = Transformer(Checkpoint(folder).config)
+    model = make_model(Checkpoint(folder).config)
     try:
         weights = {name: weight.float() for name, weight in load_file(path).items()}
     except FileNotFoundError:
@@ -83,7 +84,14 @@ def load_model(folder: Path, device: str = "cpu") -> Transformer:
     return model.to(device).eval()
 
 
-def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[Transformer, SentencePieceProcessor]:
+def with_heads(model: EncoderDecoder, folder: Path) -> Transformer:
+    """Returns the model of a checkpoint. Raises UserError if it has no heads."""
+    if not isinstance(model, Transformer):
+        raise UserError(f"{folder}: a {model.config.architecture} model has no attention heads; choose a Transformer")
+    return model
+
+
+def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[EncoderDecoder, SentencePieceProcessor]:
     """Loads a checkpoint's model, as `load_model` does, and its vocabulary.
 
     Raises UserError where either cannot be loaded, or where they do not belong together.
@@ -109,7 +117,7 @@ class Translator:
         """Sets what `search` needs: dtype, configuration, vocabulary and model."""
         self.dtype = dtype_of(self.settings.dtype, self.device)
         model, self._vocabulary = load_checkpoint(folder, self.device)
-        self._decoder, self.config = IncrementalDecoder(model.to(self.dtype)), model.config
+        self._decoder, self.config = make_decoder(model.to(self.dtype)), model.config
 
     @property
     def _max_positions(self) -> int:

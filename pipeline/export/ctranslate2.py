@@ -39,6 +39,10 @@ def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
     checkpoint = checkpoint.on_this_node(context.scratch)
     model, vocabulary = load_checkpoint(checkpoint.folder)
     config = model.config
+    if not isinstance(model, Transformer):
+        raise UserError(
+            f"{checkpoint.folder}: CTranslate2 has no {config.architecture} model; translate with engine torch"
+        )
     if config.d_k != config.d_v:
         raise UserError(
             f"{checkpoint.folder}: CTranslate2 needs keys and values of the same size, and this model has d_k "

@@ -55,7 +55,7 @@ class WorkerDevice(NamedTuple):
         """Describes a device of this process."""
         fast = settings.speed == "auto"
         # Inductor may choose kernels by timing them, and another choice adds in another order.
-        may_compile = fast and not settings.exact_reduction
+        may_compile = fast and not settings.exact_reduction and settings.model.architecture == "transformer"
         return cls(
             platform.node(),
             device_name(device),
@@ -88,7 +88,7 @@ class Negotiated(NamedTuple):
 
 def packs(device: str, model: TransformerConfig) -> bool:
     """Whether micro-batches in bfloat16 can be packed: where `model.attention.packed_attention` computes the model."""
-    if not device.startswith("cuda") or model.attention_dropout:
+    if not device.startswith("cuda") or model.attention_dropout or model.architecture != "transformer":
         return False
     return has_kernels(torch.cuda.get_device_capability(device), model.d_k, model.d_v)
 

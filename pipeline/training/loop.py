@@ -24,10 +24,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from model.architectures import make_model
 from model.config import TransformerConfig
+from model.encoder_decoder import EncoderDecoder
 from model.loss import perplexity_of
 from model.training_step import TrainingStep
-from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_name, make_deterministic
 from pipeline.memory import is_out_of_memory
@@ -140,7 +141,7 @@ class Training:
         emit: Listener = ignore,
         is_preempted: Callable[[], bool] = lambda: False,
         scratch: Scratch | None = None,
-        make: Callable[[TransformerConfig], Transformer] = Transformer,
+        make: Callable[[TransformerConfig], EncoderDecoder] = make_model,
     ) -> None:
         self.began_s = time.monotonic()
         self.workers, self.settings, self.folder = workers, settings, folder

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from model.batch import Batch
 from model.config import PAD_ID
+from model.encoder_decoder import EncoderDecoder
 from model.loss import smoothed_cross_entropy
-from model.transformer import Transformer
 from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit
 
@@ -38,7 +38,7 @@ def largest_batch(split: EncodedSplit) -> NDArray[np.int64]:
 
 
 def split_sums(
-    model: Transformer,
+    model: EncoderDecoder,
     split: EncodedSplit,
     smoothing: float,
     rank: int = 0,

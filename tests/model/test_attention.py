@@ -7,7 +7,7 @@ import torch
 
 from model.attention import PaddedLayout, SelfAttention, attention
 from model.cpu import LARGE_NUMBERS, VECTOR_BYTES, softmax
-from model.transformer import Dropout
+from model.encoder_decoder import Dropout
 
 CPU_VECTOR = VECTOR_BYTES // 8
 """Number of float64 values in a register."""

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model.transformer import Dropout
+from model.encoder_decoder import Dropout
 
 
 @pytest.mark.gpu

@@ -15,8 +15,9 @@ from model.attention import CrossAttention, EncoderOutput, MultiHeadAttention, P
 from model.batch import Rows, shift_right
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.decoder import IncrementalDecoder
+from model.encoder_decoder import Dropout
 from model.loss import smoothed_cross_entropy
-from model.transformer import Dropout, FeedForward, Transformer, sinusoids
+from model.transformer import FeedForward, Transformer, sinusoids
 from tests.support.batches import hidden_of
 
 TINY = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)

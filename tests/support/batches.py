@@ -4,10 +4,10 @@ from torch import Tensor
 
 from model.attention import PaddedLayout
 from model.batch import Rows
-from model.transformer import Transformer
+from model.encoder_decoder import EncoderDecoder
 
 
-def hidden_of(model: Transformer, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
+def hidden_of(model: EncoderDecoder, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
     """Returns hidden_BTD."""
     dtype = model.embedding.weight.dtype
     inputs = Rows.padded(inputs_BT, dtype)

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
+from model import architectures
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.search import penalty
 from model.transformer import Transformer
@@ -146,14 +147,18 @@ def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
     [
         ({"d_k": 8}, "d_k 8 and d_v 16"),
         ({"attention_window": 5}, "no restricted self-attention, .* attention_window 5"),
+        (
+            {"architecture": "recurrent", "n_layers": 2},
+            "CTranslate2 has no recurrent model; translate with engine torch",
+        ),
     ],
 )
-def test_what_ctranslate2_cannot_express(difference: dict[str, int], message: str, tmp_path: Path) -> None:
-    """Keys and values of different sizes (rows B of Table 3), and restricted attention, are refused in one line."""
+def test_what_ctranslate2_cannot_express(difference: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """Different sizes of keys and values, restricted attention and other models are refused in one line."""
     folder = tmp_path / "checkpoint"
     make_checkpoint(folder, make_corpus(tmp_path / "corpus"))
     config = dataclasses.replace(TINY, **difference)
-    write_weights(folder, Transformer(config).state_dict(), dataclasses.asdict(config))
+    write_weights(folder, architectures.make_model(config).state_dict(), dataclasses.asdict(config))
     with pytest.raises(UserError, match=message) as raised:
         export(Context(tmp_path), Checkpoint(folder))
     assert "\n" not in str(raised.value)

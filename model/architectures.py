@@ -1,0 +1,31 @@
+"""The architectures that a configuration may name: the Transformer, and the models that it is compared with.
+
+model = make_model(config)                  # the class that config.architecture names
+beam_search(make_decoder(model), source_BS)
+"""
+
+from typing import Any
+
+from model.baselines.convolutional import Convolutional
+from model.baselines.recurrent import Recurrent
+from model.baselines.states import StateDecoder
+from model.config import TransformerConfig
+from model.decoder import Decoder, IncrementalDecoder
+from model.encoder_decoder import EncoderDecoder
+from model.transformer import Transformer
+
+ARCHITECTURES: dict[str, type[EncoderDecoder]] = {
+    "transformer": Transformer,
+    "recurrent": Recurrent,
+    "convolutional": Convolutional,
+}
+
+
+def make_model(config: TransformerConfig) -> EncoderDecoder:
+    """Returns a new model, whose weights are drawn from torch's random state."""
+    return ARCHITECTURES[config.architecture](config)
+
+
+def make_decoder(model: EncoderDecoder) -> Decoder[Any]:
+    """Returns what beam search runs of a model, one position at a time."""
+    return IncrementalDecoder(model) if isinstance(model, Transformer) else StateDecoder(model)

@@ -1,0 +1,1 @@
+"""The paper's competitors (Table 2), which the Transformer's loop trains and its search decodes."""

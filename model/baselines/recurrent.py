@@ -1,0 +1,119 @@
+"""A recurrent model as Google's (GNMT; Wu et al. 2016, arXiv:1609.08144): LSTM layers with additive attention.
+
+The first encoder layer reads in both directions. The first decoder layer's output is the query; what it attends to is
+an input of all layers above (§3 there). The query is that of the same position, as in tensorflow/nmt's `gnmt_v2`: each
+layer then runs over all positions in one call, where GNMT's query, of the position before, would allow one at a time.
+So there is no input feeding (Luong et al. 2015). Layers above the first have residual connections (§3.1 there), and
+dropout is on what enters a layer or leaves the last one, never on what a layer hands itself (Zaremba et al. 2014).
+
+`d_model` is the width of the embeddings, and `d_ff` that of the LSTM layers; the first encoder layer has half of it in
+each direction. The output of the last layer is projected to `d_model`, since the vocabulary's matrix is shared.
+
+Shapes: B sentences, L length, S source length, T target length, Q queries, W hypotheses of each; D = d_model, F = d_ff,
+X columns of any meaning.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from model.baselines.states import Source, StateCache, StatefulModel, by_rows
+from model.batch import Rows
+from model.config import PAD_ID, TransformerConfig
+from model.cpu import filled
+
+
+class AdditiveAttention(nn.Module):
+    """Σ softmax(vᵀ tanh(W q + U h)) h (Bahdanau et al. 2015, arXiv:1409.0473, §A.1.2)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.w_query = nn.Linear(width, width, bias=False)
+        self.w_key = nn.Linear(width, width, bias=False)
+        self.v = nn.Linear(width, 1, bias=False)
+
+    def source(self, tokens_BS: Tensor, x_BSF: Tensor) -> Source:
+        """Prepares the encoder's output."""
+        return Source.of(tokens_BS, by_rows(self.w_key, x_BSF), x_BSF)
+
+    def forward(self, x_BQF: Tensor, source: Source) -> Tensor:
+        """Attends from each query to its sentence: x_BQF."""
+        query_BQF = by_rows(self.w_query, x_BQF).to(source.keys_BSK.dtype)
+        activation_BQSF = torch.tanh(query_BQF[:, :, None] + source.keys_BSK[:, None])
+        scores_BQS = F.linear(activation_BQSF, self.v.weight.to(activation_BQSF.dtype)).squeeze(-1)
+        return source.mean(scores_BQS).to(x_BQF.dtype)
+
+
+class Recurrent(StatefulModel):
+    """The encoder and the decoder."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__(config)
+        d_model, width, above = config.d_model, config.d_ff, range(config.n_layers - 1)
+        self.onward, self.backward_ = lstm(d_model, width // 2), lstm(d_model, width // 2)
+        self.encoder = nn.ModuleList(lstm(width, width) for _ in above)
+        self.attention = AdditiveAttention(width)
+        decoder = nn.ModuleList([lstm(d_model, width), *(lstm(2 * width, width) for _ in above)])
+        self.decoder = cast("Sequence[nn.LSTM]", decoder)
+        self.output = nn.Linear(width, d_model)
+
+    def encode(self, source: Rows) -> Source:
+        """Encodes sentences."""
+        tokens_BS = source.by_sentence()
+        x_BSD = self.dropout(self._embedded(tokens_BS))
+        mirror_BS1 = mirror(tokens_BS)[:, :, None]
+        mirrored_BSD = x_BSD.gather(1, mirror_BS1.expand_as(x_BSD))
+        backwards_BSX = self.backward_(mirrored_BSD)[0]
+        x_BSF = torch.cat((self.onward(x_BSD)[0], backwards_BSX.gather(1, mirror_BS1.expand_as(backwards_BSX))), dim=2)
+        for layer in self.encoder:
+            x_BSF = x_BSF + layer(self.dropout(x_BSF))[0]
+        return self.attention.source(tokens_BS, x_BSF)
+
+    def decode(self, inputs: Rows, encoder_output: Source) -> Tensor:
+        """Runs the decoder on the targets shifted right: hidden_ND, before the pre-softmax projection."""
+        x_BTD = self._embedded(inputs.by_sentence())
+        return inputs.rows_of(self._decode(x_BTD, encoder_output, lambda i, x_BTX: self.decoder[i](x_BTX)[0]))
+
+    def _decode(self, x_BQD: Tensor, source: Source, run: Callable[[int, Tensor], Tensor]) -> Tensor:
+        """Decodes the queries, with `run` to run layer i: hidden_BQD."""
+        x_BQF = run(0, self.dropout(x_BQD))
+        context_BQF = self.attention(x_BQF, source)
+        for i in range(1, len(self.decoder)):
+            x_BQF = x_BQF + run(i, self.dropout(torch.cat((x_BQF, context_BQF), dim=2)))
+        return by_rows(self.output, self.dropout(x_BQF))
+
+    def _embedded(self, tokens_BL: Tensor) -> Tensor:
+        return self._scaled_embeddings(tokens_BL.flatten()).unflatten(0, tokens_BL.shape)
+
+    def first_states(self, batch: int) -> list[Tensor]:
+        """Returns h and c of each decoder layer, zero, each (B, 1, F)."""
+        return [self.output.weight.new_zeros(batch, 1, self.config.d_ff) for _ in range(2 * len(self.decoder))]
+
+    def step(self, tokens_BW: Tensor, cache: StateCache) -> Tensor:
+        """Decodes one position of every hypothesis and replaces its states: hidden_BWD."""
+
+        def run(i: int, x_BWX: Tensor) -> Tensor:
+            rows = slice(2 * i, 2 * i + 2)
+            h, c = (filled(state_BWF.flatten(0, 1))[None] for state_BWF in cache.states[rows])
+            _, after = self.decoder[i](filled(x_BWX.flatten(0, 1))[:, None], (h, c))
+            cache.states[rows] = [state[0, : tokens_BW.numel()].unflatten(0, tokens_BW.shape) for state in after]
+            return cache.states[2 * i]
+
+        return self._decode(self._embedded(tokens_BW), cache.source, run)
+
+
+def lstm(n_inputs: int, n_units: int) -> nn.LSTM:
+    """Returns an LSTM layer whose forget gates begin open (Jozefowicz et al. 2015)."""
+    layer = nn.LSTM(n_inputs, n_units, batch_first=True)
+    nn.init.ones_(cast("Tensor", layer.bias_ih_l0)[n_units : 2 * n_units])
+    return layer
+
+
+def mirror(tokens_BL: Tensor) -> Tensor:
+    """Returns the positions that turn each sentence round within its length, and padding within the rest: (B, L)."""
+    n_B1 = (tokens_BL != PAD_ID).sum(dim=1, keepdim=True)
+    length = tokens_BL.shape[1]
+    return (n_B1 - 1 - torch.arange(length, device=tokens_BL.device)) % length

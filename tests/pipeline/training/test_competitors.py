@@ -1,0 +1,102 @@
+"""The loop, the stages after it, and what needs heads, with a recurrent and a convolutional model."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from model.architectures import ARCHITECTURES
+from pipeline.attention.figures import HeadSettings
+from pipeline.attention.heads import examine
+from pipeline.attention.translated import AttentionTranslator
+from pipeline.errors import UserError
+from pipeline.evaluation.averaging import average
+from pipeline.evaluation.perplexity import measure
+from pipeline.evaluation.translation import Translator, load_model
+from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import EncodedDataset, EvaluationSet, TrainingRun
+from pipeline.training import devices
+from pipeline.training.loop import Training
+from pipeline.training.workers import Workers
+from tests.support.baselines import NAMES
+from tests.support.tiny_training import TINY, curve, train_as, train_in_processes, weights, with_fields
+
+pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
+
+
+def settings_of(name: Any, **fields: Any) -> TrainingSettings:
+    """Returns TINY with another architecture."""
+    positions = "learned" if name == "convolutional" else "sinusoidal"
+    model = replace(TINY.model, n_layers=2, architecture=name, positions=positions)
+    return with_fields(model=model, **fields)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_trains_and_translates_like_the_transformer(
+    name: str, dataset: EncodedDataset, dev_set: EvaluationSet, tmp_path: Path
+) -> None:
+    """An interrupted training has the same bits, one of two workers the same curve; then come the stages after it."""
+    settings, alone = settings_of(name), Workers()
+    for until in (5, None):
+        train_as(alone, dataset, settings, tmp_path / "cut", until)
+    train_as(alone, dataset, settings, tmp_path / "whole")
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    losses = curve(tmp_path / "whole")
+    assert losses[TINY.updates - 1] < losses[0] - 0.1
+    two = train_in_processes(2, dataset, settings, tmp_path / "two")
+    assert curve(two) == pytest.approx(losses, rel=1e-4)
+
+    shutil.copyfile(dataset.folder / "joint.model", tmp_path / "whole" / "joint.model")
+    for folder in ("averaged", "perplexity", "heads"):
+        (tmp_path / folder).mkdir()
+    checkpoint = average(Context(tmp_path / "averaged"), TrainingRun(tmp_path / "whole"), AveragingSettings(last=2))
+    assert isinstance(load_model(checkpoint.folder), ARCHITECTURES[name])
+    perplexity = measure(Context(tmp_path / "perplexity"), checkpoint, dev_set).load().dev_perplexity
+    assert perplexity == pytest.approx(torch.tensor(losses[-1]).exp().item(), rel=0.5)
+    lines = ["Two dogs run .", "", "A man in a blue shirt is standing on a ladder ."]
+    search = DecodingSettings(dtype="float32", max_extra_tokens=5)
+    together = Translator(checkpoint.folder, search).translate(lines)
+    assert together == [Translator(checkpoint.folder, search).translate([line])[0] for line in lines]
+
+    refusal = f"^{checkpoint.folder}: a {name} model has no attention heads; choose a Transformer$"
+    with pytest.raises(UserError, match=refusal):
+        AttentionTranslator(checkpoint.folder, search)
+    with pytest.raises(UserError, match=refusal):
+        examine(Context(tmp_path / "heads"), checkpoint, dev_set, HeadSettings())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_trains_in_bfloat16(name: str, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """With losses near those in float32; its weights then decode in bfloat16."""
+    for dtype in ("float32", "bfloat16"):
+        train_as(Workers(), dataset, settings_of(name, dtype=dtype, updates=3), tmp_path / dtype)
+    assert curve(tmp_path / "bfloat16") == pytest.approx(curve(tmp_path / "float32"), rel=0.01)
+    shutil.copyfile(dataset.folder / "joint.model", tmp_path / "bfloat16" / "joint.model")
+    folder = TrainingRun(tmp_path / "bfloat16").checkpoint(3).folder
+    in_bfloat16, in_float32 = (
+        Translator(folder, DecodingSettings(dtype=dtype, max_extra_tokens=5)).translations(["Two dogs run ."])[0]
+        for dtype in ("bfloat16", "float32")
+    )
+    assert in_bfloat16.score == pytest.approx(in_float32.score, rel=0.02)
+
+
+def test_only_the_transformer_is_packed_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU that can do both."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    packing = [devices.packs("cuda:0", settings_of(name).model) for name in ARCHITECTURES]
+    monkeypatch.setattr(devices, "compiles", lambda device: True)
+    compiling = [devices.WorkerDevice.here("cpu", settings_of(name)).compiles for name in ARCHITECTURES]
+    assert packing == compiling == [name == "transformer" for name in ARCHITECTURES]
+
+
+def test_another_architecture_is_another_training(dataset: EncodedDataset, tmp_path: Path) -> None:
+    """Runs from before there were several keep their identity, and no checkpoint is continued by another model."""
+    assert "architecture" not in TINY.identity()["model"]
+    assert settings_of("recurrent").identity()["model"]["architecture"] == "recurrent"
+    train_as(Workers(), dataset, settings_of("recurrent"), tmp_path / "run", until=2)
+    with pytest.raises(UserError, match=r"model\.architecture was .*recurrent"):
+        Training(Workers(), dataset, settings_of("transformer"), tmp_path / "run")
