@@ -88,6 +88,9 @@ class CrossoverPoint(Figures):
     projected_s: float
     """Of self-attention with its projections and heads."""
     recurrent_s: float
+    projected_rounds_s: tuple[float, ...] = ()
+    """Of each round, like `recurrent_rounds_s`; empty in files of earlier versions, which kept medians only."""
+    recurrent_rounds_s: tuple[float, ...] = ()
 
 
 class Crossover(Figures):

@@ -130,11 +130,17 @@ def _crossover(device: str, settings: LayerSettings, timing: TimingSettings, wid
     layers = [layer.to(device) for layer in layers]
     points: list[CrossoverPoint] = []
     for length in lengths(FIRST_LENGTH, timing.crossover_length):
-        attention_s, projected_s, recurrent_s = _medians_s(
-            layers, random_input(batch, length, width, device), timing.least_s
-        )
+        rounds_s = _rounds_s(layers, random_input(batch, length, width, device), timing.least_s)
+        attention_s, projected_s, recurrent_s = map(median, rounds_s)
         points.append(
-            CrossoverPoint(length=length, attention_s=attention_s, projected_s=projected_s, recurrent_s=recurrent_s)
+            CrossoverPoint(
+                length=length,
+                attention_s=attention_s,
+                projected_s=projected_s,
+                recurrent_s=recurrent_s,
+                projected_rounds_s=rounds_s[1],
+                recurrent_rounds_s=rounds_s[2],
+            )
         )
         slower = (attention_s > recurrent_s, projected_s > recurrent_s)
         has_been_faster = any(point.attention_s < point.recurrent_s for point in points)
@@ -152,11 +158,10 @@ def lengths(first: int, last: int) -> list[int]:
     return lengths
 
 
-def _medians_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[float]:
-    """Returns the median seconds of a forward and backward pass of each layer, measured in turn."""
+def _rounds_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[tuple[float, ...]]:
+    """Returns the seconds of a forward and backward pass of each layer in each round, measured in turn."""
     timers = [Timer(layer, x_BLD, least_s) for layer in layers]
-    rounds = [[sum(timer.time()) for timer in timers] for _ in range(CROSSOVER_ROUNDS)]
-    return [median(times) for times in zip(*rounds, strict=True)]
+    return [*zip(*([sum(timer.time()) for timer in timers] for _ in range(CROSSOVER_ROUNDS)), strict=True)]
 
 
 def random_input(batch: int, length: int, width: int, device: str) -> Tensor:

@@ -97,7 +97,7 @@ def test_generated_text_is_asked_only_what_it_can_answer(tmp_path: Path, capsys:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sections": "7"}, r"--sections 7: nothing is claimed there; choose from abstract, 1, 3\.2\.1"),
+        ({"sections": "8"}, r"--sections 8: nothing is claimed there; choose from abstract, 1, 3\.2\.1"),
         ({"sections": "3.2,"}, "--sections '': nothing is claimed there"),
         ({"sections": "3.2", "rows": "A"}, r"--rows: no claim of --sections 3\.2 that profile embedded can judge"),
         ({"rows": "A"}, "--rows: no claim that profile embedded can judge depends on it; leave it out"),

@@ -7,11 +7,11 @@ the p-values of their tests are corrected by Holm's method (`judged`).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from workflows.claims.inference import Estimate, Region, holm
+from workflows.claims.inference import Decided, Estimate, decided, every, holm, two_sided
 
 Verdict = Literal["holds", "fails", "undecided", "needs real text", "needs WMT14", "needs WSJ", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -48,10 +48,11 @@ class Effect:
     """The paper's, in the same unit."""
 
     @classmethod
-    def of(cls, text: str, unit: str, tested: Estimate, region: Region, printed: float | None = None) -> "Effect":
-        """Returns the effect that was tested for lying in `region`."""
+    def of(cls, text: str, unit: str, tested: Estimate, printed: float | None = None) -> "Effect":
+        """Returns the effect that was tested; without an interval where a row has a single training."""
+        interval = (tested.low, tested.high) if tested.n > 1 else (-math.inf, math.inf)
         low, high, above, below = (
-            None if math.isinf(limit) else limit for limit in (tested.low, tested.high, region.low, region.high)
+            None if math.isinf(limit) else limit for limit in (*interval, tested.region.low, tested.region.high)
         )
         return cls(text, unit, tested.value, tested.n, low, high, above, below, printed)
 
@@ -63,12 +64,18 @@ class Finding:
     p_holds: float
     """One-sided p-values, as `Estimate` has: against what the claim denies, and against the claim."""
     p_fails: float
-    effects: Sequence[Effect] = ()
+    effects: tuple[Effect, ...] = ()
     """The primary one first."""
     here: str = ""
     """Whatever else the verdict rests on, in words."""
     is_certain: bool = False
     """Whether it rests on figures without noise; it then takes nothing from the other claims of its family."""
+
+    @classmethod
+    def of(cls, tested: Sequence[Estimate], effects: Iterable[Effect], here: str = "") -> "Finding":
+        """Returns the finding that all of these hold, or that one fails. A single training (n = 1) decides nothing."""
+        p_values = every(tested) if all(each.n > 1 for each in tested) else (1.0, 1.0)
+        return cls(*p_values, tuple(effects), here)
 
     @classmethod
     def certain(cls, holds: bool, here: str) -> "Finding":
@@ -78,14 +85,18 @@ class Finding:
     @property
     def p(self) -> float:
         """The smallest level at which there is a verdict."""
-        return min(1.0, 2 * min(self.p_holds, self.p_fails))
+        return two_sided(self.p_holds, self.p_fails)
+
+    def verdict(self, p: float | None = None) -> Decided:
+        """Returns the verdict; `p` is the p-value corrected for a family."""
+        return decided(self.p_holds, self.p_fails, self.p if p is None else p)
 
 
 @dataclass(frozen=True)
 class Printed:
     """What the paper's own printed figures make of a claim."""
 
-    verdict: Literal["holds", "fails", "undecided"]
+    verdict: Decided
     text: str
 
 
@@ -121,7 +132,7 @@ class Judged:
     verdict: Verdict
     p: float | None = None
     """Corrected for the other claims of its family."""
-    effects: Sequence[Effect] = ()
+    effects: tuple[Effect, ...] = ()
     here: str = ""
     printed: Printed | None = None
     lacks: str = ""
@@ -142,8 +153,6 @@ class Evidence:
     """Of what kind the data are: none of these for generated text."""
 
 
-ALPHA = 0.05
-"""The share of families in which chance may decide a claim falsely."""
 NEEDS: Mapping[Data, Verdict] = {"real text": "needs real text", "WMT14": "needs WMT14", "WSJ": "needs WSJ"}
 
 
@@ -175,6 +184,4 @@ def _judged(claim: Claim, outcome: Finding | Verdict, p: float | None) -> Judged
     if not isinstance(outcome, Finding):
         return Judged(*about, outcome, printed=claim.printed, lacks=claim.lacks)
     p = outcome.p if p is None else p
-    definite: Verdict = "holds" if outcome.p_holds < outcome.p_fails else "fails"
-    verdict = definite if p <= ALPHA else "undecided"
-    return Judged(*about, verdict, p, outcome.effects, outcome.here, claim.printed)
+    return Judged(*about, outcome.verdict(p), p, outcome.effects, outcome.here, claim.printed)

@@ -11,15 +11,14 @@ p-values give the same verdicts as the interval, and `holm` adjusts them for a f
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-Verdict = Literal["holds", "fails", "undecided"]
+Decided = Literal["holds", "fails", "undecided"]
 ALPHA = 0.05
 """The probability of a wrong verdict: of both bounds of an interval together, or of a family after `holm`."""
-Tail = Callable[[float], float]
 
 
 @dataclass(frozen=True)
@@ -61,22 +60,34 @@ class Estimate:
     """Lower end of the 95% confidence interval; -inf where one observation a group leaves its width unknown."""
     high: float
     n: int
-    """Observations (models, sentences, rounds) in the smallest group."""
+    """Observations (trained models, rounds of a timing) in the smallest group."""
     p_holds: float
     """One-sided p-value of the hypothesis that the claim is false: small where the claim holds."""
     p_fails: float
     """One-sided p-value of the hypothesis that the claim is true: small where the claim fails."""
+    region: Region = POSITIVE
+    """The claim."""
 
     @property
     def p(self) -> float:
         """The smallest level at which the verdict is definite; the p-value to give to `holm`."""
-        return min(1.0, 2 * min(self.p_holds, self.p_fails))
+        return two_sided(self.p_holds, self.p_fails)
 
-    def verdict(self, p: float | None = None, alpha: float = ALPHA) -> Verdict:
-        """Returns the verdict at level `alpha`, by the interval at 0.05; `p` is the p-value adjusted for a family."""
-        if (self.p if p is None else p) > alpha:
-            return "undecided"
-        return "holds" if self.p_holds < self.p_fails else "fails"
+    def verdict(self) -> Decided:
+        """Returns the verdict by the interval."""
+        return decided(self.p_holds, self.p_fails, self.p)
+
+
+def two_sided(p_holds: float, p_fails: float) -> float:
+    """Returns the smallest level at which one of two one-sided p-values is small enough for a verdict."""
+    return min(1.0, 2 * min(p_holds, p_fails))
+
+
+def decided(p_holds: float, p_fails: float, p: float) -> Decided:
+    """Returns the verdict of the smaller one-sided p-value, unless `p`, adjusted for a family or not, is too large."""
+    if p > ALPHA:
+        return "undecided"
+    return "holds" if p_holds < p_fails else "fails"
 
 
 @dataclass(frozen=True)
@@ -117,8 +128,8 @@ class Groups:
         """The standard deviation between the seeds of a row, pooled over all rows; nan where every row has one seed."""
         if not self.df:
             return math.nan
-        repeated = [values for values in self.values.values() if len(values) > 1]
-        return math.sqrt(sum((len(values) - 1) * statistics.variance(values) for values in repeated) / self.df)
+        squares = ((value - self.mean(name)) ** 2 for name, values in self.values.items() for value in values)
+        return math.sqrt(math.fsum(squares) / self.df)
 
     def contrast(self, weights: Mapping[str, float], region: Region = POSITIVE) -> Estimate:
         """Tests the weighted sum of the rows' means."""
@@ -152,7 +163,8 @@ class Groups:
 
     def behind_best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Estimate:
         """Tests the largest mean of the others less that of row `name`, by the argument of `best`."""
-        return _mirrored(self.best(name, others, _mirrored_region(region)))
+        lead = self.best(name, others, Region(-region.high, -region.low))
+        return replace(lead, value=0 - lead.value, low=-lead.high, high=-lead.low, region=region)
 
     def _effect(self, weights: Mapping[str, float]) -> "_Effect":
         value = math.fsum(weight * self.mean(name) for name, weight in weights.items())
@@ -165,31 +177,24 @@ def paired(differences: Sequence[float], region: Region = POSITIVE) -> Estimate:
     return _smallest([_Effect.mean_of(differences)], region, len(differences))
 
 
-def best_of_paired(differences: Sequence[Sequence[float]], region: Region) -> Estimate:
-    """Tests by how much the best of several rivals is better than ours.
+def ratio(of: Sequence[float], to: Sequence[float], region: Region) -> Estimate:
+    """Tests the geometric mean of positive ratios, one a pair, for a region of ratios: Student, by their logarithms."""
+    logarithms = [math.log(a / b) for a, b in zip(of, to, strict=True)]
+    low, high = (math.log(limit) if limit > 0 else -math.inf for limit in (region.low, region.high))
+    tested = paired(logarithms, Region(low, high))
+    value, lower, upper = map(math.exp, (tested.value, tested.low, tested.high))
+    return replace(tested, value=value, low=lower, high=upper, region=region)
 
-    `differences` has one sequence a rival: the rival's metric less ours, one a seed. The bounds are those of
-    `Groups.best`, mirrored, each with the variance of its own rival. Raises ValueError without rivals or seeds.
+
+def best_of_paired(differences: Sequence[Sequence[float]], region: Region) -> Estimate:
+    """Tests the lead over the best of several rivals: positive where none is as good.
+
+    `differences` has one sequence a rival: our metric less the rival's, one a seed. The bounds are those of
+    `Groups.best`, each with the variance of its own rival. Raises ValueError without rivals or seeds.
     """
     if not differences:
         raise ValueError("no rivals to compare with: give the differences of at least one")
-    ours_ahead = [_Effect.mean_of([-difference for difference in rival]) for rival in differences]
-    return _mirrored(_smallest(ours_ahead, _mirrored_region(region), min(map(len, differences))))
-
-
-def proportion(successes: int, n: int, region: Region) -> Estimate:
-    """Tests the probability of a success by Wilson's interval and the score test that it inverts."""
-    if not 0 <= successes <= n or n == 0:
-        raise ValueError(f"{successes} successes of {n}: give 0 <= successes <= n, and n > 0")
-    from scipy.stats import binomtest
-
-    interval = binomtest(successes, n).proportion_ci(1 - ALPHA, "wilson")
-
-    def effect(limit: float) -> _Effect:
-        return _Effect(successes / n, math.sqrt(max(0.0, limit * (1 - limit)) / n), math.inf)
-
-    p_values = _p_values(region, lambda limit: effect(limit).p_above(limit), lambda limit: effect(limit).p_below(limit))
-    return Estimate(successes / n, float(interval.low), float(interval.high), n, *p_values)
+    return _smallest([*map(_Effect.mean_of, differences)], region, min(map(len, differences)))
 
 
 def every(tested: Sequence[Estimate]) -> tuple[float, float]:
@@ -261,26 +266,16 @@ def _smallest(effects: Sequence[_Effect], region: Region, n: int) -> Estimate:
     def p_below(limit: float) -> float:
         return min(1.0, len(effects) * min(effect.p_below(limit) for effect in effects))
 
+    low, high = region.low, region.high
     return Estimate(
         min(effect.value for effect in effects),
         min(effect.value - effect.margin(ALPHA / 2) for effect in effects),
         min(effect.value + effect.margin(ALPHA / 2 / len(effects)) for effect in effects),
         n,
-        *_p_values(region, p_above, p_below),
+        p_holds=max(p_above(low), p_below(high)),
+        p_fails=min(p_below(low), p_above(high)),
+        region=region,
     )
-
-
-def _p_values(region: Region, p_above: Tail, p_below: Tail) -> tuple[float, float]:
-    """Returns p_holds and p_fails, from the p-values of an effect's being above and below a limit."""
-    return max(p_above(region.low), p_below(region.high)), min(p_below(region.low), p_above(region.high))
-
-
-def _mirrored_region(region: Region) -> Region:
-    return Region(-region.high, -region.low)
-
-
-def _mirrored(tested: Estimate) -> Estimate:
-    return replace(tested, value=0 - tested.value, low=-tested.high, high=-tested.low)
 
 
 def _check(values: Sequence[float], what: str) -> None:

@@ -1,19 +1,17 @@
 """The claims on speed and memory (§3.2, §4), by what was timed on this machine.
 
-Every layer is timed once a round, so ratios of one round's times are paired; intervals are over the rounds, of the
-logarithm of the ratio, and say nothing of other machines.
+Every layer is timed once a round, so the ratio of two times is paired by round; intervals are over the rounds and say
+nothing about other machines.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
 from model.config import BASE
 from pipeline.complexity.figures import ArgumentTimes, Measurements, SizeMeasurements
 from pipeline.complexity.layer_types.sizes import LayerType
 from workflows.claims.claim import Claim, Effect, Finding
 from workflows.claims.functions import ADDITIVE, SCALED
-from workflows.claims.inference import Estimate, Region, every, paired
+from workflows.claims.inference import Region, at_least, ratio
 
 MUCH = 2.0
 """From which ratio of times a function is much faster, at the paper's d_k."""
@@ -23,32 +21,17 @@ COMMAND = "python -m workflows.reproduce_claims --sections 3.2,4"
 FAMILY = "timings"
 
 
-def _ratio(slower_s: Sequence[float], faster_s: Sequence[float], region: Region) -> Estimate:
-    """Tests the logarithm of the ratio of two times, a pair a round, for a region of ratios."""
-    return paired([math.log(a / b) for a, b in zip(slower_s, faster_s, strict=True)], _logarithm(region))
-
-
-def _logarithm(region: Region) -> Region:
-    """Returns the logarithms of a region of ratios, whose lower limit is above 0."""
-    return Region(math.log(region.low), math.log(region.high) if region.high < math.inf else math.inf)
-
-
-def _effect(text: str, tested: Estimate, region: Region) -> Effect:
-    """Returns the effect as a ratio."""
-    ratio = replace(tested, value=math.exp(tested.value), low=math.exp(tested.low), high=math.exp(tested.high))
-    return Effect.of(text, "×", ratio, region)
-
-
 def _faster(times: ArgumentTimes) -> Finding:
     """Judges whether additive attention is slower at every d_k, and much slower at the paper's."""
     additive, scaled = times.functions[ADDITIVE], times.functions[SCALED]
     at = min(scaled, key=lambda d_k: abs(d_k - BASE.d_k))
-    regions = {d_k: Region(low=MUCH if d_k == at else 1.0) for d_k in sorted(scaled)}
-    tested = {d_k: _ratio(additive[d_k].rounds_s, scaled[d_k].rounds_s, region) for d_k, region in regions.items()}
-    ordered = [at, *(d_k for d_k in regions if d_k != at)]
-    effects = [_effect(f"additive / scaled, time at d_k = {d_k}", tested[d_k], regions[d_k]) for d_k in ordered]
+    tested = {
+        d_k: ratio(additive[d_k].rounds_s, scaled[d_k].rounds_s, at_least(MUCH if d_k == at else 1.0))
+        for d_k in (at, *sorted(scaled.keys() - {at}))
+    }
+    effects = (Effect.of(f"additive / scaled, time at d_k = {d_k}", "×", each) for d_k, each in tested.items())
     here = "additive attention as separate operations of torch, which no kernel fuses; scaled as the model's own"
-    return Finding(*every([*tested.values()]), effects, here)
+    return Finding.of([*tested.values()], effects, here)
 
 
 def _smaller(times: ArgumentTimes) -> Finding:
@@ -61,9 +44,10 @@ def _smaller(times: ArgumentTimes) -> Finding:
 
 def _heads(times: ArgumentTimes) -> Finding:
     """Judges whether the paper's number of heads takes about as long as one head of full width."""
-    at, region = min(times.heads, key=lambda h: abs(h - BASE.n_heads)), Region(1 / CONSTANT, CONSTANT)
-    tested = _ratio(times.heads[at].rounds_s, times.heads[min(times.heads)].rounds_s, region)
-    return Finding(tested.p_holds, tested.p_fails, [_effect(f"{at} heads / 1 head, time", tested, region)])
+    at = min(times.heads, key=lambda h: abs(h - BASE.n_heads))
+    one = times.heads[min(times.heads)]
+    tested = ratio(times.heads[at].rounds_s, one.rounds_s, Region(1 / CONSTANT, CONSTANT))
+    return Finding.of([tested], [Effect.of(f"{at} heads / 1 head, time", "×", tested)])
 
 
 def _rounds_s(size: SizeMeasurements) -> list[float]:
@@ -73,33 +57,34 @@ def _rounds_s(size: SizeMeasurements) -> list[float]:
 def _recurrence(measured: Measurements) -> Finding | None:
     """Judges whether self-attention is faster than recurrence wherever n < d.
 
-    Without projections, as Table 1 counts it, by the rounds; with its projections, as a model has it, by medians.
+    Without projections, as Table 1 counts it, and with them, as a model has it; of the latter the slowest is shown.
     """
     layers: Mapping[LayerType, Mapping[tuple[int, int], SizeMeasurements]] = {
         layer.name: {(size.length, size.width): size for size in layer.sizes} for layer in measured.layers
     }
-    region, tested = Region(low=1.0), {}
-    for (n, d), size in layers["self-attention"].items():
-        if n < d and (recurrent := layers["recurrent"].get((n, d))):
-            tested[n, d] = _ratio(_rounds_s(recurrent), _rounds_s(size), region)
-    projected = [
-        (point.recurrent_s / point.projected_s, f"n = {point.length}, d = {crossover.width}, {crossover.batch} at once")
+    plain = {
+        f"n = {n}, d = {d}": ratio(_rounds_s(recurrent), _rounds_s(size), at_least(1.0))
+        for (n, d), size in layers["self-attention"].items()
+        if n < d and (recurrent := layers["recurrent"].get((n, d)))
+    }
+    projected = {
+        f"with projections, n = {point.length}, d = {crossover.width}, {crossover.batch} at once": ratio(
+            point.recurrent_rounds_s or [point.recurrent_s],
+            point.projected_rounds_s or [point.projected_s],
+            at_least(1.0),
+        )
         for crossover in measured.crossovers
         for point in crossover.points
         if point.length < crossover.width
-    ]
-    if not tested and not projected:
+    }
+    tested = plain | projected
+    if not tested:
         return None
-    effects = [
-        _effect(f"recurrent / self-attention, n = {n}, d = {d}", each, region) for (n, d), each in tested.items()
-    ]
-    p_holds, p_fails = every([*tested.values()]) if tested else (0.0, 1.0)
-    slower = [(ratio, where) for ratio, where in projected if ratio <= 1]
-    here = f"with projections, faster at {len(projected) - len(slower)} of {len(projected)} sizes with n < d"
-    if slower:
-        ratio, where = min(slower)
-        return Finding(1.0, 0.0, effects, f"{here}; {ratio:.2f} × as fast at {where}")
-    return Finding(p_holds, p_fails, effects, here)
+    slowest = sorted(projected, key=lambda where: projected[where].value)[:1]
+    effects = (Effect.of(f"recurrent / self-attention, {where}", "×", tested[where]) for where in (*plain, *slowest))
+    faster = sum(each.value > 1 for each in projected.values())
+    here = f"with projections, faster at {faster} of {len(projected)} sizes with n < d" if projected else ""
+    return Finding.of([*tested.values()], effects, here)
 
 
 CLAIMS: tuple[Claim, ...] = (

@@ -74,8 +74,9 @@ def _functions(found: Evidence) -> Section:
         rows.append(in_order(shown, f"{d_k}", *values))
     return Section(
         "Attention functions",
-        f"Dev perplexity after {trainings[0].updates:,} updates, the mean over the seeds, at the best of the learning "
-        "rates tried. Time and peak memory are those of the function by itself, forward and backward.",
+        f"Dev perplexity after {trainings[0].updates:,} updates at the best of the learning rates tried. The first "
+        "seed chooses the rate, and perplexity is the mean over the others. Time and peak memory are those of the "
+        "function only, forward and backward.",
         [curves("dev perplexity", "d_k", lines, "functions-over-d_k", log=True)],
         [Table("Perplexity, rate, time and memory over d_k", shown, rows)],
     )

@@ -14,8 +14,8 @@ from workflows.claims.claim import Effect, Judged
 from workflows.reports.plots import COLORS, INK, figure, svg
 
 EFFECTS = (
-    "Effects in the direction of the claim with 95 % intervals; the claim holds where the blue arrow points, or in the "
-    "blue band. A diamond is the paper’s effect."
+    "Effects with 95 % intervals. A claim holds where the blue arrow points, or in the blue band. Colours show its "
+    "verdict, corrected for the other claims of its family. A diamond is the paper’s effect."
 )
 VERDICT_COLORS = {"holds": COLORS[2], "fails": COLORS[4], "undecided": INK}
 ROW_IN = 0.3

@@ -89,7 +89,12 @@ def evidence(made: Made) -> Evidence:
         found["extrapolation"] = [(trial.kind, to_artifact(trial.measured).load()) for trial in made.extrapolation]
     if made.averaging:
         found["averaging"] = [
-            (trial.evaluation.main_bleu.deciding, to_artifact(trial.measured).load()) for trial in made.averaging
+            (
+                trial.evaluation.main_bleu.deciding,
+                trial.evaluation.decoding.settings,
+                to_artifact(trial.measured).load(),
+            )
+            for trial in made.averaging
         ]
     if made.heads:
         found["heads"] = [to_artifact(trial.measured).load().relations for trial in made.heads]

@@ -39,10 +39,10 @@ def claims_table(claims: Sequence[Judged], *, on_terminal: bool = False) -> Tabl
         values = claim.text, "\n".join(here), "\n".join(printed), seeds, p, claim.verdict
         rows.append(in_order(shown, claim.place, *values, group=claim.section))
     explanation = (
-        "A claim holds where the 95 % interval of its effect, which is positive in the claim's direction, lies wholly "
-        "where the claim says, fails where it lies wholly elsewhere, and is undecided otherwise; n is the number "
-        "of trainings (of rounds, for timings), p is corrected for the claims of its family (Holm). The rules stand in "
-        "docs/protocol.md."
+        "A claim holds where the 95 % interval of its effect lies wholly where the claim says, fails where it lies "
+        "wholly elsewhere, and is undecided otherwise. n is the number of trainings, or of rounds of a timing; one "
+        "training decides nothing. p is corrected for the claims of the family (Holm): above 0.05 the claim is "
+        "undecided, whatever its interval. The rules are in docs/protocol.md."
     )
     return Table(TITLE, shown, rows, explanation, on_terminal=on_terminal)
 
@@ -73,7 +73,7 @@ def verdicts(claims: Sequence[Judged], kind: str) -> Counter[Verdict]:
 
 
 def tallies(claims: Sequence[Judged]) -> list[str]:
-    """Says how many claims of each kind have which verdict, a sentence each; the kinds are never added up."""
+    """Counts the verdicts of each kind of claim in a sentence; the kinds are never added up."""
     sentences = []
     for kind, name in KINDS.items():
         counted = verdicts(claims, kind)

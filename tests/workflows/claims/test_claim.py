@@ -1,11 +1,12 @@
 """Claims of one family are corrected for each other; what cannot be judged says why."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from workflows.claims.claim import Claim, Effect, Evidence, Finding, Judged, Printed, Verdict, judged
-from workflows.claims.inference import POSITIVE, Estimate, Region, paired, within
+from workflows.claims.inference import Estimate, Groups, Region, paired, within
 
 
 def claim(text: str, finding: Finding | None, family: str = "one") -> Claim:
@@ -69,11 +70,28 @@ def test_a_judge_that_lacks_something_is_not_run() -> None:
 
 def test_an_effect_keeps_only_the_limits_that_there_are() -> None:
     """Where nothing was repeated there is no interval; a region open to one side has one limit."""
-    once = Effect.of("a − b", "nats", paired([0.5]), POSITIVE, 0.3)
+    once = Effect.of("a − b", "nats", paired([0.5]), 0.3)
     assert once == Effect("a − b", "nats", 0.5, 1, None, None, 0.0, None, 0.3)
-    tested = Estimate(0.5, 0.1, 0.9, 3, 0.01, 0.99)
-    assert Effect.of("a − b", "BLEU", tested, within(2.0)) == Effect("a − b", "BLEU", 0.5, 3, 0.1, 0.9, -2.0, 2.0)
-    assert Effect.of("a − b", "BLEU", tested, Region(high=math.inf, low=-1)).below is None
+    tested = Estimate(0.5, 0.1, 0.9, 2, 0.01, 0.99, within(2.0))
+    assert Effect.of("a − b", "BLEU", tested) == Effect("a − b", "BLEU", 0.5, 2, 0.1, 0.9, -2.0, 2.0)
+    assert Effect.of("a − b", "BLEU", replace(tested, region=Region(high=math.inf, low=-1))).below is None
+
+
+def test_a_single_training_decides_nothing() -> None:
+    """Not even beside others of another row, whose noise is known: there is no interval, and no verdict."""
+    groups = Groups({"base": [1.0, 1.1, 1.2], "one": [9.0], "two": [9.0, 9.1]})
+    once, twice = groups.difference("one", "base"), groups.difference("two", "base")
+    assert (once.verdict(), twice.verdict()) == ("holds", "holds")
+    assert Finding.of([once], []) == Finding.of([twice, once], []) == Finding(1.0, 1.0)
+    assert (Effect.of("", "nats", once).low, Effect.of("", "nats", once).high) == (None, None)
+    assert Finding.of([twice], [Effect.of("", "nats", twice)], "as well").p == twice.p
+    assert Finding.of([twice, twice], []).p_fails == 1.0
+
+
+def test_all_of_several_hold_by_the_weakest_and_fail_by_the_strongest() -> None:
+    """Of several tries to fail, the smallest p-value counts as often as there are (Bonferroni)."""
+    tested = [Estimate(0, 0, 0, 3, *p) for p in ((0.01, 0.99), (0.6, 0.004))]
+    assert Finding.of(tested, [], "so") == Finding(0.6, pytest.approx(0.008), (), "so")  # type: ignore[arg-type]
 
 
 def test_places_are_marked_as_sections_or_named() -> None:

@@ -100,7 +100,7 @@ def test_heads_cost_about_the_same(ratio: float, verdict: str) -> None:
     assert outcomes("timed", times(SLOW, heads))["heads"].verdict == verdict
 
 
-def machine(attention: float, projected: float) -> Measurements:
+def machine(attention: float, projected: float, spread: Sequence[float] = ROUNDS) -> Measurements:
     """A machine on which self-attention takes this many times as long as recurrence, and so with projections."""
 
     def layer(name: LayerType, ratio: float) -> LayerMeasurements:
@@ -117,7 +117,15 @@ def machine(attention: float, projected: float) -> Measurements:
         return LayerMeasurements(name=name, sizes=sizes)
 
     points = tuple(
-        CrossoverPoint(length=n, attention_s=attention, projected_s=projected, recurrent_s=1.0) for n in (8, 16, 64)
+        CrossoverPoint(
+            length=n,
+            attention_s=attention,
+            projected_s=projected,
+            recurrent_s=1.0,
+            projected_rounds_s=tuple((projected + 0.01 * (n == 16)) * each for each in spread),
+            recurrent_rounds_s=(1.0,) * len(spread),
+        )
+        for n in (8, 16, 32, 64)
     )
     return measurements(lambda *_: 1.0).model_copy(
         update={
@@ -141,6 +149,35 @@ def test_faster_than_recurrence_below_d(attention: float, projected: float, verd
     outcome = outcomes("table1", machine(attention, projected))["recurrence"]
     assert outcome.verdict == verdict
     faster = 2 if projected < 1 else 0
-    assert f"with projections, faster at {faster} of 2 sizes with n < d" in outcome.here
-    assert ("16 at once" in outcome.here) == (projected > 1)
-    assert [effect.text for effect in outcome.effects] == ["recurrent / self-attention, n = 16, d = 32"]
+    assert outcome.here == f"with projections, faster at {faster} of 2 sizes with n < d"
+    plain, slowest = outcome.effects
+    assert (plain.text, plain.unit, plain.above) == ("recurrent / self-attention, n = 16, d = 32", "×", 1.0)
+    assert plain.value == pytest.approx(1 / attention, rel=0.001)
+    assert slowest.text == "recurrent / self-attention, with projections, n = 16, d = 32, 16 at once"
+    assert slowest.value == pytest.approx(1 / (projected + 0.01), rel=0.001)
+
+
+def test_times_with_projections_have_noise_too() -> None:
+    """A size at which self-attention is slower within the noise decides nothing."""
+    assert outcomes("table1", machine(0.5, 1.02, (0.9, 1.0, 1.1)))["recurrence"].verdict == "undecided"
+    assert outcomes("table1", machine(0.5, 0.9, (0.7, 1.0, 1.3)))["recurrence"].verdict == "undecided"
+
+
+def test_medians_of_an_earlier_version_decide_nothing() -> None:
+    """Their rounds were not kept, so that nothing says how much they vary."""
+    measured = machine(0.5, 0.9)
+    (crossover,) = measured.crossovers
+    points = [
+        point.model_copy(update={"projected_rounds_s": (), "recurrent_rounds_s": ()}) for point in crossover.points
+    ]
+    earlier = measured.model_copy(update={"crossovers": (crossover.model_copy(update={"points": tuple(points)}),)})
+    outcome = outcomes("table1", earlier)["recurrence"]
+    assert (outcome.verdict, outcome.effects[1].n, outcome.effects[1].low) == ("undecided", 1, None)
+    assert outcome.effects[1].value == pytest.approx(1 / 0.9)
+    without = measured.model_copy(update={"crossovers": ()})
+    outcome = outcomes("table1", without)["recurrence"]
+    assert (outcome.verdict, outcome.here, len(outcome.effects)) == ("holds", "", 1)
+    nothing = without.model_copy(
+        update={"layers": tuple(layer.model_copy(update={"sizes": ()}) for layer in without.layers)}
+    )
+    assert outcomes("table1", nothing)["recurrence"].verdict == "not run"

@@ -22,7 +22,7 @@ JUDGED = Judged(
     "trained",
     "holds",
     0.003,
-    [Effect("base − D1", "nats", 0.1594, 3, 0.1, 0.2, 0.0, None, 0.1593), Effect("base − D1", "BLEU", -0.001, 3)],
+    (Effect("base − D1", "nats", 0.1594, 3, 0.1, 0.2, 0.0, None, 0.1593), Effect("base − D1", "BLEU", -0.001, 3)),
 )
 
 
