@@ -69,7 +69,7 @@ def test_some_sections_after_a_table(
     assert "effects-heads-share.csv" in page
     header, *seeds = (folder / "seeds.csv").read_text().splitlines()
     assert header.startswith("model,seed,final_dev_nll,")
-    assert len(seeds) == 2 + 3 * 2
+    assert len({line.split(",")[0] for line in seeds}) == len(seeds) == 2 + 3 * 2
     reproduce_claims.main(sections="3.5,6.1,figure 4", **cell)
     assert "stages to run" not in capsys.readouterr().out
 

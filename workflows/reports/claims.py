@@ -46,7 +46,7 @@ def judge(
         drawn.append(_positions(found.found["extrapolation"]))
     artifact = ClaimsArtifact(context.folder)
     html = render(results, drawn, command.typed, context.warnings)
-    page.write(artifact, results, html, FILE, models=[trial.evaluation for trial in made.trials])
+    page.write(artifact, results, html, FILE, models={trial.name: trial.evaluation for trial in made.trials})
     return artifact
 
 

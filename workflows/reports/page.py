@@ -115,7 +115,7 @@ def write(
     report: str,
     name: str = REPORT,
     *,
-    models: Sequence[TrainedModel] = (),
+    models: Sequence[TrainedModel] | Mapping[str, TrainedModel] = (),
 ) -> None:
     """Writes the files of a table: JSON, Markdown, the report, and in `seeds.csv` the metrics of each training."""
     artifact.write(results)
@@ -126,9 +126,13 @@ def write(
         (artifact.folder / SEEDS).write_text(seeds_csv(models), encoding="utf-8")
 
 
-def seeds_csv(models: Sequence[TrainedModel]) -> str:
-    """Returns the final metrics of each training as CSV, a row each, so that others can test by rules of their own."""
-    rows = [{"model": model.label, "seed": model.settings.seed, **model.final_figures()} for model in models]
+def seeds_csv(models: Sequence[TrainedModel] | Mapping[str, TrainedModel]) -> str:
+    """Returns the final metrics of each training as CSV, a row each, so that others can test by rules of their own.
+
+    Models go by their labels, or by names where labels do not tell them apart.
+    """
+    named = models.items() if isinstance(models, Mapping) else [(model.label, model) for model in models]
+    rows = [{"model": name, "seed": model.settings.seed, **model.final_figures()} for name, model in named]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
     writer.writeheader()
