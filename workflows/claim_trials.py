@@ -14,11 +14,12 @@ from pipeline.complexity.attention_training import AttentionTraining
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
 from pipeline.corpora.embedded import GeneratedText
 from pipeline.evaluation import perplexity
-from pipeline.evaluation.perplexity import LengthPerplexity
+from pipeline.evaluation.perplexity import LengthPerplexity, Perplexity
 from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import TrainingRun
 from workflows import stages
+from workflows.claims.competitors import MODELS
 from workflows.claims.translators import ALL_LENGTHS, LEARNED, SINUSOIDS
 from workflows.engine.dag import Stage, Step
 from workflows.profiles.attention import RATES, WIDTHS, attention_settings
@@ -80,6 +81,20 @@ def heads(of: Seeded, model: str, text: GeneratedText) -> list[Trial[Relations]]
         evaluation = stages.evaluated(of.text, name, training, of.recipe.averaging, of.decoding, on_dev=True)
         measured = stages.MEASURE_RELATIONS(f"relations {seed}", evaluation.checkpoint, text, RelationSettings())
         trials.append(Trial("heads", name, replace(evaluation, model=model), measured))
+    return trials
+
+
+def competitors(profile: Profile, pair: str) -> list[Trial[Perplexity]]:
+    """Returns trainings of the Transformer and its competitors, where the profile has recipes for all of them."""
+    if not {*MODELS} <= profile.for_pair(pair).recipes.keys():
+        return []
+    trials = []
+    for model in MODELS:
+        of = seeded(profile, pair, model)
+        for seed, training in of.trainings.items():
+            name = f"competitors {seed}"
+            last = stages.evaluated(of.text, name, training, LAST_CHECKPOINT, of.decoding, on_dev=True)
+            trials.append(Trial(model, name, replace(last, model=model), last.perplexity))
     return trials
 
 

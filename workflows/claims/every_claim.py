@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 
-from workflows.claims import comparisons, functions, timings, translators, variations
+from workflows.claims import comparisons, competitors, functions, timings, translators, variations
 from workflows.claims.claim import Claim
 
-COMPETITORS = "recurrent and convolutional translators, trained on the same text for the same time"
 WAITING: tuple[Claim, ...] = (
     Claim(
-        "abstract",
-        "superior in quality to recurrent and convolutional models, while requiring significantly less time to train",
+        "1",
+        "recurrence precludes parallelization within training examples",
         "competitors",
-        lacks=COMPETITORS,
+        lacks="tokens/s of recurrent, convolutional and attention models over the length of sentences",
     ),
-    Claim("1", "recurrence precludes parallelization within training examples", "competitors", lacks=COMPETITORS),
     Claim(
         "3.2.2",
         "with a single head, averaging inhibits attending to several positions at once",
@@ -52,6 +50,7 @@ def _place(claim: Claim) -> tuple[int, list[int], str]:
 CLAIMS: Sequence[Claim] = sorted(
     (
         *WAITING,
+        *competitors.CLAIMS,
         *functions.CLAIMS,
         *timings.CLAIMS,
         *translators.CLAIMS,

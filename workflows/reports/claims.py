@@ -8,6 +8,7 @@ from pipeline.complexity.attention_training import AttentionTrainingFigures
 from pipeline.complexity.figures import ArgumentTimes
 from pipeline.store.artifact import Context
 from workflows.claims.claim import Evidence
+from workflows.claims.competitors import Curves
 from workflows.claims.functions import at_best_rates
 from workflows.claims.translators import ByLength
 from workflows.command_line import UNKNOWN, CommandLine
@@ -40,6 +41,8 @@ def judge(
     """Judges the claims of the sections that begin so, by whatever was made for them."""
     found = evidence(made)
     results, drawn = compute(made, found, sections), list[Section]()
+    if made.competitors:
+        drawn.append(_competitors(found.found["competitors"]))
     if made.functions:
         drawn.append(_functions(found))
     if made.extrapolation:
@@ -48,6 +51,24 @@ def judge(
     html = render(results, drawn, command.typed, context.warnings)
     page.write(artifact, results, html, FILE, models={trial.name: trial.evaluation for trial in made.trials})
     return artifact
+
+
+def _competitors(trained: Curves) -> Section:
+    """Draws dev NLL over seconds and over FLOP, a curve for each training."""
+    drawings = []
+    for title, of_curve in (("seconds", lambda curve: curve.seconds), ("FLOP", lambda curve: curve.flop)):
+        lines = [
+            Curve(model, [*zip(of_curve(curve), curve.nll, strict=True)])
+            for model, of_model in trained.items()
+            for curve in of_model
+        ]
+        drawings.append(curves("dev NLL, nats per token", title, lines, f"dev-nll-over-{title}".lower(), cut=True))
+    return Section(
+        "The Transformer and its competitors",
+        "Dev NLL of models with as many parameters, on the same text, by the same loss, optimizer and schedule; a "
+        "curve for each seed. They are compared where the shortest curve ends.",
+        drawings,
+    )
 
 
 def _functions(found: Evidence) -> Section:

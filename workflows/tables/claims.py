@@ -10,18 +10,19 @@ from typing import Any, Generic, TypeVar
 from pipeline.attention.figures import Relations
 from pipeline.complexity.attention_training import AttentionTraining
 from pipeline.complexity.figures import TimedArguments
-from pipeline.evaluation.perplexity import LengthPerplexity
+from pipeline.evaluation.perplexity import LengthPerplexity, Perplexity
 from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.store.artifact import Artifact
 from workflows import paper
 from workflows.claims.claim import KINDS, Data, Evidence, Judged, judged
+from workflows.claims.competitors import LearningCurve
 from workflows.claims.every_claim import CLAIMS
 from workflows.claims.identities import IDENTITIES
 from workflows.claims.translators import LEARNED, SINUSOIDS
 from workflows.engine.dag import Ref, to_artifact
 from workflows.tables.differences import ASPECTS, Difference, differences
 from workflows.tables.judged import VERDICTS, verdicts
-from workflows.tables.measurements import Translation
+from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.table import Results, ResultsArtifact
 
 T_co = TypeVar("T_co", bound=Artifact, covariant=True)
@@ -60,13 +61,15 @@ class Made:
     """The choice of a search for the average of several checkpoints."""
     heads: Sequence[Trial[Relations]] = ()
     """Words that the heads of each model join."""
+    competitors: Sequence[Trial[Perplexity]] = ()
+    """The Transformer, a recurrent and a convolutional model."""
     data: tuple[Data, ...] = ()
     """What the text can judge."""
 
     @property
     def trials(self) -> list[Trial[Any]]:
         """All trainings beside those of the tables."""
-        return [*self.extrapolation, *self.averaging, *self.heads]
+        return [*self.extrapolation, *self.averaging, *self.heads, *self.competitors]
 
     def without(self, failed: Collection[str]) -> "Made":
         """Returns the same without the trials of these names."""
@@ -75,6 +78,7 @@ class Made:
             extrapolation=[trial for trial in self.extrapolation if trial.name not in failed],
             averaging=[trial for trial in self.averaging if trial.name not in failed],
             heads=[trial for trial in self.heads if trial.name not in failed],
+            competitors=[trial for trial in self.competitors if trial.name not in failed],
         )
 
 
@@ -98,7 +102,23 @@ def evidence(made: Made) -> Evidence:
         ]
     if made.heads:
         found["heads"] = [to_artifact(trial.measured).load().relations for trial in made.heads]
+    if made.competitors:
+        curves: dict[str, list[LearningCurve]] = {}
+        for trial in made.competitors:
+            curves.setdefault(trial.kind, []).append(learning_curve(trial.evaluation))
+        found["competitors"] = curves
     return Evidence(found, made.data)
+
+
+def learning_curve(model: TrainedModel) -> LearningCurve:
+    """Returns how a training's dev NLL fell, over the seconds and the FLOP of its updates."""
+    run, measured = model.run, [line for line in model.metrics if "dev_nll" in line]
+    return LearningCurve(
+        [line["train_s"] for line in measured],
+        [line["update"] / run.updates * run.counted_flop for line in measured],
+        [line["dev_nll"] for line in measured],
+        run.train_s / run.updates,
+    )
 
 
 def compute(made: Made, found: Evidence, sections: Sequence[str] = ("",)) -> Results:

@@ -14,6 +14,7 @@ from pipeline.evaluation.perplexity import LengthPerplexityFigures, LengthRange,
 from pipeline.evaluation.search_choice import DecodingChoiceFigures, SearchScores
 from pipeline.settings import DecodingSettings
 from workflows.claims.claim import Data, Evidence, judged
+from workflows.claims.competitors import Curves, LearningCurve, common_budget
 from workflows.claims.every_claim import CLAIMS, SECTIONS, WAITING
 from workflows.claims.functions import ADDITIVE, SCALED, UNSCALED, at_best_rates
 from workflows.claims.translators import ALL_LENGTHS, LEARNED, SINUSOIDS
@@ -134,6 +135,26 @@ def heads(share: float, largest: float, spread: float = 0.01) -> list[list[Relat
     ]
 
 
+def learned(behind: float, slower: float = 1.5, spread: float = 0.001) -> Curves:
+    """Curves of base, and of competitors that are this far behind after each second, with slower updates.
+
+    Competitors do half as many FLOP a second; the recurrent model stops first, at 80 s.
+    """
+    made = {}
+    for model, ahead, ends_s in (("base", 0.0, 100), ("recurrent", behind, 80), ("convolutional", behind, 100)):
+        seconds = [20.0, 40.0, 80.0, 100.0][: 3 if ends_s == 80 else 4]
+        made[model] = [
+            LearningCurve(
+                seconds,
+                [(1.0 if model == "base" else 0.5) * each for each in seconds],
+                [5 - each / 50 + ahead + spread * noise for each in seconds],
+                1 + 0.01 * noise if model == "base" else slower * (1 - 0.01 * noise),
+            )
+            for noise in NOISE
+        ]
+    return made
+
+
 @dataclass(frozen=True)
 class Case:
     """Evidence by which a claim holds, by which it fails, and by which it is undecided, where there can be such."""
@@ -170,6 +191,13 @@ CASES: Mapping[str, Case] = {
         "table3", rows(), rows(E=0.1), NOISY
     ),
     "base differs from base with other seeds": Case("table3", None, None, rows()),
+    "superior in quality to recurrent and convolutional models after the same time of training": Case(
+        "competitors", learned(0.1), learned(-0.1), learned(0.1, spread=0.2)
+    ),
+    "and so after as many operations": Case("competitors", learned(1.0), learned(0.5), learned(1.0, spread=0.5)),
+    "it trains significantly faster than recurrent or convolutional layers: an update takes less time": Case(
+        "competitors", learned(1.0), learned(1.0, slower=0.9), learned(1.0, slower=1.005)
+    ),
     "for small d_k, additive and dot-product attention perform similarly": Case(
         "functions", functions(0.1, 0.1), functions(0.1, 0.1, small=0.1), functions(0.1, 0.1, spread=0.1)
     ),
@@ -447,3 +475,14 @@ def test_claims_stand_in_the_paper_s_order() -> None:
     """Abstract, sections by number, captions, then the control."""
     sections = ["abstract", "1", "3.2.1", "3.2.2", "3.5", "4", "5.2", "5.4", "6.1", "6.2", "6.3", "7"]
     assert [*sections, "figure 3", "figure 4", "figure 5", "table 2", "negative control"] == [*SECTIONS]
+
+
+def test_curves_are_compared_where_the_shortest_ends() -> None:
+    """By a straight line between two measurements: at 80 s base has 3.4; 40 FLOP are 40 s of base, 80 of the others."""
+    curves = learned(0.1, spread=0.0)
+    assert (common_budget(curves, "seconds"), common_budget(curves, "flop")) == (80.0, 40.0)
+    (base, *_) = curves["base"]
+    assert base.nll_at("seconds", 60.0) == pytest.approx(3.8)
+    assert base.nll_at("flop", 40.0) == pytest.approx(4.2)
+    assert verdict("and so after as many operations", "competitors", learned(0.5, spread=1e-6)) == "fails"
+    assert verdict("and so after as many operations", "competitors", {"base": curves["base"]}) == "not run"

@@ -1,0 +1,88 @@
+"""The paper's central claim: better than recurrent and convolutional models, in less time (abstract, §1, §7).
+
+All are trained on the same text by the same loss, optimizer and schedule, whose rate does not depend on when a training
+ends. So each curve of dev NLL serves every budget: they are compared where the shortest of them ends.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from workflows.claims.claim import Claim, Effect, Finding
+from workflows.claims.inference import POSITIVE, Groups, at_least, ratio
+
+TRANSFORMER, RECURRENT, CONVOLUTIONAL = MODELS = ("base", "recurrent", "convolutional")
+COMMAND = "python -m workflows.reproduce_claims --profile multi30k --sections abstract,7"
+Budget = Literal["seconds", "flop"]
+UNITS: Mapping[Budget, str] = {"seconds": "s", "flop": "FLOP"}
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """How one training's dev NLL fell: of each measurement, the seconds and the FLOP spent on updates before it."""
+
+    seconds: Sequence[float]
+    flop: Sequence[float]
+    nll: Sequence[float]
+    update_s: float
+    """The mean duration of an update."""
+
+    def nll_at(self, budget: Budget, spent: float) -> float:
+        """Returns the NLL at a budget, between two measurements by a straight line."""
+        return float(np.interp(spent, getattr(self, budget), self.nll))
+
+
+Curves = Mapping[str, Sequence[LearningCurve]]
+"""The curves of each model, a seed each."""
+
+
+def common_budget(curves: Curves, budget: Budget) -> float:
+    """Returns the largest budget that all trainings have spent."""
+    return min(getattr(curve, budget)[-1] for of_model in curves.values() for curve in of_model)
+
+
+def _better_at_equal(budget: Budget) -> Callable[[Curves], Finding | None]:
+    """Judges whether both competitors are behind the Transformer after the same budget."""
+
+    def judge(curves: Curves) -> Finding | None:
+        if not all(curves.get(model) for model in MODELS):
+            return None
+        spent = common_budget(curves, budget)
+        groups = Groups({model: [-curve.nll_at(budget, spent) for curve in curves[model]] for model in MODELS})
+        tested = {model: groups.difference(TRANSFORMER, model, POSITIVE) for model in MODELS[1:]}
+        where = f"behind the Transformer at {spent:.3g} {UNITS[budget]}"
+        return Finding.of(
+            [*tested.values()], (Effect.of(f"{model} {where}", "nats", each) for model, each in tested.items())
+        )
+
+    return judge
+
+
+def _faster(curves: Curves) -> Finding | None:
+    """Judges whether an update of both competitors takes longer, with as many tokens and parameters."""
+    if not all(curves.get(model) for model in MODELS):
+        return None
+    update_s = {model: [curve.update_s for curve in curves[model]] for model in MODELS}
+    n = min(map(len, update_s.values()))
+    tested = {model: ratio(update_s[model][:n], update_s[TRANSFORMER][:n], at_least(1.0)) for model in MODELS[1:]}
+    effects = (Effect.of(f"{model} / Transformer, time of an update", "×", each) for model, each in tested.items())
+    return Finding.of([*tested.values()], effects)
+
+
+def _claim(section: str, text: str, judge: Callable[[Curves], Finding | None]) -> Claim:
+    return Claim(section, text, "competitors", ("competitors",), judge, data="real text", lacks=COMMAND)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    _claim(
+        "abstract",
+        "superior in quality to recurrent and convolutional models after the same time of training",
+        _better_at_equal("seconds"),
+    ),
+    _claim("abstract", "and so after as many operations", _better_at_equal("flop")),
+    _claim(
+        "7", "it trains significantly faster than recurrent or convolutional layers: an update takes less time", _faster
+    ),
+)
