@@ -35,18 +35,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """In a test that is not marked `ray` or `slow`, its fixtures and processes, Ray finds no place for its files."""
+    """In a test that is not marked `ray` or `slow`, its fixtures and processes, Ray finds no place for its files.
+
+    Each begins with one thread, whatever an earlier one has set: on tiny matrices two only wait for each other, a
+    hundred times as long as they compute where another process has the second core.
+    """
+    torch.set_num_threads(1)
     folder = RAY_TMPDIR if item.get_closest_marker("ray") or item.get_closest_marker("slow") else NO_RAY
     if folder is None:
         os.environ.pop("RAY_TMPDIR", None)
     else:
         os.environ["RAY_TMPDIR"] = folder
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    """Tiny matrices: two threads on two cores shared with Ray's workers only wait for each other."""
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)
