@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
+from model.config import PAD_ID, TransformerConfig
 from model.transformer import sinusoids
+from pipeline.export.huggingface import marian_config
 
 
 class TorchTransformer(nn.Module):
@@ -73,31 +74,7 @@ class Marian(nn.Module):
 
         super().__init__()
         make_config: Any = MarianConfig
-        self.marian = MarianMTModel(
-            make_config(
-                vocab_size=config.vocabulary_size,
-                d_model=config.d_model,
-                encoder_layers=config.n_layers,
-                decoder_layers=config.n_layers,
-                encoder_attention_heads=config.n_heads,
-                decoder_attention_heads=config.n_heads,
-                encoder_ffn_dim=config.d_ff,
-                decoder_ffn_dim=config.d_ff,
-                dropout=config.dropout,
-                attention_dropout=0.0,
-                activation_dropout=0.0,
-                activation_function="relu",
-                scale_embedding=True,
-                init_std=config.d_model**-0.5,
-                share_encoder_decoder_embeddings=True,
-                tie_word_embeddings=True,
-                max_position_embeddings=config.max_positions,
-                pad_token_id=PAD_ID,
-                eos_token_id=END_ID,
-                decoder_start_token_id=BEGIN_ID,
-                attn_implementation="sdpa",
-            )
-        )
+        self.marian = MarianMTModel(make_config(**marian_config(config), attn_implementation="sdpa"))
 
     def forward(self, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
         """Returns logits_BTV."""

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
 from benchmarks.peers import Marian, TorchTransformer
 from benchmarks.synthetic import write_dataset
@@ -19,6 +18,7 @@ from model.config import PAD_ID, OptimizerConfig, TransformerConfig
 from model.training_step import TrainingStep, views
 from model.transformer import Transformer
 from pipeline.corpora.lengths import LENGTHS
+from pipeline.export.huggingface import marian_weights
 
 TINY = TransformerConfig(vocabulary_size=300, n_layers=2, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.0)
 
@@ -51,52 +51,8 @@ def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
 
 
 def _as_marian(ours: Transformer, peer: Marian) -> None:
-    """Copies our weights into MarianMT and zeroes the biases that the paper's model lacks: both then compute the same.
-
-    MarianMT's sinusoids put all sines first, so our dimensions are reordered to match.
-    """
-    order = torch.cat((torch.arange(0, ours.config.d_model, 2), torch.arange(1, ours.config.d_model, 2)))
-
-    def linear(weight: Tensor, theirs: nn.Linear, bias: Tensor | None, sides: str) -> None:
-        rows = weight[order] if "out" in sides else weight
-        theirs.weight.copy_(rows[:, order] if "in" in sides else rows)
-        if bias is not None:
-            theirs.bias.copy_(bias[order] if "out" in sides else bias)
-        else:
-            theirs.bias.zero_()
-
-    def norm(mine: Any, theirs: Any) -> None:
-        theirs.weight.copy_(mine.weight[order])
-        theirs.bias.copy_(mine.bias[order])
-
-    def attention(mine: Any, theirs: Any) -> None:
-        weights = [mine.w_qkv.weight] if isinstance(mine, SelfAttention) else [mine.w_q.weight, mine.w_kv.weight]
-        queries, keys, values = torch.cat(weights).chunk(3)
-        linear(queries, theirs.q_proj, None, "in")
-        linear(keys, theirs.k_proj, None, "in")
-        linear(values, theirs.v_proj, None, "in")
-        linear(mine.w_o.weight, theirs.out_proj, None, "out")
-
-    def feed_forward(mine: Any, theirs: Any) -> None:
-        linear(mine.feed_forward.w_1.weight, theirs.fc1, mine.feed_forward.w_1.bias, "in")
-        linear(mine.feed_forward.w_2.weight, theirs.fc2, mine.feed_forward.w_2.bias, "out")
-        norm(mine.feed_forward_norm, theirs.final_layer_norm)
-
-    model = peer.marian.model
-    model.shared.weight.copy_(ours.embedding.weight[:, order])  # serves as both embeddings and the projection
-    if ours.positions is not None:
-        for side in (model.encoder, model.decoder):
-            side.embed_positions.weight.copy_(ours.positions.weight[:, order])
-    for mine, theirs in zip(ours.encoder, model.encoder.layers, strict=True):
-        attention(mine.attention, theirs.self_attn)
-        norm(mine.attention_norm, theirs.self_attn_layer_norm)
-        feed_forward(mine, theirs)
-    for mine, theirs in zip(ours.decoder, model.decoder.layers, strict=True):
-        attention(mine.self_attention, theirs.self_attn)
-        norm(mine.self_attention_norm, theirs.self_attn_layer_norm)
-        attention(mine.cross_attention, theirs.encoder_attn)
-        norm(mine.cross_attention_norm, theirs.encoder_attn_layer_norm)
-        feed_forward(mine, theirs)
+    """Copies our weights into MarianMT as they are exported; what is missing is tied, or a bias that is 0."""
+    peer.marian.load_state_dict(marian_weights(ours), strict=False)
 
 
 @pytest.mark.parametrize("name", ["torch", "marian", "marian, learned positions"])

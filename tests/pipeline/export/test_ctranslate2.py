@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch.nn import functional as F
-from torch.nn.utils.rnn import pad_sequence
 
 from model import architectures
-from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
+from model.config import PAD_ID
 from model.search import penalty
 from model.transformer import Transformer
 from pipeline.errors import UserError
@@ -24,47 +22,10 @@ from pipeline.text import vocabulary
 from pipeline.text.segmentation import encode_lines
 from pipeline.training.checkpoints import write_weights
 from tests.support.batches import hidden_of
-from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from tests.support.half_trained import LINES, MODELS, TINY, ids, make_model, shifted
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 
 ctranslate2 = pytest.importorskip("ctranslate2")
-KNOWN = [line for line in SENTENCES if line.strip()]
-LINES = [*KNOWN, "A dög ."]
-"""Test sentences; the last holds a character that the vocabulary lacks, or spells in bytes."""
-TINY = TransformerConfig(60, n_layers=2, d_model=32, d_ff=48, n_heads=2, d_k=16, d_v=16, dropout=0.0)
-MODELS: dict[str, dict[str, Any]] = {
-    "sinusoids": {},
-    "learned": {"n_layers": 1, "positions": "learned", "max_positions": 257},
-    "bytes": {"byte_fallback": True},
-}
-
-
-def ids(processor: Any, lines: list[str]) -> torch.Tensor:
-    sentences = [torch.tensor([*processor.encode(line), END_ID]) for line in lines]
-    return pad_sequence(sentences, batch_first=True, padding_value=PAD_ID)
-
-
-def shifted(target_BT: torch.Tensor) -> torch.Tensor:
-    return F.pad(target_BT[:, :-1], (1, 0), value=BEGIN_ID)
-
-
-def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transformer:
-    """A checkpoint that has half learned to map each line to another: its outputs vary, and most of them end."""
-    make_checkpoint(folder, make_corpus(folder.with_name("corpus")), byte_fallback)
-    processor = vocabulary.load(folder / "joint.model")
-    source_BS = ids(processor, KNOWN)
-    target_BT = source_BS.roll(1, dims=0)
-    torch.manual_seed(4)
-    model = Transformer(dataclasses.replace(TINY, vocabulary_size=len(processor), **more))
-    adam = torch.optim.Adam(model.parameters(), lr=0.01)
-    loss = torch.tensor(torch.inf)
-    while loss > 0.5:
-        logits_BTV = model.logits(hidden_of(model, source_BS, shifted(target_BT)))
-        loss = F.cross_entropy(logits_BTV.flatten(0, 1), target_BT.flatten(), ignore_index=PAD_ID)
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-    write_weights(folder, model.state_dict(), dataclasses.asdict(model.config))
-    return model.eval()
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -1,0 +1,142 @@
+"""A checkpoint and its export to transformers give the same token ids, logits and outputs."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from model.config import BEGIN_ID, END_ID, PAD_ID
+from model.search import beam_search
+from model.transformer import Transformer
+from pipeline.errors import UserError
+from pipeline.evaluation.translation import Translator
+from pipeline.export.huggingface import export
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint
+from pipeline.text import vocabulary
+from pipeline.text.encoding import decode_ids
+from pipeline.text.segmentation import encode_lines
+from pipeline.training.checkpoints import write_weights
+from tests.support.batches import hidden_of
+from tests.support.half_trained import LINES, MODELS, TINY, make_model, shifted
+from tests.support.parallel_text import corpus_of, text_pairs
+from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
+
+transformers = pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
+    """A model and the folder it was exported to."""
+    folder = tmp_path_factory.mktemp("exported")
+    model = make_model(folder / "checkpoint", **MODELS[request.param])
+    (folder / "out").mkdir()
+    export(Context(folder / "out"), Checkpoint(folder / "checkpoint"))
+    return model, folder / "out"
+
+
+def load(folder: Path) -> tuple[Any, Any]:
+    """Loads the tokenizer and the model, which must lack no weight and know every one."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    model, found = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+        folder, local_files_only=True, output_loading_info=True
+    )
+    assert not any(found.values())
+    assert isinstance(tokenizer, transformers.MarianTokenizer)
+    assert isinstance(model, transformers.MarianMTModel)
+    return tokenizer, model.eval()
+
+
+def random_sentences(n: int, vocabulary_size: int) -> torch.Tensor:
+    """Token ids of sentences of 1 to 12 random tokens and END_ID, padded."""
+    generator = torch.Generator().manual_seed(5)
+    lengths = torch.randint(1, 13, (n,), generator=generator).tolist()
+    sentences = [torch.randint(END_ID + 1, vocabulary_size, (length,), generator=generator) for length in lengths]
+    ended = [torch.cat((sentence, torch.tensor([END_ID]))) for sentence in sentences]
+    return pad_sequence(ended, batch_first=True, padding_value=PAD_ID)
+
+
+def test_same_logits(exported: tuple[Transformer, Path]) -> None:
+    """For random sentences of unequal lengths, at every position of the target."""
+    ours, folder = exported
+    source_BS, target_BT = random_sentences(64, ours.config.vocabulary_size).chunk(2)
+    inputs_BT = shifted(target_BT)
+    with torch.inference_mode():
+        expected_BTV = ours.logits(hidden_of(ours, source_BS, inputs_BT))
+        output = load(folder)[1](input_ids=source_BS, attention_mask=source_BS != PAD_ID, decoder_input_ids=inputs_BT)
+    torch.testing.assert_close(
+        output.logits[target_BT != PAD_ID], expected_BTV[target_BT != PAD_ID], atol=1e-4, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_same_outputs(exported: tuple[Transformer, Path], beam_size: int) -> None:
+    """Without a length penalty, 99% of random sentences get our output, and all by greedy search.
+
+    Beams that reach our limit are not compared: there, the probability of END_ID decides between them.
+    """
+    ours, folder = exported
+    source_BS = random_sentences(300, ours.config.vocabulary_size)
+    searched = beam_search(ours, source_BS, beam_size=beam_size, length_penalty=0.0)
+    found_BT = load(folder)[1].generate(
+        input_ids=source_BS, attention_mask=source_BS != PAD_ID, num_beams=beam_size, length_penalty=0.0, max_length=80
+    )
+    same = list[bool]()
+    for source_S, hypotheses, found_T in zip(source_BS, searched, found_BT.tolist(), strict=True):
+        tokens = [BEGIN_ID, *hypotheses[0].tokens]
+        if len(tokens) < int((source_S != PAD_ID).sum()) + 50:
+            tokens.append(END_ID)
+        elif beam_size > 1:
+            continue
+        same.append(found_T[: len(tokens)] == tokens)
+    assert len(same) >= 200
+    assert sum(same) >= (0.99 if beam_size > 1 else 1) * len(same)
+
+
+def test_same_translations(exported: tuple[Transformer, Path]) -> None:
+    """From text to text, by the settings that are exported but for the length penalty."""
+    settings = DecodingSettings(length_penalty=0.0, dtype="float32")
+    expected = Translator(exported[1].with_name("checkpoint"), settings).translate(LINES)
+    tokenizer, model = load(exported[1])
+    assert model.generation_config.num_beams == settings.beam_size
+    found = model.generate(**tokenizer(LINES, return_tensors="pt", padding=True), length_penalty=0.0)
+    assert tokenizer.batch_decode(found, skip_special_tokens=True) == expected
+    assert len({*expected}) >= 4
+
+
+def test_same_token_ids(parallel_text: Path, tmp_path: Path) -> None:
+    """Of a test set, with characters that are spelled in bytes, and of lines that look like special tokens; and what
+    ids decode to."""
+    corpus = corpus_of(tmp_path / "corpus", text_pairs(parallel_text, "multi30k/train", 2000))
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", corpus, byte_fallback=True, pieces=1200)
+    export(Context(tmp_path / "checkpoint"), checkpoint)
+    processor = vocabulary.load(checkpoint.vocabulary)
+    tokenizer, _ = load(checkpoint.folder)
+    pairs = text_pairs(parallel_text, "multi30k/test_2016_flickr", 1000)
+    lines = [*(line for pair in pairs for line in pair), "", "  a  b ", "</s> is <unk> and <pad>", "日本 \u2581 <0x41>"]
+    expected = encode_lines(processor, lines)
+    assert tokenizer(lines)["input_ids"] == expected
+    assert tokenizer.batch_decode(expected, skip_special_tokens=True) == decode_ids(processor, expected)
+
+
+@pytest.mark.parametrize(
+    ("difference", "message"),
+    [
+        ({"d_k": 8}, "d_k = d_v = d_model / n_heads = 16, .* d_k 8 and d_v 16"),
+        ({"d_k": 8, "d_v": 8}, "d_k 8 and d_v 8"),
+        ({"attention_window": 5}, "no restricted self-attention, .* attention_window 5"),
+    ],
+)
+def test_what_marian_cannot_express(difference: dict[str, int], message: str, tmp_path: Path) -> None:
+    """Heads of other sizes than d_model / n_heads, and restricted attention, are refused in one line."""
+    folder = tmp_path / "checkpoint"
+    make_checkpoint(folder, make_corpus(tmp_path / "corpus"))
+    config = dataclasses.replace(TINY, **difference)
+    write_weights(folder, Transformer(config).state_dict(), dataclasses.asdict(config))
+    with pytest.raises(UserError, match=message) as raised:
+        export(Context(tmp_path), Checkpoint(folder))
+    assert "\n" not in str(raised.value)
