@@ -59,6 +59,8 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
     checkpoint = checkpoint.on_this_node(context.scratch)
     model, vocabulary = load_checkpoint(checkpoint.folder)
     config, exported = model.config, Artifact(context.folder)
+    if not isinstance(model, Transformer):
+        raise UserError(f"{checkpoint.folder}: MarianMT has no {config.architecture} model; translate with aiayn")
     if not config.d_k == config.d_v == config.d_model / config.n_heads:
         raise UserError(
             f"{checkpoint.folder}: MarianMT needs d_k = d_v = d_model / n_heads = {config.d_model / config.n_heads:g}, "

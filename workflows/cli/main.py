@@ -12,6 +12,7 @@ aiayn runs                                              the tables that were mad
 aiayn clean                                             what no run here needs; --yes deletes it
 aiayn doctor                                            checks this machine; says what to do
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
+aiayn export huggingface model --out marian             one model -> a model for Hugging Face's transformers
 """
 
 import json
@@ -63,6 +64,7 @@ from workflows.profiles.profile import Profile, Recipe
 EXPORT = """Exports a trained model for other programs, with one command per format.
 
 aiayn export ctranslate2 model --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
+aiayn export huggingface model --out marian   for Hugging Face's transformers, as MarianMTModel
 """
 app = typer.Typer(
     no_args_is_help=True,
@@ -93,16 +95,23 @@ def _options(
 translate_input = Imported("workflows.cli.writers:translate")
 parse_input = Imported("workflows.cli.writers:parse")
 score_texts = Imported("pipeline.evaluation.scoring:score_texts")
+export_huggingface = Imported("pipeline.export.huggingface:export")
+write_card = Imported("workflows.cli.card:write_card")
 
 AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
 """The paper's, as the defaults of options."""
 N_BEST_LINE = "`sentence number from 0 ||| translation ||| LogP= log P ||| log P / penalty`"
 """A line of Moses' n-best list format, which rescoring tools read."""
 OWN_DEFAULT = "[default: the model's own, or the paper's]"
-EXAMPLE = """\
+CTRANSLATE2 = """\
 import ctranslate2, sentencepiece
 model, pieces = ctranslate2.Translator({folder!r}), sentencepiece.SentencePieceProcessor(model_file={vocabulary!r})
 print(pieces.decode(model.translate_batch([pieces.encode("Two dogs run .", out_type=str)])[0].hypotheses[0]))"""
+TRANSFORMERS = """\
+from transformers import MarianMTModel, MarianTokenizer
+model, tokenizer = MarianMTModel.from_pretrained({folder!r}), MarianTokenizer.from_pretrained({folder!r})
+found = model.generate(**tokenizer(["Two dogs run ."], return_tensors="pt", padding=True))
+print(*tokenizer.batch_decode(found, skip_special_tokens=True))"""
 
 
 def _recipe(profile: Profile, model: str) -> Recipe:
@@ -322,21 +331,35 @@ def score_trees(
         typer.echo("\n".join(scores.summary()))
 
 
-@export.callback()
-def _export() -> None:
-    """Keeps `ctranslate2` a subcommand; typer would merge a single command into `aiayn export`."""
-
-
 @export.command()
 def ctranslate2(model: ModelArgument, out: OutOption) -> None:
     """Write a folder that ctranslate2.Translator loads, with the vocabulary; print Python code that uses it."""
+    _export(model, out, stages.EXPORT.name, stages.EXPORT.function, "ctranslate2", CTRANSLATE2)
+
+
+@export.command()
+def huggingface(model: ModelArgument, out: OutOption) -> None:
+    """Write a folder that transformers loads as MarianMTModel, with its tokenizer; print Python code that uses it."""
+    _export(model, out, "exporting.export_huggingface", export_huggingface, "transformers", TRANSFORMERS)
+
+
+def _export(
+    model: Path, out: Path, stage: str, function: Callable[[Context, Checkpoint], Artifact], library: str, example: str
+) -> None:
+    """Publishes a model that `library` loads, with a model card, and prints the example."""
     checkpoint = Checkpoint(named_folder("average", model, "model.safetensors"))
 
-    manifest = {"stage": stages.EXPORT.name, "settings": [], "model": str(model)}
-    _publish(out, "export", lambda folder: stages.EXPORT.function(Context(folder), checkpoint), manifest)
+    def make(folder: Path) -> Artifact:
+        exported = function(Context(folder), checkpoint)
+        write_card(folder, checkpoint, library, code(Path()))
+        return exported
+
+    def code(folder: Path) -> str:
+        return example.format(folder=str(folder), vocabulary=str(folder / "joint.model"))
+
+    _publish(out, "export", make, {"stage": stage, "settings": [], "model": str(model)})
     console.print(f"model: {out}; to use it in Python:", highlight=False, soft_wrap=True)
-    example = EXAMPLE.format(folder=str(out), vocabulary=str(out / "joint.model"))
-    console.print(example, highlight=False, soft_wrap=True)
+    console.print(code(out), highlight=False, soft_wrap=True)
 
 
 def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: dict[str, Any]) -> None:

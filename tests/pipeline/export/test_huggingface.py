@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from model import architectures
 from model.config import BEGIN_ID, END_ID, PAD_ID
 from model.search import beam_search
 from model.transformer import Transformer
@@ -129,14 +130,15 @@ def test_same_token_ids(parallel_text: Path, tmp_path: Path) -> None:
         ({"d_k": 8}, "d_k = d_v = d_model / n_heads = 16, .* d_k 8 and d_v 16"),
         ({"d_k": 8, "d_v": 8}, "d_k 8 and d_v 8"),
         ({"attention_window": 5}, "no restricted self-attention, .* attention_window 5"),
+        ({"architecture": "recurrent", "n_layers": 2}, "MarianMT has no recurrent model; translate with aiayn"),
     ],
 )
-def test_what_marian_cannot_express(difference: dict[str, int], message: str, tmp_path: Path) -> None:
-    """Heads of other sizes than d_model / n_heads, and restricted attention, are refused in one line."""
+def test_what_marian_cannot_express(difference: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """Heads of other sizes than d_model / n_heads, restricted attention and other models are refused in one line."""
     folder = tmp_path / "checkpoint"
     make_checkpoint(folder, make_corpus(tmp_path / "corpus"))
     config = dataclasses.replace(TINY, **difference)
-    write_weights(folder, Transformer(config).state_dict(), dataclasses.asdict(config))
+    write_weights(folder, architectures.make_model(config).state_dict(), dataclasses.asdict(config))
     with pytest.raises(UserError, match=message) as raised:
         export(Context(tmp_path), Checkpoint(folder))
     assert "\n" not in str(raised.value)

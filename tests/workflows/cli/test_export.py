@@ -1,20 +1,20 @@
 """`aiayn export` in a process of its own, and the Python code that it prints."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from pipeline.store.artifacts import Checkpoint
+from pipeline.store.artifact import Artifact
+from pipeline.store.figures import BleuScores
+from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Checkpoint:
-    return make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus"))
+from tests.support.tiny_model_store import publish_model
+from workflows.cli.card import write_card
 
 
 def run(folder: Path, *arguments: str, first: str = "") -> subprocess.CompletedProcess[str]:
@@ -25,27 +25,90 @@ def run(folder: Path, *arguments: str, first: str = "") -> subprocess.CompletedP
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_the_printed_code_translates(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """The folder is published at a relative path with a space and a quote; the printed code runs unchanged."""
-    pytest.importorskip("ctranslate2")
-    done = run(tmp_path, "ctranslate2", "checkpoint", "--out", "the model's")
+EXPORTED = {
+    "ctranslate2": {"model.bin", "config.json", "shared_vocabulary.json", "joint.model", "model.json"},
+    "huggingface": {
+        *("model.safetensors", "config.json", "generation_config.json"),
+        *("source.spm", "target.spm", "vocab.json", "tokenizer_config.json"),
+    },
+}
+"""The files of each format."""
+LIBRARIES = {"ctranslate2": "ctranslate2", "huggingface": "transformers"}
+
+
+@pytest.mark.parametrize("kind", EXPORTED)
+def test_the_printed_code_translates(kind: str, tmp_path: Path) -> None:
+    """The folder is published at a relative path with a space and a quote. The printed code runs unchanged, offline,
+    and so does the card's in the folder."""
+    pytest.importorskip(LIBRARIES[kind])
+    few_positions = {"positions": "learned", "max_positions": 40} if kind == "huggingface" else {}  # end its outputs
+    make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus"), **few_positions)
+    done = run(tmp_path, kind, "checkpoint", "--out", "the model's")
     assert (done.returncode, done.stderr) == (0, "")
     where, *lines = done.stdout.splitlines()
     assert where == "model: the model's; to use it in Python:"
-    assert len(lines) == 3
+    assert len(lines) <= 6
     files = {path.name for path in (tmp_path / "the model's").iterdir()}
-    exported = {"model.bin", "config.json", "shared_vocabulary.json", "joint.model", "model.json"}
-    assert files == {*exported, "manifest.json"}
+    assert files == {*EXPORTED[kind], "README.md", "manifest.json"}
     manifest = json.loads((tmp_path / "the model's/manifest.json").read_text())
     assert set(manifest["files"]) == files - {"manifest.json"}
-    translated = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True
-    )
-    assert translated.stdout.strip()
-    again = run(tmp_path, "ctranslate2", "checkpoint", "--out", "the model's")
+    in_card = (tmp_path / "the model's/README.md").read_text().partition("```python\n")[2].partition("```")[0]
+    outputs = set()
+    for code, folder in (("\n".join(lines), tmp_path), (in_card, tmp_path / "the model's")):
+        offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
+        command = [sys.executable, "-P", "-c", code]
+        translated = subprocess.run(
+            command, cwd=folder, env=offline, capture_output=True, text=True, timeout=120, check=True
+        )
+        outputs.add(translated.stdout)
+    assert len(outputs) == 1
+    assert outputs.pop().strip()
+    again = run(tmp_path, kind, "checkpoint", "--out", "the model's")
     assert again.returncode == 2
     assert "exists already" in again.stderr
     with lock_holder(tmp_path / "busy") as holder:
-        busy = run(tmp_path, "ctranslate2", "checkpoint", "--out", "busy")
+        busy = run(tmp_path, kind, "checkpoint", "--out", "busy")
     assert busy.returncode == 2
     assert f"busy is being made by pid {holder.pid} on host" in busy.stderr
+
+
+def test_the_card_says_what_the_store_knows(tmp_path: Path) -> None:
+    """Text and its licence, sizes, settings and scores; a copy without manifests has the sizes alone."""
+    store = Store(tmp_path / "runs")
+    checkpoint = publish_model(store)
+    scores = BleuScores(paper_bleu=27.31, sacrebleu=26.9, signature="nrefs:1|tok:13a", sentences=4)
+    for stage, fingerprint, source, figures in (
+        (
+            "decoding.decode",
+            "d1",
+            checkpoint.manifest["fingerprint"],
+            {"settings": {"beam_size": 4, "length_penalty": 0.6}},
+        ),
+        ("scoring.score", "s1", "d1", {**scores.model_dump(mode="json"), "name": "test", "language": "de"}),
+    ):
+        folder = store.folder(f"{stage.partition('.')[0]}-{fingerprint}")
+        folder.mkdir()
+        Artifact(folder).write_json(
+            "manifest.json",
+            {"stage": stage, "fingerprint": fingerprint, "inputs": [{"fingerprint": source}], "figures": figures},
+        )
+    write_card(tmp_path, checkpoint, "transformers", "print('Hallo')")
+    card = (tmp_path / "README.md").read_text()
+    for line in (
+        "language: [en, de]",
+        "library_name: transformers",
+        "# en-de base",
+        "- training text: generated by a grammar of the project, 80 pairs",
+        "- licence of the text: Apache License 2.0, like the project",
+        "- weights: the mean of those after updates 1",
+        "- scores on test: paper BLEU 27.31, sacreBLEU 26.90; beam 4, α = 0.6; `nrefs:1|tok:13a`",
+        "print('Hallo')",
+    ):
+        assert line in card.splitlines()
+    assert "160 pieces" in card
+    copied = make_checkpoint(tmp_path / "copied", make_corpus(tmp_path / "corpus"))
+    write_card(copied.folder, copied, "ctranslate2", "print('Hallo')")
+    names = [
+        line.partition(":")[0] for line in (copied.folder / "README.md").read_text().splitlines() if line[:2] == "- "
+    ]
+    assert names == ["- model", "- exported by"]
