@@ -68,13 +68,21 @@ def requested(name: str, profile: BaseProfile, options: Common, hardware: Hardwa
     return Request(profile, Store.at(options.store).checked(), command, changes, options, hardware)
 
 
-def chosen_names(option: str, requested: str | None, available: Iterable[str]) -> list[str]:
-    """Returns the comma-separated names given to an option, or all: each once, in the order of those available.
+def chosen_names(
+    option: str, requested: str | None, available: Iterable[str], default: Sequence[str] | None = None
+) -> list[str]:
+    """Returns the comma-separated names given to an option, or the `default`, by default all.
+
+    Each comes once, in the order of those available.
 
     So another order is the same experiment. Raises UserError for an unknown name.
     """
     known = list(available)
-    names = known if requested is None else [name.strip() for name in requested.split(",")]
+    names = (
+        (known if default is None else default)
+        if requested is None
+        else [name.strip() for name in requested.split(",")]
+    )
     for name in names:
         if name not in known:
             raise UserError(f"--{option} {name or repr(name)}: the profile has {', '.join(known)}")

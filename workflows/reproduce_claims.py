@@ -218,7 +218,10 @@ def main(
     changes = changes_by_table(common.overrides or [])
     chosen = load_profile(profile, data=data, config=common.config, overrides=changes[""])
     request = requested("claims", chosen, common, hardware)
-    cells = chosen_names("pairs", pairs, chosen.corpora), chosen_names("models", models, chosen.recipes)
+    cells = (
+        chosen_names("pairs", pairs, chosen.corpora),
+        chosen_names("models", models, chosen.recipes, chosen.default_models),
+    )
     judged = chosen_sections(sections)
     read = needed_by(judged, data_of(chosen, cells[0][0], treebank))
     for option, given in {"pairs": pairs, "models": models, "rows": rows, "treebank": treebank}.items():

@@ -5,6 +5,7 @@ python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real
 python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the paper's text and settings
 python -m workflows.reproduce_table2 --dev-bleu                           # BLEU over time on the dev set, in MLflow
 python -m workflows.reproduce_table2 --choose-decoding                    # beam and α by BLEU on the dev set, as §6.1
+python -m workflows.reproduce_table2 --models base,recurrent,convolutional   # competitors of base's size
 python -m workflows.reproduce_table2 --plan                               # what would run, and why
 python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # forecasts disk, FLOP and hours
 """
@@ -103,13 +104,15 @@ def main(
         typer.Option("--choose-decoding", help="Choose beam and α on the dev set, from choice.* of the settings."),
     ] = False,
     pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,
-    models: Annotated[str | None, typer.Option(help="Models, e.g. base.  [default: base,big]")] = None,
+    models: Annotated[
+        str | None, typer.Option(help="Models: base, big, recurrent, convolutional.  [default: base,big]")
+    ] = None,
 ) -> None:
     """Builds the DAG, runs what is missing, prints the table."""
     chosen = text.load(common)
     request = requested("table2", chosen, common, hardware)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
-    chosen_models = chosen_names("models", models, chosen.recipes)
+    chosen_models = chosen_names("models", models, chosen.recipes, chosen.default_models)
     cells = {"dev_scores": dev_bleu, "choose_decoding": choose_decoding}
     reproduce(reproduction(chosen, chosen_pairs, chosen_models, request, **cells), request)
 

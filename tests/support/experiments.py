@@ -17,7 +17,7 @@ def drawn(workflow: str, profile: str, store: Store) -> Step[Any]:
     text = load_profile(profile)
     command = CommandLine(typed=f"python -m workflows.reproduce_{workflow}")
     request = Request(trees or text, store, command)
-    pair, cells = next(iter(text.corpora)), ([*text.corpora], [*text.recipes])
+    pair, cells = next(iter(text.corpora)), ([*text.corpora], text.default_models)
     match workflow:
         case "claims":
             sections = reproduce_claims.chosen_sections(None)

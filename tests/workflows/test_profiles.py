@@ -5,12 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from model.flops import count_parameters
 from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.errors import UserError
 from workflows import paper
+from workflows.experiment import chosen_names
 from workflows.profiles.changes import changes_typed
 from workflows.profiles.loading import load_profile
-from workflows.profiles.translation import EMBEDDED, MULTI30K, PROFILES
+from workflows.profiles.own_text import own_profile
+from workflows.profiles.profile import COMPETITORS, Profile
+from workflows.profiles.translation import EMBEDDED, MULTI30K, PROFILES, WMT14
 
 
 def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
@@ -128,3 +132,24 @@ def test_the_line_of_settings_names_what_changes_them(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match="no profile \\['multi30k'\\]; choose one of"):
         load_profile(config=config)
+
+
+@pytest.mark.parametrize("profile", [EMBEDDED, MULTI30K, *(own_profile(pairs) for pairs in (5000, 200_000, 1_000_000))])
+def test_competitors_are_of_bases_size(profile: Profile) -> None:
+    """Within 5 % of its parameters, trained alike, and only when they are named; never on the paper's text."""
+    base = profile.recipes["base"]
+    assert profile.default_models == ["base", "big"] == WMT14.default_models == list(WMT14.recipes)
+    for name in COMPETITORS:
+        recipe = profile.recipes[name]
+        model = recipe.training.model
+        assert model.architecture == name
+        assert count_parameters(model) == pytest.approx(count_parameters(base.training.model), rel=0.05)
+        assert recipe.averaging == base.averaging
+        assert recipe.training.model_copy(update={"model": base.training.model}) == base.training
+
+
+def test_unnamed_models_are_the_default() -> None:
+    """A model that must be named is known, and comes in the profile's order."""
+    known, default = EMBEDDED.recipes, EMBEDDED.default_models
+    assert chosen_names("models", None, known, default) == ["base", "big"]
+    assert chosen_names("models", "convolutional,base", known, default) == ["base", "convolutional"]

@@ -5,13 +5,14 @@
 docs/own-text.md has them as a table.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
 from pipeline.settings import TrainingSettings, VocabularySettings
 from workflows.profiles.profile import Profile, Recipe
-from workflows.profiles.translation import MULTI30K, WMT14
+from workflows.profiles.translation import MULTI30K, WMT14, with_competitors
 
 OWN = "own"
 DATA = "text of the user's own"
@@ -32,9 +33,16 @@ class Size:
 
 
 def _recipes(
-    n_layers: int, base: int, big: int, *, dropouts: tuple[float, float], warmup_steps: int, **training: Any
+    n_layers: int,
+    base: int,
+    big: int,
+    competitors: Mapping[str, tuple[int, int]],
+    *,
+    dropouts: tuple[float, float],
+    warmup_steps: int,
+    **training: Any,
 ) -> dict[str, Recipe]:
-    """Makes both recipes, whose widths are multiples of a head's."""
+    """Makes the recipes of base and big, whose widths are multiples of a head's, and those of the competitors."""
 
     def model(paper: TransformerConfig, width: int, dropout: float) -> TransformerConfig:
         n_heads = width // D_K
@@ -44,12 +52,13 @@ def _recipes(
 
     optimizer = OptimizerConfig(warmup_steps=warmup_steps, learning_rate_scale=0.7)
     training = {"micro_batches": 1, "log_updates": 50, **training}
-    return {
+    recipes = {
         name: Recipe(
             training=TrainingSettings(model=model(paper, width, dropout), optimizer=optimizer, threads=2, **training)
         )
         for name, paper, width, dropout in (("base", BASE, base, dropouts[0]), ("big", BIG, big, dropouts[1]))
     }
+    return with_competitors(recipes, 0.2, **competitors)
 
 
 SIZES = (
@@ -61,6 +70,7 @@ SIZES = (
             3,
             128,
             192,
+            {"recurrent": (3, 160), "convolutional": (6, 120)},
             dropouts=(0.2, 0.3),
             warmup_steps=600,
             updates=2000,
@@ -78,6 +88,7 @@ SIZES = (
             3,
             256,
             320,
+            {"recurrent": (3, 312), "convolutional": (6, 248)},
             dropouts=(0.1, 0.1),
             warmup_steps=2000,
             updates=20_000,
@@ -94,6 +105,7 @@ SIZES = (
             6,
             384,
             512,
+            {"recurrent": (6, 464), "convolutional": (6, 544)},
             dropouts=(0.1, 0.2),
             warmup_steps=4000,
             updates=60_000,

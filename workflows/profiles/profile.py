@@ -78,6 +78,10 @@ class ClaimSettings(Settings):
     """The longest side of a training pair where it is tested on longer ones whether positions extrapolate (§3.5)."""
 
 
+COMPETITORS = ("recurrent", "convolutional")
+"""Models of Table 2 that are trained only when they are named: no table becomes slower by them."""
+
+
 class Profile(BaseProfile):
     """All settings that Tables 2 and 3 are made from."""
 
@@ -93,7 +97,7 @@ class Profile(BaseProfile):
     vocabulary: VocabularySettings = VocabularySettings()
     encoding: EncodingSettings = EncodingSettings()
     recipes: dict[str, Recipe]
-    """Maps models ("base", "big") to their recipes; the models' vocabulary_size is `vocabulary.size`."""
+    """Maps models ("base", "big", COMPETITORS) to their recipes; their vocabulary_size is `vocabulary.size`."""
     grid: Grid = Grid()
     """Settings of Table 3; `vocabulary.size` applies to it too."""
     decoding: DecodingSettings = DecodingSettings()
@@ -101,6 +105,11 @@ class Profile(BaseProfile):
     claims: ClaimSettings = ClaimSettings()
     pairs: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Maps language pairs to their own settings, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
+
+    @property
+    def default_models(self) -> list[str]:
+        """The models that are trained unless others are named."""
+        return [name for name in self.recipes if name not in COMPETITORS]
 
     def _source(self) -> str:
         if self.own_pairs is None:

@@ -7,12 +7,24 @@ from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings
-from pipeline.settings import AveragingSettings, TrainingSettings, VocabularySettings
+from pipeline.settings import AveragingSettings, EncodingSettings, TrainingSettings, VocabularySettings
 from workflows.profiles.profile import Grid, Profile, Recipe
 
 
 def _recipe(model: TransformerConfig, **training: Any) -> Recipe:
     return Recipe(training=TrainingSettings(model=model, **training))
+
+
+def with_competitors(recipes: dict[str, Recipe], dropout: float, **sizes: tuple[int, int]) -> dict[str, Recipe]:
+    """Adds competitors, given their layers and d_ff: base's recipe with another model of as many parameters."""
+    base, added = recipes["base"], {}
+    for architecture, (n_layers, d_ff) in sizes.items():
+        changes: dict[str, Any] = {"architecture": architecture, "n_layers": n_layers, "d_ff": d_ff, "dropout": dropout}
+        if architecture == "convolutional":
+            changes |= {"positions": "learned", "max_positions": EncodingSettings().max_tokens}
+        training = base.training.model_copy(update={"model": replace(base.training.model, **changes)})
+        added[architecture] = base.model_copy(update={"training": training})
+    return {**recipes, **added}
 
 
 _GENERATED: dict[str, Any] = {
@@ -32,18 +44,23 @@ EMBEDDED = Profile(
         "en-fr": EmbeddedSettings(target="fr", train_pairs=48_000),
     },
     vocabulary=VocabularySettings(size=1500, character_coverage=1, byte_fallback=False),
-    recipes={
-        "base": _recipe(
-            replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-            **_GENERATED,
-            updates=1100,
-        ),
-        "big": _recipe(
-            replace(BIG, n_layers=2, d_model=144, d_ff=576, n_heads=4, d_k=36, d_v=36, dropout=0.0),
-            **_GENERATED,
-            updates=1100,
-        ),
-    },
+    recipes=with_competitors(
+        {
+            "base": _recipe(
+                replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
+                **_GENERATED,
+                updates=1100,
+            ),
+            "big": _recipe(
+                replace(BIG, n_layers=2, d_model=144, d_ff=576, n_heads=4, d_k=36, d_v=36, dropout=0.0),
+                **_GENERATED,
+                updates=1100,
+            ),
+        },
+        dropout=0.0,
+        recurrent=(2, 160),
+        convolutional=(4, 120),
+    ),
     grid=Grid(
         text={"vocabulary": {"size": 1000}, "corpora": {pair: {"train_pairs": 4000} for pair in ("en-de", "en-fr")}},
         base_seeds=3,
@@ -77,10 +94,15 @@ MULTI30K = Profile(
     data="Multi30k task 1",
     corpora={"en-de": Multi30kSettings(target="de"), "en-fr": Multi30kSettings(target="fr")},
     vocabulary=VocabularySettings(size=6000, character_coverage=1, byte_fallback=False),
-    recipes={
-        "base": _recipe(replace(BASE, n_layers=2, d_model=256, d_ff=512, n_heads=4, dropout=0.15), **_MULTI30K),
-        "big": _recipe(replace(BIG, n_layers=2, d_model=384, d_ff=768, n_heads=6, dropout=0.2), **_MULTI30K),
-    },
+    recipes=with_competitors(
+        {
+            "base": _recipe(replace(BASE, n_layers=2, d_model=256, d_ff=512, n_heads=4, dropout=0.15), **_MULTI30K),
+            "big": _recipe(replace(BIG, n_layers=2, d_model=384, d_ff=768, n_heads=6, dropout=0.2), **_MULTI30K),
+        },
+        dropout=0.2,
+        recurrent=(2, 264),
+        convolutional=(4, 200),
+    ),
     grid=Grid(
         text={"vocabulary": {"size": 3000}},
         training=TrainingSettings(

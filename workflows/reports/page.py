@@ -24,7 +24,7 @@ from workflows import paper
 from workflows.quantities import duration, flop_text, rounded
 from workflows.reports import corpus_text
 from workflows.reports.corpus_plot import lengths_figure
-from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES
+from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import FOOTNOTES, differences_table, render_markdown, tables_of
@@ -175,7 +175,9 @@ def settings(model: TrainedModel) -> dict[str, str]:
     return {
         "data": f"{model.data or 'unnamed data'}: {rounded(model.train_pairs)} training pairs",
         "vocabulary": f"{rounded(model.config.vocabulary_size)} joint pieces",
-        "model": named(paper.MODEL_SYMBOLS, model.config)
+        "model": competitor_text(model.config)
+        if model.config.architecture != "transformer"
+        else named(paper.MODEL_SYMBOLS, model.config)
         + (f", attention_window {window}" if (window := model.config.attention_window) else "")
         + (f", attention_dropout {dropout}" if (dropout := model.config.attention_dropout) else ""),
         "parameters": rounded(run.parameters),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
+from model.config import TransformerConfig
 from pipeline.evaluation.bleu_tokenizers import NO_PAPER_BLEU
 from pipeline.evaluation.costs import paper_device
 from workflows import paper
@@ -78,7 +79,15 @@ def _vocabulary(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str
     return f"about {rounded(printed.vocabulary_size)} {printed.pieces}", here
 
 
+def competitor_text(config: TransformerConfig) -> str:
+    """Describes a model that is no Transformer."""
+    sizes = ("n_layers", "d_model", "d_ff", "dropout")
+    return f"{config.architecture}, " + ", ".join(f"{MODEL_NAMES[name]} {getattr(config, name)}" for name in sizes)
+
+
 def _model(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
+    if cell.config.architecture != "transformer":
+        return "Transformer", competitor_text(cell.config)
     return differing_fields(MODEL_NAMES, printed.model, cell.config)
 
 

@@ -16,6 +16,7 @@ from workflows import paper
 from workflows.claims import comparisons
 from workflows.claims.claim import Evidence, Judged, judged
 from workflows.engine.dag import to_artifact
+from workflows.profiles.profile import COMPETITORS
 from workflows.tables.differences import differences, table2_notes
 from workflows.tables.measurements import Translation
 from workflows.tables.table import (
@@ -31,7 +32,12 @@ from workflows.tables.table import (
     Value,
 )
 
-MEASURED_NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
+MEASURED_NAMES = {
+    "base": "Transformer (base)",
+    "big": "Transformer (big)",
+    "recurrent": "Recurrent (GNMT-like)",
+    "convolutional": "Convolutional (ConvS2S-like)",
+}
 WORD_BY_WORD = "word-by-word"
 OTHER_TEXT = ("training data", "test set")
 """The aspects in which a cell of the same text as the paper's does not differ."""
@@ -128,6 +134,9 @@ def _word_by_word(measured: Sequence[Translation]) -> Iterator[Row]:
 def _models(measured: Sequence[Translation], pairs: Sequence[str], failures: Mapping[str, str]) -> Iterator[Row]:
     for model, name in MEASURED_NAMES.items():
         values: dict[str, Value] = {}
+        labels = {f"{pair.upper()} {model}" for pair in pairs}
+        if model in COMPETITORS and labels.isdisjoint([*failures, *(cell.label for cell in measured)]):
+            continue  # not among the rows of a run that did not name it
         for pair in pairs:
             state = FAILED if f"{pair.upper()} {model}" in failures else NOT_RUN
             values |= {f"{pair}.{key}": state for key in (*SCORES, *COSTS)}

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 from pipeline.evaluation.search_choice import DecodingChoiceFigures, SearchScores
 from pipeline.settings import DecodingSettings
+from tests.support.baselines import config_of
 from tests.support.unspaced_text import CHINESE
 from workflows.engine.dag import to_artifact
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
-from workflows.tables.table import NOT_MEASURED, NOT_RUN, Results
+from workflows.tables.table import FAILED, NOT_MEASURED, NOT_RUN, Results
 
 Cell = Callable[..., Translation]
 
@@ -89,3 +90,18 @@ def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
     assert not list(table2.chosen_searches({}))
     (table,) = table2.chosen_searches({"EN-ZH base": choice((1, 1), (1, 1, None), (1, 0.6, None))})
     assert [row.values for row in table.rows] == [{"beam": 1, "α 0.6": 0, "α 1": 0, "chosen": "beam 1, α 1"}]
+
+
+def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
+    """Below base and big, one that was measured and one that failed; in a run of base alone there is neither."""
+    base = cell("en-de", "base")
+    competitor = cell("en-de", "recurrent", config=config_of("recurrent"))
+    results = table2.compute([base, competitor], {"EN-DE convolutional": "killed"})
+    names = [row.name for row in results.tables[0].rows[-4:]]
+    assert names == [*table2.MEASURED_NAMES.values()]
+    recurrent, convolutional = shown(results, names[2])[0], shown(results, names[3])[0]
+    assert recurrent[5] == "3.1e12"
+    assert convolutional[0] == FAILED
+    assert table2.compute([base]).tables[0].rows[-1].name == names[1]
+    (model,) = (each for each in results.differences if each.cells == ("EN-DE recurrent",) and each.what == "model")
+    assert (model.paper, model.here) == ("Transformer", "recurrent, N 3, d_model 6, d_ff 10, P_drop 0.3")
