@@ -46,7 +46,9 @@ class TransformerConfig:
     """Size r of the neighbourhood that self-attention of the encoder is restricted to (§4); 0: all positions."""
     attention_dropout: float = 0.0
     """Dropout of the attention weights. §5.4 has none, and §6.3 chose one for parsing without printing it."""
-    architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
+    architecture: Literal["transformer", "recurrent", "convolutional"] = field(
+        default="transformer", metadata=ADDED_LATER
+    )
     """The other two are the paper's competitors (Table 2)."""
 
     def __post_init__(self) -> None:

@@ -185,13 +185,6 @@ class TrainingSettings(Settings):
     profile_updates: ProfiledUpdates = not_in_fingerprint(None)
     """Updates that torch.profiler records at rank 0: `pipeline.training.profiling`."""
 
-    def identity(self) -> dict[str, Any]:
-        """Returns the fields that determine the output, without an architecture that runs from before it have."""
-        identity = super().identity()
-        if self.model.architecture == "transformer":
-            del identity["model"]["architecture"]
-        return identity
-
     @property
     def micro_batch_tokens(self) -> int:
         """Limit on the source tokens, and on the target tokens, of one micro-batch."""
