@@ -220,7 +220,7 @@ def main(
     request = requested("claims", chosen, common, hardware)
     cells = (
         chosen_names("pairs", pairs, chosen.corpora),
-        chosen_names("models", models, chosen.recipes, chosen.default_models),
+        chosen_names("models", models, chosen.default_models),
     )
     judged = chosen_sections(sections)
     read = needed_by(judged, data_of(chosen, cells[0][0], treebank))

@@ -12,7 +12,7 @@ from pipeline.attention.figures import Heads, Relations
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.evaluation import costs, dev_scores, parses, perplexity, search_choice, tree_scores
 from pipeline.parsing import treebank
-from pipeline.settings import AveragingSettings, DecodingSettings, Settings
+from pipeline.settings import AveragingSettings, DecodingSettings, Settings, TrainingSettings
 from pipeline.store.artifacts import (
     Checkpoint,
     ChosenParser,
@@ -133,6 +133,9 @@ def evaluated(
     searches of which one is chosen on the dev set; without it, the search is that of `decoding`.
     """
     name = f"{text.name} {model}"
+    settings: TrainingSettings = training.arguments[1]
+    if settings.model.architecture != "transformer":
+        decoding = decoding.on_torch  # CTranslate2 has no other architecture
     checkpoint = AVERAGE(f"average {name}", training, averaging)
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
     choice = dev_scores = None

@@ -1,1 +1,1 @@
-"""Exports trained models to other software: CTranslate2 and MLflow."""
+"""Exports trained models to other software: CTranslate2, Hugging Face's transformers and MLflow."""

@@ -10,7 +10,9 @@ from workflows import stages
 from workflows.engine.dag import Imported, Stage, in_order, to_step
 from workflows.experiments import EXPERIMENTS
 from workflows.profiles.changes import checked
+from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
+from workflows.reproduce_table2 import cells_of
 
 MODULES = (stages, *(resolve_name(each.module) for each in EXPERIMENTS.values()))
 NAMED = {
@@ -55,3 +57,14 @@ def test_a_named_function_is_called_with_its_arguments() -> None:
     assert Imported("math:hypot")(3, 4) == 5
     with pytest.raises(AttributeError, match="no_such"):
         Imported("math:no_such")(1)
+
+
+def test_only_a_transformer_is_exported_for_decoding() -> None:
+    """CTranslate2 has no other architecture: competitors are decoded by torch, with no stage that would fail."""
+    profile = load_profile("embedded", overrides=["decoding.engine=ctranslate2"])
+    cells = {cell.model: cell for cell in cells_of(profile, ["en-de"], ["base", "recurrent"])}
+    exported = {
+        model: [step.label for step in in_order(cell.steps) if step.stage is stages.EXPORT]
+        for model, cell in cells.items()
+    }
+    assert exported == {"base": ["export en-de base"], "recurrent": []}

@@ -28,6 +28,8 @@ class LearningCurve:
     nll: Sequence[float]
     update_s: float
     """The mean duration of an update."""
+    conditions: str = ""
+    """The hardware, and all settings but the model and the seed: curves of others are not compared."""
 
     def nll_at(self, budget: Budget, spent: float) -> float:
         """Returns the NLL at a budget, between two measurements by a straight line."""
@@ -36,6 +38,12 @@ class LearningCurve:
 
 Curves = Mapping[str, Sequence[LearningCurve]]
 """The curves of each model, a seed each."""
+
+
+def comparable(curves: Curves) -> bool:
+    """Tells whether there are curves of all models, all made under the same conditions."""
+    conditions = {curve.conditions for of_model in curves.values() for curve in of_model}
+    return all(curves.get(model) for model in MODELS) and len(conditions) == 1
 
 
 def common_budget(curves: Curves, budget: Budget) -> float:
@@ -47,9 +55,11 @@ def _better_at_equal(budget: Budget) -> Callable[[Curves], Finding | None]:
     """Judges whether both competitors are behind the Transformer after the same budget."""
 
     def judge(curves: Curves) -> Finding | None:
-        if not all(curves.get(model) for model in MODELS):
+        if not comparable(curves):
             return None
         spent = common_budget(curves, budget)
+        if any(spent < getattr(curve, budget)[0] for of_model in curves.values() for curve in of_model):
+            return None  # before the first measurement of a slow model nothing is known of it
         groups = Groups({model: [-curve.nll_at(budget, spent) for curve in curves[model]] for model in MODELS})
         tested = {model: groups.difference(TRANSFORMER, model, POSITIVE) for model in MODELS[1:]}
         where = f"behind the Transformer at {spent:.3g} {UNITS[budget]}"
@@ -62,7 +72,7 @@ def _better_at_equal(budget: Budget) -> Callable[[Curves], Finding | None]:
 
 def _faster(curves: Curves) -> Finding | None:
     """Judges whether an update of both competitors takes longer, with as many tokens and parameters."""
-    if not all(curves.get(model) for model in MODELS):
+    if not comparable(curves):
         return None
     update_s = {model: [curve.update_s for curve in curves[model]] for model in MODELS}
     n = min(map(len, update_s.values()))

@@ -180,7 +180,8 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     flop = update_flop(training, lengths)
     # The other devices wait for the one with the most micro-batches of an update.
     most = -(-training.micro_batches // devices)
-    fraction = hardware.fraction(training.model.d_model)
+    is_transformer = training.model.architecture == "transformer"
+    fraction = hardware.fraction(training.model.d_model) if is_transformer else None
     update_s = flop * most / training.micro_batches / (flop_s * fraction) if fraction else None
     parameters = count_parameters(training.model)
     return TrainingForecast(
@@ -301,6 +302,8 @@ def notes(forecast: Forecast) -> list[str]:
     narrowest = min(hardware.fractions)
     if any(model.d_model < narrowest for model in models):
         lines.append(f"No time is given for models narrower than {narrowest}: their share of the rate is not known.")
+    if any(model.architecture != "transformer" for model in models):
+        lines.append("No time is given for recurrent and convolutional models, which were not measured.")
     lines.append(
         "Preparing text, validation, decoding, scoring and timing layers are left out; what the store has is included."
     )

@@ -41,7 +41,7 @@ def judge(
     """Judges the claims of the sections that begin so, by whatever was made for them."""
     found = evidence(made)
     results, drawn = compute(made, found, sections), list[Section]()
-    if made.competitors:
+    if "competitors" in found.found:
         drawn.append(_competitors(found.found["competitors"]))
     if made.functions:
         drawn.append(_functions(found))

@@ -23,6 +23,7 @@ from workflows.engine.dag import Ref, to_artifact
 from workflows.tables.differences import ASPECTS, Difference, differences
 from workflows.tables.judged import VERDICTS, verdicts
 from workflows.tables.measurements import TrainedModel, Translation
+from workflows.tables.provenance import hardware
 from workflows.tables.table import Results, ResultsArtifact
 
 T_co = TypeVar("T_co", bound=Artifact, covariant=True)
@@ -106,7 +107,9 @@ def evidence(made: Made) -> Evidence:
         curves: dict[str, list[LearningCurve]] = {}
         for trial in made.competitors:
             curves.setdefault(trial.kind, []).append(learning_curve(trial.evaluation))
-        found["competitors"] = curves
+        # A schedule that ends with its training serves no shorter budget.
+        if all(trial.evaluation.settings.optimizer.schedule == "inverse_sqrt" for trial in made.competitors):
+            found["competitors"] = curves
     return Evidence(found, made.data)
 
 
@@ -118,6 +121,7 @@ def learning_curve(model: TrainedModel) -> LearningCurve:
         [line["update"] / run.updates * run.counted_flop for line in measured],
         [line["dev_nll"] for line in measured],
         run.train_s / run.updates,
+        f"{hardware(run)}; {[item for item in run.settings.identity().items() if item[0] not in ('model', 'seed')]}",
     )
 
 
@@ -169,6 +173,8 @@ def _of_trials(made: Made) -> dict[str, list[Difference]]:
     of_both = {what: aspect for what, aspect in ASPECTS.items() if what != "averaged checkpoints"}
     return {
         "averaging": differences([trial.evaluation for trial in made.averaging[:1]], aspects=of_both),
+        "heads": differences([trial.evaluation for trial in made.heads[:1]]),
+        "competitors": differences([*{trial.kind: trial.evaluation for trial in made.competitors}.values()]),
         "positions": differences(
             [*{trial.kind: trial.evaluation for trial in made.extrapolation}.values()],
             lambda _pair, row: paper.variation_experiment(row),

@@ -173,7 +173,7 @@ def _measured(row: RowTrainings, means: Means, metrics: Mapping[Kind, Groups]) -
         if base and row.name != "base":
             values[f"{kind}.delta"] = here[kind] - base[kind]
             tested = metrics[kind].difference(row.name, "base")
-            values[f"{kind}.is_beyond_noise"] = tested.p <= ALPHA if metrics[kind].df else None
+            values[f"{kind}.is_beyond_noise"] = tested.p <= ALPHA if tested.n > 1 else None
     if any(cell.main_bleu.paper_bleu is None for cell in cells):
         values["bleu"] = NOT_DEFINED
     return values

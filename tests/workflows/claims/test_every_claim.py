@@ -486,3 +486,13 @@ def test_curves_are_compared_where_the_shortest_ends() -> None:
     assert base.nll_at("flop", 40.0) == pytest.approx(4.2)
     assert verdict("and so after as many operations", "competitors", learned(0.5, spread=1e-6)) == "fails"
     assert verdict("and so after as many operations", "competitors", {"base": curves["base"]}) == "not run"
+
+
+def test_curves_of_other_conditions_are_not_compared() -> None:
+    """Nor are those of which nothing is known at the budget: a model so slow that it was first measured later."""
+    of_time = "superior in quality to recurrent and convolutional models after the same time of training"
+    curves = learned(0.1)
+    elsewhere = [replace(curve, conditions="another machine") for curve in curves["recurrent"]]
+    late = [replace(curve, seconds=[90.0, 100.0], nll=[4.0, 3.0]) for curve in curves["convolutional"]]
+    for changed in ({"recurrent": elsewhere}, {"convolutional": late}):
+        assert verdict(of_time, "competitors", {**curves, **changed}) == "not run"

@@ -53,6 +53,13 @@ def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_r
     assert table.metrics["sacreBLEU dev base"] == pytest.approx(100)
 
 
+def test_a_single_training_is_never_beyond_noise(trained_row: TrainedRow) -> None:
+    """However far it lies from base, whose seeds are close together; two trainings are."""
+    trained = [trained_row("base", 7.0, 7.01), trained_row("B1", 12.0), trained_row("B2", 12.0, 12.01)]
+    rows = by_name(table3.compute(trained)[0])
+    assert [rows[name].values["perplexity.is_beyond_noise"] for name in ("B1", "B2")] == [None, True]
+
+
 def test_differences_from_base_stay_in_their_column(trained_row: TrainedRow) -> None:
     """A printed row is compared with the printed base, and a measured mean with the mean of the measured base."""
     base, other = trained_row("base", 7.0, 7.5, errors=(1, 2)), trained_row("B1", 8.0, errors=(0,))
