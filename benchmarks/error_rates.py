@@ -64,7 +64,7 @@ def verdicts(values: Values, margin: float) -> tuple[Verdicts, Verdicts]:
     alone, adjusted = [], []
     for table in range(len(values["base"])):
         found = family(rows_of(values, table, margin))
-        alone.append([SIGNS[each.verdict()] for each in found])
+        alone.append([SIGNS[each.verdict(each.p)] for each in found])
         p = holm([each.p for each in found])
         adjusted.append([SIGNS[each.verdict(its)] for each, its in zip(found, p, strict=True)])
     return np.array(alone), np.array(adjusted)

@@ -1,4 +1,4 @@
-"""Holds the paper's numbers; but for its sentences (`workflows.claims.sentences`), figures are typed in nowhere else.
+"""Holds the paper's numbers; but for its sentences (`workflows.claims`), figures are typed in nowhere else.
 
 "Attention Is All You Need", Vaswani et al. 2017, arXiv 1706.03762 v5; section marks are the paper's. The sustained
 rates of footnote 5 stand in `pipeline.evaluation.costs`, whose formula needs them. Every other figure that the project

@@ -68,8 +68,6 @@ class Finding:
     """The primary one first."""
     here: str = ""
     """Whatever else the verdict rests on, in words."""
-    is_certain: bool = False
-    """Whether it rests on figures without noise; it then takes nothing from the other claims of its family."""
 
     @classmethod
     def of(cls, tested: Sequence[Estimate], effects: Iterable[Effect], here: str = "") -> "Finding":
@@ -79,17 +77,17 @@ class Finding:
 
     @classmethod
     def certain(cls, holds: bool, here: str) -> "Finding":
-        """Returns the finding on figures without noise."""
-        return cls(float(not holds), float(holds), (), here, is_certain=True)
+        """Returns the finding on counts without noise. Its p is 0, so Holm's method corrects no other claim for it."""
+        return cls(float(not holds), float(holds), (), here)
 
     @property
     def p(self) -> float:
         """The smallest level at which there is a verdict."""
         return two_sided(self.p_holds, self.p_fails)
 
-    def verdict(self, p: float | None = None) -> Decided:
-        """Returns the verdict; `p` is the p-value corrected for a family."""
-        return decided(self.p_holds, self.p_fails, self.p if p is None else p)
+    def verdict(self, p: float) -> Decided:
+        """Returns the verdict; `p` is its p-value, corrected for a family or not."""
+        return decided(self.p_holds, self.p_fails, p)
 
 
 @dataclass(frozen=True)
@@ -159,15 +157,14 @@ NEEDS: Mapping[Data, Verdict] = {"real text": "needs real text", "WMT14": "needs
 def judged(claims: Sequence[Claim], evidence: Evidence) -> list[Judged]:
     """Judges claims, each in its place; those of one family are corrected for each other."""
     outcomes = [_outcome(claim, evidence) for claim in claims]
+    families: dict[str, dict[int, float]] = {}
+    for index, (claim, outcome) in enumerate(zip(claims, outcomes, strict=True)):
+        if isinstance(outcome, Finding):
+            families.setdefault(claim.family, {})[index] = outcome.p
     corrected: dict[int, float] = {}
-    for family in dict.fromkeys(claim.family for claim in claims):
-        tested = {
-            index: outcome.p
-            for index, (claim, outcome) in enumerate(zip(claims, outcomes, strict=True))
-            if claim.family == family and isinstance(outcome, Finding) and not outcome.is_certain
-        }
-        corrected |= dict(zip(tested, holm([*tested.values()]), strict=True))
-    return [_judged(claim, outcomes[index], corrected.get(index)) for index, claim in enumerate(claims)]
+    for p_values in families.values():
+        corrected |= zip(p_values, holm([*p_values.values()]), strict=True)
+    return [_judged(claim, outcomes[index], corrected.get(index, 1.0)) for index, claim in enumerate(claims)]
 
 
 def _outcome(claim: Claim, evidence: Evidence) -> Finding | Verdict:
@@ -179,9 +176,8 @@ def _outcome(claim: Claim, evidence: Evidence) -> Finding | Verdict:
     return claim.judge(*(evidence.found[name] for name in claim.needs)) or "not run"
 
 
-def _judged(claim: Claim, outcome: Finding | Verdict, p: float | None) -> Judged:
+def _judged(claim: Claim, outcome: Finding | Verdict, p: float) -> Judged:
     about = claim.section, claim.text, claim.family, claim.kind
     if not isinstance(outcome, Finding):
         return Judged(*about, outcome, printed=claim.printed, lacks=claim.lacks)
-    p = outcome.p if p is None else p
     return Judged(*about, outcome.verdict(p), p, outcome.effects, outcome.here, claim.printed)
