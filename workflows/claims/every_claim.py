@@ -44,7 +44,7 @@ def _place(claim: Claim) -> tuple[int, list[int], str]:
     """Returns a key that sorts claims as the paper has them: abstract, sections, tables, figures, then controls."""
     section = claim.section
     part = 0 if section == "abstract" else 1 if section[0].isdigit() else 3 if section == variations.CONTROL else 2
-    return part, [int(number) for number in section.split(".") if number.isdigit()], "" if part == 1 else section
+    return part, [int(number) for number in section.split(".") if number.isdigit()], section
 
 
 CLAIMS: Sequence[Claim] = sorted(

@@ -64,7 +64,7 @@ def bleu(rows: Rows) -> Groups:
 
 def accuracy(rows: Rows) -> Groups:
     """Returns token accuracy, of the rows whose trainings all have it."""
-    values = {name: [each.accuracy for each in trainings] for name, trainings in rows.items() if trainings}
+    values = {name: [each.accuracy for each in trainings] for name, trainings in rows.items()}
     return Groups({name: known for name, of_row in values.items() if (known := _known(of_row))})
 
 

@@ -29,7 +29,11 @@ def claims_table(claims: Sequence[Judged], *, on_terminal: bool = False) -> Tabl
     rows = []
     for claim in claims:
         here = [*map(effect_text, claim.effects), *filter(None, [claim.here])]
-        printed = [_signed(effect.printed, effect.unit) for effect in claim.effects if effect.printed is not None]
+        printed = [
+            f"{_number(effect.printed, effect.unit)} {effect.unit}"
+            for effect in claim.effects
+            if effect.printed is not None
+        ]
         if claim.printed:
             printed = [f"{claim.printed.verdict}: {claim.printed.text}"]
         if claim.lacks:
@@ -53,10 +57,6 @@ def effect_text(effect: Effect) -> str:
     if effect.low is not None and effect.high is not None:
         interval = f" [{_number(effect.low, effect.unit)}, {_number(effect.high, effect.unit)}]"
     return f"{effect.text}: {_number(effect.value, effect.unit)}{interval} {effect.unit}"
-
-
-def _signed(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{_number(value, unit)} {unit}"
 
 
 def _number(value: float, unit: str) -> str:

@@ -428,6 +428,7 @@ def test_each_function_counts_with_its_own_best_rate() -> None:
     assert all(of_key == {1.0} for of_key in rates.values())
     assert {tuple(each.seed for each in seeds) for seeds in chosen.values()} == {(1, 2)}
     assert at_best_rates(slow[::-1]) == at_best_rates(slow)
+    assert at_best_rates(slow[:1]) == {(ADDITIVE, 4): slow[:1]}
     only = at_best_rates([each for each in slow if each.seed == 2])
     assert {tuple(each.seed for each in seeds) for seeds in only.values()} == {(2,)}
 
