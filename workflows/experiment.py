@@ -73,9 +73,8 @@ def chosen_names(
 ) -> list[str]:
     """Returns the comma-separated names given to an option, or the `default`, by default all.
 
-    Each comes once, in the order of those available.
-
-    So another order is the same experiment. Raises UserError for an unknown name.
+    Each comes once, in the order of those available, so another order is the same experiment. Raises UserError for an
+    unknown name.
     """
     known = list(available)
     names = (

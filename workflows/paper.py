@@ -95,6 +95,8 @@ TABLE_2: tuple[PrintedRow, ...] = (
     ),
 )
 """The rows of Table 2 (§6.1), top to bottom. The Transformers' costs are printed once, and entered under both pairs."""
+TRANSFORMERS = MappingProxyType({"base": "Transformer (base)", "big": "Transformer (big)"})
+"""The names of its rows that are the Transformer's, by model."""
 
 
 @dataclass(frozen=True)

@@ -148,14 +148,13 @@ def experiments(
     needs = needed_by(sections, data)
     tables: dict[str, Reproduction] = {}
     made: dict[str, Any] = {}
-    if "timed" in needs:
+    if needs & {"timed", "table1"}:
         layers = load_complexity_profile(overrides=changes["table1"])
-        made["timed"] = reproduce_table1.exclusive(TIME_ARGUMENTS, layers)(
-            "time arguments", ArgumentSettings(), layers.timing
-        )
-    if "table1" in needs:
-        layers = load_complexity_profile(overrides=changes["table1"])
-        tables["table1"] = reproduce_table1.reproduction(layers, request.command)
+        if "timed" in needs:
+            timed = reproduce_table1.exclusive(TIME_ARGUMENTS, layers)
+            made["timed"] = timed("time arguments", ArgumentSettings(), layers.timing)
+        if "table1" in needs:
+            tables["table1"] = reproduce_table1.reproduction(layers, request.command)
     if "table2" in needs:
         tables["table2"] = reproduce_table2.reproduction(profile, *cells, request)
     if "table3" in needs:
@@ -172,12 +171,12 @@ def experiments(
         made["competitors"] = claim_trials.competitors(profile, pair)
     if "extrapolation" in needs:
         made["extrapolation"] = claim_trials.extrapolation(profile, pair)
-    seeded = claim_trials.seeded(profile, pair, model)
-    if "averaging" in needs:
-        made["averaging"] = claim_trials.averaging(seeded, model, profile.for_pair(pair).choice)
-    corpus = profile.for_pair(pair).corpora[pair]
-    if "heads" in needs and isinstance(corpus, EmbeddedSettings):
-        made["heads"] = claim_trials.heads(seeded, model, corpus.text("train"))
+    if needs & {"averaging", "heads"}:
+        of_pair, seeded = profile.for_pair(pair), claim_trials.seeded(profile, pair, model)
+        if "averaging" in needs:
+            made["averaging"] = claim_trials.averaging(seeded, model, of_pair.choice)
+        if "heads" in needs and isinstance(corpus := of_pair.corpora[pair], EmbeddedSettings):
+            made["heads"] = claim_trials.heads(seeded, model, corpus.text("train"))
     return Experiments(tables, Made(**made, data=data), sections, request.command)
 
 

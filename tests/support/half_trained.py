@@ -1,6 +1,7 @@
 """A checkpoint that has half learned to map each of a few lines to another: its outputs vary, and most of them end."""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.transformer import Transformer
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint
 from pipeline.text import vocabulary
 from pipeline.training.checkpoints import write_weights
 from tests.support.batches import hidden_of
@@ -53,3 +56,11 @@ def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transf
         adam.step()
     write_weights(folder, model.state_dict(), dataclasses.asdict(model.config))
     return model.eval()
+
+
+def make_exported(folder: Path, kind: str, export: Callable[[Context, Checkpoint], Any]) -> tuple[Transformer, Path]:
+    """Makes one of MODELS in `folder / "checkpoint"`; returns it and the folder beside it to which it was exported."""
+    model = make_model(folder / "checkpoint", **MODELS[kind])
+    (folder / "out").mkdir()
+    export(Context(folder / "out"), Checkpoint(folder / "checkpoint"))
+    return model, folder / "out"

@@ -16,7 +16,6 @@ Scores = Mapping[tuple[str, str], Sequence[tuple[float, float | None]]]
 """Paper BLEU and FLOP by the paper's method of each training, by language pair and model."""
 ParserScores = Mapping[str, Sequence[float]]
 """F1 of each training, by what it was trained on."""
-NAMES = {"base": "Transformer (base)", "big": "Transformer (big)"}
 TRANSFORMER, ENSEMBLE, WSJ_ONLY, SEMI_SUPERVISED = (
     "Transformer",
     "ensemble",
@@ -59,7 +58,7 @@ class Cell(NamedTuple):
     @property
     def printed(self) -> paper.PrintedRow:
         """The row of the Transformer."""
-        return next(row for row in paper.TABLE_2 if row.name == NAMES[self.model])
+        return next(row for row in paper.TABLE_2 if row.name == paper.TRANSFORMERS[self.model])
 
     @property
     def bleu(self) -> float:
@@ -195,7 +194,7 @@ TABLE_2: tuple[Claim, ...] = (
     _better(
         "table 2",
         "the Transformer, base or big, achieves better BLEU than the single models before on both pairs (caption)",
-        *(Cell(pair, model, single=True) for pair in paper.PAIRS for model in NAMES),
+        *(Cell(pair, model, single=True) for pair in paper.PAIRS for model in paper.TRANSFORMERS),
     ),
 )
 TABLE_4: tuple[Claim, ...] = (

@@ -12,8 +12,10 @@ import numpy as np
 
 from workflows.claims.claim import Claim, Effect, Finding
 from workflows.claims.inference import POSITIVE, Groups, at_least, ratio
+from workflows.profiles.profile import COMPETITORS
 
-TRANSFORMER, RECURRENT, CONVOLUTIONAL = MODELS = ("base", "recurrent", "convolutional")
+TRANSFORMER = "base"
+MODELS = (TRANSFORMER, *COMPETITORS)
 COMMAND = "python -m workflows.reproduce_claims --profile multi30k --sections abstract,7"
 Budget = Literal["seconds", "flop"]
 UNITS: Mapping[Budget, str] = {"seconds": "s", "flop": "FLOP"}
@@ -61,7 +63,7 @@ def _better_at_equal(budget: Budget) -> Callable[[Curves], Finding | None]:
         if any(spent < getattr(curve, budget)[0] for of_model in curves.values() for curve in of_model):
             return None  # before the first measurement of a slow model nothing is known of it
         groups = Groups({model: [-curve.nll_at(budget, spent) for curve in curves[model]] for model in MODELS})
-        tested = {model: groups.difference(TRANSFORMER, model, POSITIVE) for model in MODELS[1:]}
+        tested = {model: groups.difference(TRANSFORMER, model, POSITIVE) for model in COMPETITORS}
         where = f"behind the Transformer at {spent:.3g} {UNITS[budget]}"
         return Finding.of(
             [*tested.values()], (Effect.of(f"{model} {where}", "nats", each) for model, each in tested.items())
@@ -76,7 +78,7 @@ def _faster(curves: Curves) -> Finding | None:
         return None
     update_s = {model: [curve.update_s for curve in curves[model]] for model in MODELS}
     n = min(map(len, update_s.values()))
-    tested = {model: ratio(update_s[model][:n], update_s[TRANSFORMER][:n], at_least(1.0)) for model in MODELS[1:]}
+    tested = {model: ratio(update_s[model][:n], update_s[TRANSFORMER][:n], at_least(1.0)) for model in COMPETITORS}
     effects = (Effect.of(f"{model} / Transformer, time of an update", "×", each) for model, each in tested.items())
     return Finding.of([*tested.values()], effects)
 

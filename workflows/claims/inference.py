@@ -41,11 +41,6 @@ def at_least(limit: float) -> Region:
     return Region(low=limit)
 
 
-def at_most(limit: float) -> Region:
-    """Returns the claim that an effect is no larger than `limit`."""
-    return Region(high=limit)
-
-
 def within(margin: float) -> Region:
     """Returns the claim of equivalence, |effect| < margin: two one-sided tests (TOST) at 2.5% each."""
     return Region(-margin, margin)

@@ -52,25 +52,21 @@ MARGIN_BLEU = min(-printed_bleu(row) for row in INTERPRETED) / 2
 """Up to half the smallest difference that the paper interprets, models are alike: 0.009 nats and 0.2 BLEU."""
 
 
+def metric(rows: Rows, of: Callable[[Trained], float | None]) -> Groups:
+    """Returns one metric of the rows whose trainings all have it."""
+    values = {name: [of(each) for each in trainings] for name, trainings in rows.items() if trainings}
+    known = {name: [value for value in of_row if value is not None] for name, of_row in values.items()}
+    return Groups({name: of_row for name, of_row in known.items() if len(of_row) == len(values[name])})
+
+
 def log_likelihood(rows: Rows) -> Groups:
     """Returns the mean log-likelihood of a token, in which more is better: -NLL."""
-    return Groups({name: [-each.nll for each in trainings] for name, trainings in rows.items() if trainings})
+    return metric(rows, lambda training: -training.nll)
 
 
 def bleu(rows: Rows) -> Groups:
     """Returns BLEU."""
-    return Groups({name: [each.bleu for each in trainings] for name, trainings in rows.items() if trainings})
-
-
-def accuracy(rows: Rows) -> Groups:
-    """Returns token accuracy, of the rows whose trainings all have it."""
-    values = {name: [each.accuracy for each in trainings] for name, trainings in rows.items()}
-    return Groups({name: known for name, of_row in values.items() if (known := _known(of_row))})
-
-
-def _known(values: Sequence[float | None]) -> list[float]:
-    known = [value for value in values if value is not None]
-    return known if len(known) == len(values) else []
+    return metric(rows, lambda training: training.bleu)
 
 
 def _have(rows: Rows, *names: str) -> bool:
@@ -139,7 +135,7 @@ def _below_base(name: str, in_nats: Region = POSITIVE, in_bleu: Region = POSITIV
 
 def _smoothing(rows: Rows) -> Finding | None:
     """Judges whether label smoothing hurts perplexity and improves accuracy and BLEU: all three."""
-    accuracies = accuracy(rows)
+    accuracies = metric(rows, lambda training: training.accuracy)
     if not {"D3", "base"} <= accuracies.values.keys():
         return None
     nats = log_likelihood(rows).difference("D3", "base")

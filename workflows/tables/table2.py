@@ -33,8 +33,7 @@ from workflows.tables.table import (
 )
 
 MEASURED_NAMES = {
-    "base": "Transformer (base)",
-    "big": "Transformer (big)",
+    **paper.TRANSFORMERS,
     "recurrent": "Recurrent (GNMT-like)",
     "convolutional": "Convolutional (ConvS2S-like)",
 }

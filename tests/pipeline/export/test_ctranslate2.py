@@ -22,7 +22,7 @@ from pipeline.text import vocabulary
 from pipeline.text.segmentation import encode_lines
 from pipeline.training.checkpoints import write_weights
 from tests.support.batches import hidden_of
-from tests.support.half_trained import LINES, MODELS, TINY, ids, make_model, shifted
+from tests.support.half_trained import LINES, MODELS, TINY, ids, make_exported, shifted
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -31,11 +31,7 @@ ctranslate2 = pytest.importorskip("ctranslate2")
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
     """A model and the folder it was exported to."""
-    folder = tmp_path_factory.mktemp("exported")
-    model = make_model(folder / "checkpoint", **MODELS[request.param])
-    (folder / "out").mkdir()
-    export(Context(folder / "out"), Checkpoint(folder / "checkpoint"))
-    return model, folder / "out"
+    return make_exported(tmp_path_factory.mktemp("exported"), request.param, export)
 
 
 @pytest.mark.parametrize(("beam_size", "length_penalty"), [(1, 0.0), (4, 0.0), (4, 0.6)])

@@ -23,7 +23,7 @@ from pipeline.text.encoding import decode_ids
 from pipeline.text.segmentation import encode_lines
 from pipeline.training.checkpoints import write_weights
 from tests.support.batches import hidden_of
-from tests.support.half_trained import LINES, MODELS, TINY, make_model, shifted
+from tests.support.half_trained import LINES, MODELS, TINY, make_exported, shifted
 from tests.support.parallel_text import corpus_of, text_pairs
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 
@@ -33,11 +33,7 @@ transformers = pytest.importorskip("transformers")
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
     """A model and the folder it was exported to."""
-    folder = tmp_path_factory.mktemp("exported")
-    model = make_model(folder / "checkpoint", **MODELS[request.param])
-    (folder / "out").mkdir()
-    export(Context(folder / "out"), Checkpoint(folder / "checkpoint"))
-    return model, folder / "out"
+    return make_exported(tmp_path_factory.mktemp("exported"), request.param, export)
 
 
 def load(folder: Path) -> tuple[Any, Any]:

@@ -17,7 +17,6 @@ from workflows.claims.inference import (
     Groups,
     Region,
     at_least,
-    at_most,
     best_of_paired,
     every,
     holm,
@@ -43,7 +42,7 @@ VALUES = st.integers(-40, 40).map(lambda eighths: eighths / 8)
 ROWS = st.fixed_dictionaries({name: st.lists(VALUES, min_size=1, max_size=5) for name in "abcd"})
 REGIONS = st.one_of(
     st.builds(at_least, VALUES),
-    st.builds(at_most, VALUES),
+    st.builds(lambda high: Region(high=high), VALUES),
     st.builds(within, st.floats(0.1, 9)),
     st.builds(lambda low, width: Region(low, low + width), VALUES, st.floats(0.1, 9)),
 )
@@ -57,7 +56,7 @@ def t(p: float, df: int) -> float:
 
 def test_regions_by_name() -> None:
     """Each is open on the side that it says nothing about."""
-    regions = [Region(), POSITIVE, at_least(2), at_most(3), within(4)]
+    regions = [Region(), POSITIVE, at_least(2), Region(high=3), within(4)]
     assert [(each.low, each.high) for each in regions] == [(-INF, INF), (0, INF), (2, INF), (-INF, 3), (-4, 4)]
 
 
@@ -182,7 +181,7 @@ def test_the_best_is_compared_with_each_rival() -> None:
     assert tested.high == pytest.approx(min(one.value + (one.high - one.value) * factor for one in each))
     assert tested.p_holds == max(one.p_holds for one in each)
     assert tested.p_fails == min(1, 3 * min(one.p_fails for one in each))
-    limit = at_most(1.5)
+    limit = Region(high=1.5)
     tested, each = rows.best("a", OTHERS, limit), [rows.difference("a", other, limit) for other in OTHERS]
     assert tested.p_holds == 3 * min(one.p_holds for one in each) < 1
     assert tested.p_fails == max(one.p_fails for one in each)
@@ -218,7 +217,7 @@ def test_the_best_of_several_rivals() -> None:
 
 def test_one_rival_of_one_seed_leaves_no_bound_below() -> None:
     """That it is better by more cannot be excluded, but that another is better can be shown."""
-    tested = best_of_paired([[-0.1], [-5.0, -5.1, -5.05]], at_most(-4))
+    tested = best_of_paired([[-0.1], [-5.0, -5.1, -5.05]], Region(high=-4))
     assert (tested.n, tested.low, tested.verdict()) == (1, -INF, "holds")
     assert best_of_paired([[-0.1], [0.0, -0.01, -0.005]], at_least(-4)).verdict() == "undecided"
 
@@ -234,7 +233,7 @@ def test_a_ratio_is_students_by_its_logarithm() -> None:
         assert (tested.low, tested.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
         assert tested.p_holds == pytest.approx(stats.ttest_1samp(logarithms, limit, alternative="greater").pvalue)
         assert (tested.region, tested.n) == (region, 3)
-    assert ratio(to, of, at_most(0.5)).p_holds == pytest.approx(ratio(of, to, at_least(2.0)).p_holds)
+    assert ratio(to, of, Region(high=0.5)).p_holds == pytest.approx(ratio(of, to, at_least(2.0)).p_holds)
     once = ratio([2.0], [1.0], at_least(1.0))
     assert (once.value, once.low, once.high, once.verdict()) == (2.0, 0.0, INF, "undecided")
     with pytest.raises(ValueError, match="zip"):
@@ -253,7 +252,7 @@ def test_equal_values_have_no_noise() -> None:
     """The interval is a point: inside, outside, or on the boundary, which decides nothing."""
     assert paired([0.1] * 3) == inference.Estimate(0.1, 0.1, 0.1, 3, p_holds=0, p_fails=1)
     assert paired([-0.1] * 3) == inference.Estimate(-0.1, -0.1, -0.1, 3, p_holds=1, p_fails=0)
-    for region in (at_least(0.1), at_most(0.1), within(0.1)):
+    for region in (at_least(0.1), Region(high=0.1), within(0.1)):
         assert paired([0.1] * 3, region) == inference.Estimate(0.1, 0.1, 0.1, 3, p_holds=1, p_fails=1, region=region)
     rows = Groups({"a": [0.1] * 3, "b": [0.1] * 2, "c": [0.1]})
     assert rows.deviation == 0
