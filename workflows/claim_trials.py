@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 
-from pipeline.attention.figures import Relations, RelationSettings
+from pipeline.attention.records import Relations, RelationSettings
 from pipeline.complexity import attention_training
 from pipeline.complexity.attention_training import AttentionTraining
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.complexity.figures import TimedArguments
+from pipeline.complexity.records import TimedArguments
 from pipeline.complexity.settings import ArgumentSettings
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
+from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from workflows.cli import options

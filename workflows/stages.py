@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.attention.figures import Heads, Relations
+from pipeline.attention.records import Heads, Relations
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.evaluation import costs, dev_scores, parses, perplexity, search_choice, tree_scores
 from pipeline.parsing import treebank

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.attention.figures import Kind
+from pipeline.attention.records import Kind
 from pipeline.attention.translated import Attended, by_word
 from pipeline.corpora.grammar.references import LONG_WORDS
 from pipeline.errors import UserError

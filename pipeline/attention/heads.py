@@ -19,8 +19,8 @@ from model.batch import Batch, shift_right
 from model.config import BEGIN_ID, END_ID, PAD_ID
 from model.loss import perplexity_of, smoothed_cross_entropy
 from model.transformer import Transformer
-from pipeline.attention.figures import KINDS, HeadFigures, Heads, HeadSettings, HeadsFigures, Kind
 from pipeline.attention.recording import attentions, heads_off, recording
+from pipeline.attention.records import KINDS, HeadRecord, Heads, HeadSettings, HeadsRecord, Kind
 from pipeline.evaluation.translation import load_model, with_heads
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EvaluationSet
@@ -70,7 +70,7 @@ def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settin
                     without = perplexity_of(nll / n_tokens)
                     names = ("entropy", "distance", "previous", "same", "next", "separator")
                     figures.append(
-                        HeadFigures(
+                        HeadRecord(
                             kind=kind,
                             layer=layer + 1,
                             head=head + 1,
@@ -82,7 +82,7 @@ def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settin
                     context.progress(len(figures), total, "heads")
     pairs = sum(len(sample.source_BS) for sample in samples)
     return Heads(context.folder).write(
-        HeadsFigures(heads=tuple(figures), perplexity=perplexity, pairs=pairs, tokens=n_tokens)
+        HeadsRecord(heads=tuple(figures), perplexity=perplexity, pairs=pairs, tokens=n_tokens)
     )
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from model.attention import MultiHeadAttention
 from model.transformer import EncoderLayer, Transformer
-from pipeline.attention.figures import KINDS, Kind
+from pipeline.attention.records import KINDS, Kind
 
 
 class AttentionWeights(NamedTuple):

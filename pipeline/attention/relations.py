@@ -23,15 +23,15 @@ from sentencepiece import SentencePieceProcessor
 
 from model.batch import Rows
 from model.transformer import Transformer
-from pipeline.attention.figures import (
+from pipeline.attention.recording import recording
+from pipeline.attention.records import (
     HeadShare,
-    RelationFigures,
     RelationName,
+    RelationRecord,
     Relations,
     RelationSettings,
-    RelationsFigures,
+    RelationsRecord,
 )
-from pipeline.attention.recording import recording
 from pipeline.attention.translated import Pieces, by_word, pieces
 from pipeline.corpora.embedded import GeneratedText, held_out
 from pipeline.corpora.grammar import Derivation
@@ -83,7 +83,7 @@ def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, set
     figures = tuple(
         _figures(name, cases[: settings.cases], model.config.n_heads) for name, cases in cases_by_relation.items()
     )
-    return Relations(context.folder).write(RelationsFigures(relations=figures))
+    return Relations(context.folder).write(RelationsRecord(relations=figures))
 
 
 def _pairs(derivation: Derivation) -> Iterator[tuple[RelationName, Span, Span]]:
@@ -115,7 +115,7 @@ def _word(vocabulary: SentencePieceProcessor, sentence: str, side: Pieces, span:
     return next((number for number, (_, end) in words if ends_bytes[end - 1] == wanted), None)
 
 
-def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> RelationFigures:
+def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> RelationRecord:
     hits_CX = np.array([case.hits for case in cases])
     weights_CX = np.array([case.attention_XM[:, case.key] for case in cases])
     largest_CX = np.array([case.attention_XM.max(axis=1) for case in cases])
@@ -125,7 +125,7 @@ def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> Re
     (offset, _), *_ = Counter(offsets[chosen_on]).most_common(1)
     n_hits, n_rest = int(hits_CX[rest, best].sum()), len(hits_CX[rest])
     interval = binomtest(n_hits, n_rest).proportion_ci(CONFIDENCE, method="wilson")
-    return RelationFigures(
+    return RelationRecord(
         relation=relation,
         cases=len(cases),
         chance=float(np.mean([1 / case.attention_XM.shape[1] for case in cases])),

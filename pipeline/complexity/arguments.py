@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from pipeline.complexity.count import SEED
-from pipeline.complexity.figures import ArgumentTimes, PassMeasurements, TimedArguments
 from pipeline.complexity.layer_types.attention_functions import make_function
 from pipeline.complexity.layer_types.modules import make, make_projected
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS, LayerSizes
 from pipeline.complexity.measure import costs, device_of, machine_of, random_input, threads_of
+from pipeline.complexity.records import ArgumentTimes, PassMeasurements, TimedArguments
 from pipeline.complexity.settings import ArgumentSettings, TimingSettings
 from pipeline.store.artifact import Context
 

@@ -11,11 +11,11 @@ from pipeline.complexity.layer_types.sizes import AttentionFunction
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import METRICS, EncodedDataset
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 from pipeline.text.lines import read_lines
 
 
-class AttentionTrainingFigures(Figures):
+class AttentionTrainingRecord(Record):
     """`attention_training.json`: what the training reached."""
 
     function: AttentionFunction
@@ -34,10 +34,10 @@ class AttentionTrainingFigures(Figures):
 
 
 @dataclass(frozen=True)
-class AttentionTraining(JsonArtifact[AttentionTrainingFigures]):
+class AttentionTraining(JsonArtifact[AttentionTrainingRecord]):
     """`attention_training.json`, and the curve in `metrics.jsonl`; the weights are not kept."""
 
-    figures_file = "attention_training.json"
+    record_file = "attention_training.json"
 
     @property
     def summary(self) -> str:
@@ -71,7 +71,7 @@ def train(
     measured = json.loads(line)  # a training ends with a measurement on the dev split
     trained = AttentionTraining(context.folder)
     trained.write(
-        AttentionTrainingFigures(
+        AttentionTrainingRecord(
             function=function,
             d_k=settings.model.d_k,
             seed=settings.seed,

@@ -22,9 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from pipeline.complexity.figures import Counts, CountsArtifact, LayerCounts, SizeCounts
 from pipeline.complexity.layer_types.modules import Recurrent, make, make_projected
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
+from pipeline.complexity.records import Counts, CountsArtifact, LayerCounts, SizeCounts
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from pipeline.complexity.figures import (
+from pipeline.complexity.layer_types.modules import make, make_projected
+from pipeline.complexity.layer_types.sizes import LAYER_TYPES
+from pipeline.complexity.records import (
     CountsArtifact,
     Crossover,
     CrossoverPoint,
@@ -27,8 +29,6 @@ from pipeline.complexity.figures import (
     MeasurementsArtifact,
     SizeMeasurements,
 )
-from pipeline.complexity.layer_types.modules import make, make_projected
-from pipeline.complexity.layer_types.sizes import LAYER_TYPES
 from pipeline.complexity.settings import LayerSettings, SweepSettings, TimingSettings
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError

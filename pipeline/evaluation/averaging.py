@@ -15,7 +15,7 @@ from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, TrainingRun
-from pipeline.store.figures import AveragingFigures
+from pipeline.store.records import AveragingRecord
 from pipeline.training.checkpoints import write_weights
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> 
     checkpoint = Checkpoint(context.folder)
     write_weights(checkpoint.folder, weights, averaged[-1].read_json("model.json"))
     shutil.copyfile(averaged[-1].vocabulary, checkpoint.vocabulary)
-    return checkpoint.write(AveragingFigures(updates=tuple(updates)))
+    return checkpoint.write(AveragingRecord(updates=tuple(updates)))
 
 
 def mean_weights(checkpoints: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import TrainingRun
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 
 PAPER_SUSTAINED_FLOP_S = MappingProxyType({"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12})
 """The sustained single-precision operations a second of one GPU (footnote 5)."""
@@ -24,7 +24,7 @@ PAPER_DEVICE_NAME = re.compile(
 RateSource = Literal["paper", "measured"]
 
 
-class CostFigures(Figures):
+class CostRecord(Record):
     """`cost.json`: both costs, and what went into them."""
 
     paper_way_flop: float | None
@@ -45,10 +45,10 @@ class CostFigures(Figures):
 
 
 @dataclass(frozen=True)
-class Cost(JsonArtifact[CostFigures]):
+class Cost(JsonArtifact[CostRecord]):
     """`cost.json`: both costs of a training, in FLOP."""
 
-    figures_file = "cost.json"
+    record_file = "cost.json"
 
 
 def sustained_flop_s(device_name: str, measured_flop_s: float | None) -> tuple[float, RateSource] | None:
@@ -76,7 +76,7 @@ def count(context: Context, run: TrainingRun) -> Cost:
     paper_way_flop = sum(time_s * flop_s for time_s, (flop_s, _) in known) if len(known) == len(used) else None
     source: RateSource = "measured" if any(source == "measured" for _, (_, source) in known) else "paper"
     return Cost(context.folder).write(
-        CostFigures(
+        CostRecord(
             paper_way_flop=paper_way_flop,
             counted_flop=figures.counted_flop,
             train_s=figures.train_s,

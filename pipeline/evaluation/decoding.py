@@ -26,7 +26,7 @@ from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet, Hypotheses
-from pipeline.store.figures import DecodingFigures
+from pipeline.store.records import DecodingRecord
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.training.on_ray import may_grow
@@ -157,7 +157,7 @@ def decode(
     hypotheses = Hypotheses(context.folder)
     write_lines(hypotheses.path(text), texts)
     return hypotheses.write(
-        DecodingFigures(sentences=len(texts), seconds=seconds, tokens=tokens, settings=settings, dtype="".join(dtypes))
+        DecodingRecord(sentences=len(texts), seconds=seconds, tokens=tokens, settings=settings, dtype="".join(dtypes))
     )
 
 

@@ -11,23 +11,23 @@ from pipeline.evaluation.tree_scores import score_parses
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet, TrainingRun
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 from pipeline.store.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from pipeline.evaluation.decoding import Translators
 
 
-class DevScoresFigures(Figures):
+class DevScoresRecord(Record):
     """`dev_scores.json`: the scores of the dev set, by name and by the update of the checkpoint, in order."""
 
     series: Mapping[str, Mapping[int, float]]
 
 
-class DevScores(JsonArtifact[DevScoresFigures]):
+class DevScores(JsonArtifact[DevScoresRecord]):
     """`dev_scores.json`; neither the weights nor what they wrote is kept."""
 
-    figures_file = "dev_scores.json"
+    record_file = "dev_scores.json"
 
     @property
     def summary(self) -> str:
@@ -51,7 +51,7 @@ def measure(context: Context, run: TrainingRun, dev: EvaluationSet, settings: De
             for name, score in scores.items():
                 series.setdefault(name, {})[update] = score
             context.progress(done, len(updates), "checkpoints")
-    return DevScores(context.folder).write(DevScoresFigures(series=series))
+    return DevScores(context.folder).write(DevScoresRecord(series=series))
 
 
 def scores_of(

@@ -28,7 +28,7 @@ from pipeline.parsing.trees import (
 )
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EvaluationSet, Hypotheses
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 
@@ -39,7 +39,7 @@ FINAL_TAGS = (".", "''")
 """Tags of a mark at the end of a sentence."""
 
 
-class ParsesFigures(Figures):
+class ParsesRecord(Record):
     """`parses.json`: what was corrected in the output."""
 
     sentences: int
@@ -49,13 +49,13 @@ class ParsesFigures(Figures):
     """Repairs by kind (pipeline.parsing.linearisation.Repair), most frequent first."""
 
 
-class Parses(JsonArtifact[ParsesFigures]):
+class Parses(JsonArtifact[ParsesRecord]):
     """Trees of the sentences of an evaluation set, and the gold ones: `parsed.trees`, `gold.trees` and `parses.json`.
 
     Both have one bracketed tree a line, as EVALB reads them.
     """
 
-    figures_file = "parses.json"
+    record_file = "parses.json"
 
     @property
     def summary(self) -> str:
@@ -105,7 +105,7 @@ def rebuild_parses(context: Context, hypotheses: Hypotheses, text: EvaluationSet
     parses.write_trees(trees, gold_trees)
     by_kind = {kind.value: number for kind, number in repairs.most_common()}
     repaired = sum(bool(each.repairs) for each in rebuilt)
-    return parses.write(ParsesFigures(sentences=len(rebuilt), repaired=repaired, repairs=by_kind))
+    return parses.write(ParsesRecord(sentences=len(rebuilt), repaired=repaired, repairs=by_kind))
 
 
 def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Parses:
@@ -124,7 +124,7 @@ def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Pa
             known.add(symbol)
     parses, gold_trees = Parses(context.folder), _trees(text.gold_trees)
     parses.write_trees((_branching(tree, root, inner) for tree in gold_trees), gold_trees)
-    return parses.write(ParsesFigures(sentences=len(gold_trees), repaired=0, repairs={}))
+    return parses.write(ParsesRecord(sentences=len(gold_trees), repaired=0, repairs={}))
 
 
 def _trees(path: Path) -> list[Tree]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, EvaluationSet
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,7 +29,7 @@ RANGE_ENDS = (1 / 3, 2 / 3, 1, 1.25, 1.5, 2)
 """The ends of ranges of lengths, as multiples of the longest trained on; a last range has whatever is longer still."""
 
 
-class PerplexityFigures(Figures):
+class PerplexityRecord(Record):
     """`perplexity.json`: what was measured on the dev set."""
 
     dev_nll: float
@@ -43,13 +43,13 @@ class PerplexityFigures(Figures):
 
 
 @dataclass(frozen=True)
-class Perplexity(JsonArtifact[PerplexityFigures]):
+class Perplexity(JsonArtifact[PerplexityRecord]):
     """`perplexity.json`: the perplexity of a checkpoint."""
 
-    figures_file = "perplexity.json"
+    record_file = "perplexity.json"
 
 
-class LengthRange(PerplexityFigures):
+class LengthRange(PerplexityRecord):
     """The dev pairs whose longer side, END_ID counted, has more than `above_tokens` and at most `up_to_tokens`."""
 
     above_tokens: int
@@ -57,22 +57,22 @@ class LengthRange(PerplexityFigures):
     pairs: int
 
 
-class LengthPerplexityFigures(Figures):
+class LengthPerplexityRecord(Record):
     """`length_perplexity.json`: perplexity on the dev set, by the longer side of a pair, END_ID counted."""
 
     longest_trained: int
     """The longest side of a training pair, in tokens."""
-    longer: PerplexityFigures | None
+    longer: PerplexityRecord | None
     """Of all pairs that are longer; None if none are."""
     ranges: tuple[LengthRange, ...]
     """The ranges that hold any pair, shortest first; together they hold the dev set."""
 
 
 @dataclass(frozen=True)
-class LengthPerplexity(JsonArtifact[LengthPerplexityFigures]):
+class LengthPerplexity(JsonArtifact[LengthPerplexityRecord]):
     """`length_perplexity.json`: the perplexity of a checkpoint by the length of sentences."""
 
-    figures_file = "length_perplexity.json"
+    record_file = "length_perplexity.json"
 
 
 def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Perplexity:
@@ -112,13 +112,13 @@ def measure_by_length(
         beyond = computed[longer_side > longest_trained]
         longer = _of_pairs(model, split, beyond) if len(beyond) else None
     return LengthPerplexity(context.folder).write(
-        LengthPerplexityFigures(longest_trained=longest_trained, longer=longer, ranges=tuple(ranges))
+        LengthPerplexityRecord(longest_trained=longest_trained, longer=longer, ranges=tuple(ranges))
     )
 
 
 def _of_pairs(
     model: "EncoderDecoder", split: "EncodedSplit", of_rows: "NDArray[np.int64] | None" = None
-) -> PerplexityFigures:
+) -> PerplexityRecord:
     """Returns the perplexity on the pairs of a split, or of some rows, that are short enough; there has to be one."""
     import torch
 
@@ -127,7 +127,7 @@ def _of_pairs(
 
     n_correct = torch.zeros((), dtype=torch.int64, device=model.embedding.weight.device)
     _, nll, n_tokens = split_sums(model, split, smoothing=0.0, of_rows=of_rows, n_correct=n_correct).tolist()
-    return PerplexityFigures(
+    return PerplexityRecord(
         dev_nll=nll / n_tokens,
         dev_perplexity=perplexity_of(nll / n_tokens),
         tokens=int(n_tokens),

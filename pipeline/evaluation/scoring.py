@@ -27,7 +27,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.bleu_tokenizers import CHARACTERS, DEFAULT, tokenizer_of
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EvaluationSet, Hypotheses, Scores
-from pipeline.store.figures import BleuScores, ScoringFigures
+from pipeline.store.records import BleuScores, ScoringRecord
 from pipeline.text.lines import read_lines
 from pipeline.text.word_spaces import has_word_spaces
 
@@ -170,4 +170,4 @@ def score(context: Context, hypotheses: Hypotheses, text: EvaluationSet, *, bleu
         bleu = score_texts(translations, references, described.target, bleu_only=bleu_only)
     except UserError as error:
         raise UserError(f"{path} and {text.references}: {error}") from None
-    return Scores(context.folder).write(ScoringFigures(**dict(bleu), name=described.name, language=described.target))
+    return Scores(context.folder).write(ScoringRecord(**dict(bleu), name=described.name, language=described.target))

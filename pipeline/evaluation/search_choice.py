@@ -15,10 +15,10 @@ from pipeline.evaluation.tree_scores import ScoredTrees
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import MANIFEST, Context, JsonArtifact
 from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, CTranslate2Model, EvaluationSet
-from pipeline.store.figures import ChoiceFigures, Figures
+from pipeline.store.records import ChoiceRecord, Record
 
 
-class SearchScores(Figures):
+class SearchScores(Record):
     """What the dev set scored, decoded by one search, in percent."""
 
     beam_size: int
@@ -35,7 +35,7 @@ class SearchScores(Figures):
         return "dev_paper_bleu", self.dev_paper_bleu
 
 
-class DecodingChoiceFigures(Figures):
+class DecodingChoiceRecord(Record):
     """`decoding_choice.json`: the chosen search and what it was chosen from."""
 
     scores: tuple[SearchScores, ...]
@@ -50,10 +50,10 @@ class DecodingChoiceFigures(Figures):
         return next(search for search in self.scores if (search.beam_size, search.length_penalty) == chosen)
 
 
-class DecodingChoice(JsonArtifact[DecodingChoiceFigures]):
+class DecodingChoice(JsonArtifact[DecodingChoiceRecord]):
     """`decoding_choice.json`; what was decoded to choose is not kept."""
 
-    figures_file = "decoding_choice.json"
+    record_file = "decoding_choice.json"
 
     @property
     def search(self) -> DecodingSettings:
@@ -93,7 +93,7 @@ def choose(
 
     best = max(scores, key=preference)
     chosen = settings.model_copy(update={"beam_size": best.beam_size, "length_penalty": best.length_penalty})
-    return DecodingChoice(context.folder).write(DecodingChoiceFigures(scores=tuple(scores), settings=chosen))
+    return DecodingChoice(context.folder).write(DecodingChoiceRecord(scores=tuple(scores), settings=chosen))
 
 
 def choose_parser(
@@ -121,7 +121,7 @@ def choose_parser(
         if file.name != MANIFEST:
             shutil.copyfile(file, context.folder / file.name)
     chosen = settings.model_copy(update={"beam_size": chosen_beam})
-    figures = ChoiceFigures(model=best, models=f1, beams=dict(sorted(beams.items())), settings=chosen)
+    figures = ChoiceRecord(model=best, models=f1, beams=dict(sorted(beams.items())), settings=chosen)
     parser = ChosenParser(context.folder)
     parser.write_json(CHOICE_FILE, figures.model_dump(mode="json"))
     return parser

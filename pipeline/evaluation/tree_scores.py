@@ -10,13 +10,13 @@ from pipeline.errors import UserError
 from pipeline.evaluation.parses import Parses
 from pipeline.parsing.evalb import SentenceScore, Total, score_trees
 from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 
 LENGTHS = (10, 20, 30, 40)
 """The greatest numbers of words of the groups of sentences; the last group is of longer ones."""
 
 
-class BracketScores(Figures):
+class BracketScores(Record):
     """EVALB's figures of some sentences; those with an error and skipped ones are only counted as such."""
 
     sentences: int
@@ -29,7 +29,7 @@ class BracketScores(Figures):
     complete_match: float
 
 
-class TreeScores(Figures):
+class TreeScores(Record):
     """`tree_scores.json`."""
 
     total: BracketScores
@@ -42,7 +42,7 @@ class TreeScores(Figures):
 class ScoredTrees(JsonArtifact[TreeScores]):
     """`tree_scores.json`: EVALB's figures of an evaluation set."""
 
-    figures_file = "tree_scores.json"
+    record_file = "tree_scores.json"
 
     @property
     def summary(self) -> str:

@@ -93,7 +93,7 @@ class Artifact:
     """A folder with a known set of files."""
 
     folder: Path
-    figures_file: ClassVar[str | None] = None
+    record_file: ClassVar[str | None] = None
     """The JSON file whose content goes into the manifest as the stage's figures."""
     outline: ClassVar[tuple[str, ...] | None] = None
     """The files, as patterns (`fnmatch`), that a step gets of an input before it starts; None: all of them. Whoever
@@ -198,19 +198,19 @@ class Artifact:
 class JsonArtifact(Artifact, Generic[Content]):
     """An artifact whose figures are one JSON file that holds a pydantic model or a dataclass.
 
-    class Scores(JsonArtifact[ScoringFigures]):
-        figures_file = "scores.json"
+    class Scores(JsonArtifact[ScoringRecord]):
+        record_file = "scores.json"
     """
 
-    figures_file: ClassVar[str]
+    record_file: ClassVar[str]
 
     def load(self) -> Content:
         """Returns the content of the figures file. Raises UserError where it is missing, broken or lacks a figure."""
-        return self.read(self.figures_file, self._adapter())
+        return self.read(self.record_file, self._adapter())
 
     def write(self, content: Content) -> Self:
         """Writes the figures file into the folder; returns the artifact."""
-        self.write_json(self.figures_file, self._adapter().dump_python(content, mode="json"))
+        self.write_json(self.record_file, self._adapter().dump_python(content, mode="json"))
         return self
 
     @classmethod
@@ -332,7 +332,7 @@ def publish(
                 **manifest,
                 "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
                 "seconds": round(time.time() - started, 3),
-                "figures": artifact.read_json(artifact.figures_file) if artifact.figures_file else {},
+                "figures": artifact.read_json(artifact.record_file) if artifact.record_file else {},
                 "files": {
                     **{name: {"bytes": each.size_bytes, "sha256": each.sha256} for name, each in added.items()},
                     **{name: {"bytes": each[0], "sha256": each[-1]} for name, each in hashed.items()},

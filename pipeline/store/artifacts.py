@@ -18,14 +18,14 @@ from model.config import TransformerConfig
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Artifact, JsonArtifact
-from pipeline.store.figures import (
-    AveragingFigures,
-    ChoiceFigures,
-    CorpusFigures,
-    DecodingFigures,
-    EvaluationSetFigures,
-    ScoringFigures,
-    TrainingFigures,
+from pipeline.store.records import (
+    AveragingRecord,
+    ChoiceRecord,
+    CorpusRecord,
+    DecodingRecord,
+    EvaluationSetRecord,
+    ScoringRecord,
+    TrainingRecord,
 )
 from pipeline.store.scratch import Scratch
 
@@ -56,10 +56,10 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Corpus(JsonArtifact[CorpusFigures]):
+class Corpus(JsonArtifact[CorpusRecord]):
     """Training text, aligned, in UTF-8: `<number>.<language>`, and `corpus.json`."""
 
-    figures_file = "corpus.json"
+    record_file = "corpus.json"
     outline = ("corpus.json",)
 
     @property
@@ -100,14 +100,14 @@ class Corpus(JsonArtifact[CorpusFigures]):
 
 
 @dataclass(frozen=True)
-class EvaluationSet(JsonArtifact[EvaluationSetFigures]):
+class EvaluationSet(JsonArtifact[EvaluationSetRecord]):
     """The dev set or a test set: `<name>.<source language>`, its references `<name>.<target language>`, aligned, and
     `evaluation_set.json`.
 
     Where the references are linearised trees, `gold.trees` holds the bracketed trees, with tags, one a line.
     """
 
-    figures_file = "evaluation_set.json"
+    record_file = "evaluation_set.json"
 
     @property
     def summary(self) -> str:
@@ -140,7 +140,7 @@ class Vocabulary(Artifact):
     different words it was learned from}.
     """
 
-    figures_file = "vocabulary.json"
+    record_file = "vocabulary.json"
 
     @property
     def path(self) -> Path:
@@ -152,7 +152,7 @@ class Vocabulary(Artifact):
 class EncodedDataset(Artifact):
     """Token ids as Arrow IPC files `<split>/<number>.arrow`, and `dataset.json`; read by `pipeline.text.encoding`."""
 
-    figures_file = "dataset.json"
+    record_file = "dataset.json"
     outline = ("dataset.json",)
 
     def check_vocabulary(self, vocabulary_size: int) -> None:
@@ -166,10 +166,10 @@ class EncodedDataset(Artifact):
 
 
 @dataclass(frozen=True)
-class TrainingRun(JsonArtifact[TrainingFigures]):
+class TrainingRun(JsonArtifact[TrainingRecord]):
     """A finished run: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
 
-    figures_file = "run.json"
+    record_file = "run.json"
     outline = ("run.json", METRICS, f"{CHECKPOINTS}/*/{CONFIG_FILE}")
 
     def checkpoint(self, update: int) -> "Checkpoint":
@@ -193,10 +193,10 @@ def read_metrics_line(line: bytes | str) -> dict[str, Any] | None:
 
 
 @dataclass(frozen=True)
-class Checkpoint(JsonArtifact[AveragingFigures]):
+class Checkpoint(JsonArtifact[AveragingRecord]):
     """Weights that translate: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
 
-    figures_file = "averaging.json"
+    record_file = "averaging.json"
     outline: ClassVar[tuple[str, ...]] = ("averaging.json", CONFIG_FILE)
 
     @property
@@ -254,9 +254,9 @@ class ChosenParser(Checkpoint):
         return self.choice.settings
 
     @property
-    def choice(self) -> ChoiceFigures:
+    def choice(self) -> ChoiceRecord:
         """What was chosen, and from what. Raises UserError where `parsing.json` is missing or broken."""
-        return self.read(CHOICE_FILE, TypeAdapter(ChoiceFigures))
+        return self.read(CHOICE_FILE, TypeAdapter(ChoiceRecord))
 
     @property
     def summary(self) -> str:
@@ -267,10 +267,10 @@ class ChosenParser(Checkpoint):
 
 
 @dataclass(frozen=True)
-class Hypotheses(JsonArtifact[DecodingFigures]):
+class Hypotheses(JsonArtifact[DecodingRecord]):
     """What a model made of an evaluation set, one sentence a line: `<name>.<target language>`, and `decoding.json`."""
 
-    figures_file = "decoding.json"
+    record_file = "decoding.json"
 
     def path(self, text: EvaluationSet) -> Path:
         """Returns the file of the hypotheses for the sentences of `text`."""
@@ -278,10 +278,10 @@ class Hypotheses(JsonArtifact[DecodingFigures]):
 
 
 @dataclass(frozen=True)
-class Scores(JsonArtifact[ScoringFigures]):
+class Scores(JsonArtifact[ScoringRecord]):
     """`scores.json`: both BLEU scores of an evaluation set, with their signatures."""
 
-    figures_file = "scores.json"
+    record_file = "scores.json"
 
     @property
     def summary(self) -> str:

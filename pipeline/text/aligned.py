@@ -17,8 +17,8 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.store.figures import CorpusFigures, EvaluationSetFigures
 from pipeline.store.hashes import file_sha256
+from pipeline.store.records import CorpusRecord, EvaluationSetRecord
 from pipeline.store.remembered import remembered
 from pipeline.store.scratch import Scratch, Written, temporary_folder
 from pipeline.text.lines import Errors, read_pairs, write_pairs
@@ -66,7 +66,7 @@ class CorpusWriter:
         rmtree(self._corpus.folder / ".parts", ignore_errors=True)  # empty, or not there
         source, target = self.languages
         described = {"source": source, "target": target, "shards": self._shards, "collections": self._collections}
-        self._corpus.write(CorpusFigures(**described, symbols=sorted(symbols), report=report))
+        self._corpus.write(CorpusRecord(**described, symbols=sorted(symbols), report=report))
         return self._corpus
 
 
@@ -164,7 +164,7 @@ def write_set(
     kept = ((source.removesuffix("\r"), target.removesuffix("\r")) for source, target in pairs)
     sentences = write_pairs(source_path, target_path, kept)
     return EvaluationSet(context.folder).write(
-        EvaluationSetFigures(
+        EvaluationSetRecord(
             name=name, source=languages[0], target=languages[1], sentences=sentences, report=dict(report)
         )
     )

@@ -34,7 +34,7 @@ from model.training_step import Adam, TrainingStep, views
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.artifacts import METRICS, read_metrics_line
-from pipeline.store.figures import Segment
+from pipeline.store.records import Segment
 from pipeline.store.scratch import MAKING, Scratch
 from pipeline.training.workers import Workers
 
@@ -55,7 +55,7 @@ class TrainingState:
     update: int = 0
     """Number of updates done."""
     train_s: float = 0.0
-    """Time spent on updates, as in `TrainingFigures`."""
+    """Time spent on updates, as in `TrainingRecord`."""
     source_tokens: int = 0
     target_tokens: int = 0
     computed_tokens: int = 0

@@ -29,7 +29,7 @@ from pipeline.hardware import (
     multiplies_bfloat16,
 )
 from pipeline.settings import TrainingSettings
-from pipeline.store.figures import Segment, SegmentDevices
+from pipeline.store.records import Segment, SegmentDevices
 from pipeline.training.checkpoints import TrainingState
 from pipeline.training.workers import Workers
 

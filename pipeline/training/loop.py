@@ -35,7 +35,7 @@ from pipeline.memory import is_out_of_memory
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import METRICS, EncodedDataset
-from pipeline.store.figures import TrainingFigures
+from pipeline.store.records import TrainingRecord
 from pipeline.store.scratch import Scratch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import (
@@ -221,7 +221,7 @@ class Training:
         self.writer.set_aside(newest[0] if newest else None)
         return newest or (None, TrainingState(identity=identity))
 
-    def run(self) -> TrainingFigures:
+    def run(self) -> TrainingRecord:
         """Trains to the end; returns run.json."""
         with self.writer, closing(self.profiler), closing(self.updates):
             if self.workers.rank == 0 and self.state.update == self.settings.updates:  # a kill came just before
@@ -483,10 +483,10 @@ class Training:
             self.writer.wait()
         self.checkpoint_s += time.monotonic() - began_s
 
-    def summary(self, loop_s: float) -> TrainingFigures:
+    def summary(self, loop_s: float) -> TrainingRecord:
         """Returns what run.json holds; `loop_s` is the time since the loop began, in seconds."""
         settings, state = self.settings, self.state
-        return TrainingFigures(
+        return TrainingRecord(
             settings=settings,
             updates=state.update,
             epochs=state.update / self.updates.in_epoch,

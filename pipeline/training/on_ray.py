@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ray.train import UserCallback
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    from pipeline.store.figures import TrainingFigures
+    from pipeline.store.records import TrainingRecord
     from pipeline.training.loop import Listener
 
 log = logging.getLogger(__name__)
@@ -83,12 +83,12 @@ class _Work(NamedTuple):
     emit: "Listener"
 
 
-def _run_worker(work: _Work) -> "TrainingFigures":
+def _run_worker(work: _Work) -> "TrainingRecord":
     """Trains as one of Ray Train's workers; its warnings become events."""
     return emitting_warnings(work.emit, _train_here, work)
 
 
-def _train_here(work: _Work) -> "TrainingFigures":
+def _train_here(work: _Work) -> "TrainingRecord":
     """Trains in this worker, which it connects to the others if there are any."""
     import ray.train.torch
     from ray.train.collective import broadcast_from_rank_zero
@@ -118,7 +118,7 @@ def _train_here(work: _Work) -> "TrainingFigures":
         return training.run()
 
 
-def _in_a_task(work: _Work) -> "TrainingFigures":
+def _in_a_task(work: _Work) -> "TrainingRecord":
     """Trains with a single worker in Ray Train's local mode, in a task that Ray starts again if it is lost."""
     task = ray.remote(
         num_cpus=work.settings.threads,
@@ -128,7 +128,7 @@ def _in_a_task(work: _Work) -> "TrainingFigures":
         scheduling_strategy="DEFAULT",  # else the tasks of a caller in a placement group would run in that group, too
     )(single_worker)
     try:
-        figures: TrainingFigures = ray.get(task.remote(work))
+        figures: TrainingRecord = ray.get(task.remote(work))
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, UserError):
             raise error.cause from None
@@ -145,7 +145,7 @@ def single_worker(work: _Work) -> Any:
     return TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=0)).fit().return_value  # type: ignore[attr-defined]
 
 
-def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "TrainingFigures":
+def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "TrainingRecord":
     """Trains with as many workers as Ray Train finds room for; it writes to `ray_folder`, which is then removed."""
     # What a process that only waits for a single worker need not import.
     from ray.train import ControllerError, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
@@ -173,7 +173,7 @@ def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Trai
     )
     try:
         with _sigint_restored():
-            figures: TrainingFigures = _fit(trainer).return_value
+            figures: TrainingRecord = _fit(trainer).return_value
     except ControllerError as error:
         if isinstance(error.controller_failure, UserError):
             raise error.controller_failure from None

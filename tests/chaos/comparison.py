@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 CLOCK = ("tokens_s", "train_s")
-"""Figures of metrics.jsonl that differ between any two trainings."""
+"""Values of metrics.jsonl that differ between any two trainings."""
 TIMED = {".json", ".jsonl", ".html", ".md", ".csv"}
 """Files with times. Only metrics.jsonl and table2.json are compared, without the times: the others repeat them."""
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Made, publish
 from pipeline.store.artifacts import Corpus, EncodedDataset
-from pipeline.store.figures import AveragingFigures
+from pipeline.store.records import AveragingRecord
 from pipeline.store.store import Store
 from pipeline.training.checkpoints import CheckpointWriter
 from pipeline.training.workers import Workers
@@ -68,7 +68,7 @@ def test_all_processes_of_a_stage(tmp_path: Path) -> None:
 def test_actors_that_decode(corpus: Corpus, tmp_path: Path) -> None:
     """A line too long for the model's positions is translated in parts, of which the actor warns."""
     checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
-    checkpoint.write(AveragingFigures(updates=(1,)))
+    checkpoint.write(AveragingRecord(updates=(1,)))
     line = " ".join(sentence for sentence in SENTENCES if sentence.strip())
     text = set_of(tmp_path / "test", [(line, line)])
     inputs = published(checkpoint, tmp_path / "model"), published(text, tmp_path / "text")

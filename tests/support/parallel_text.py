@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.corpora.embedded import EmbeddedSettings, generate, generate_set
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import ALL, Corpus, EvaluationSet
-from pipeline.store.figures import CorpusFigures
+from pipeline.store.records import CorpusRecord
 from pipeline.text.aligned import write_set, write_shards
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 
@@ -67,7 +67,7 @@ def corpus_of(
     folder.mkdir(parents=True, exist_ok=True)
     shards = write_shards(corpus, languages, pairs, shard_pairs)
     figures = {"source": languages[0], "target": languages[1], "shards": shards, "collections": [ALL] * len(shards)}
-    corpus.write(CorpusFigures(**figures | described))
+    corpus.write(CorpusRecord(**figures | described))
     return corpus
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from pipeline.complexity.figures import (
+from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
+from pipeline.complexity.records import (
     Counts,
     Crossover,
     CrossoverPoint,
@@ -12,7 +13,6 @@ from pipeline.complexity.figures import (
     SizeCounts,
     SizeMeasurements,
 )
-from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
 from tests.support.layer_flop import forward_flop, projected_flop
 

@@ -22,7 +22,7 @@ class SeedSettings(Settings):
 class TinyScores(Artifact):
     """A figure that follows from the seed."""
 
-    figures_file: ClassVar[str] = "scores.json"
+    record_file: ClassVar[str] = "scores.json"
 
 
 def write(context: Context, before: Artifact | None, settings: SeedSettings | str) -> Artifact:

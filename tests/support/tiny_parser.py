@@ -6,7 +6,7 @@ from typing import Any
 from pipeline.corpora.embedded import EmbeddedSettings, SplitName, generate, generate_set
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus, EvaluationSet
-from pipeline.store.figures import AveragingFigures
+from pipeline.store.records import AveragingRecord
 from tests.support.tiny_checkpoint import make_checkpoint
 
 SENTENCES = ["The man hears the black dog .", "", "We went into the ( old ) city ."]
@@ -30,5 +30,5 @@ def make_tree_set(folder: Path, name: SplitName = "test") -> EvaluationSet:
 def make_parser(folder: Path, corpus: Corpus, **more: Any) -> Checkpoint:
     """Makes a checkpoint whose outputs are symbols in no order."""
     checkpoint = make_checkpoint(folder, corpus, pieces=300, **more)
-    checkpoint.write(AveragingFigures(updates=(1,)))
+    checkpoint.write(AveragingRecord(updates=(1,)))
     return checkpoint

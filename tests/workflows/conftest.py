@@ -12,15 +12,15 @@ import pytest
 
 from model.config import TransformerConfig
 from pipeline.evaluation import costs, scoring
-from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
+from pipeline.evaluation.perplexity import Perplexity, PerplexityRecord
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Hypotheses, TrainingRun
-from pipeline.store.figures import AveragingFigures, DecodingFigures
+from pipeline.store.records import AveragingRecord, DecodingRecord
 from pipeline.text.lines import write_lines
 from tests.support.parallel_text import corpus_of, set_of
-from tests.support.tiny_figures import CONFIG, TRAINING, trained_on
 from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides
+from tests.support.tiny_records import CONFIG, TRAINING, trained_on
 from workflows import reproduce_table2
 from workflows.paper import TABLE_3
 from workflows.tables.measurements import Translation
@@ -104,17 +104,17 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
 
         checkpoint = Checkpoint(folder(*place, "checkpoint"))
         checkpoint.write_json("model.json", config.__dict__)
-        checkpoint.write(AveragingFigures(updates=averaged))
+        checkpoint.write(AveragingRecord(updates=averaged))
         hypotheses = Hypotheses(folder(*place, "hypotheses"))
         hypotheses.write(
-            DecodingFigures(sentences=3, seconds=0.5, tokens=20, settings=DecodingSettings(), dtype="float32")
+            DecodingRecord(sentences=3, seconds=0.5, tokens=20, settings=DecodingSettings(), dtype="float32")
         )
         scores = []
         for name, text in zip(names, test_sets, strict=True):
             write_lines(hypotheses.path(text), translated)
             scores.append(scoring.score(Context(folder(*place, f"scores {name}")), hypotheses, text))
         perplexity = Perplexity(folder(*place, "perplexity"))
-        perplexity.write(PerplexityFigures(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
+        perplexity.write(PerplexityRecord(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
         return Translation(
             pair,
             model,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.attention.figures import Heads
+from pipeline.attention.records import Heads
 from pipeline.store.artifact import publish
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine

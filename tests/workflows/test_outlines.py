@@ -12,7 +12,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import workflows
-from pipeline.attention.figures import HeadSettings, RelationSettings
+from pipeline.attention.records import HeadSettings, RelationSettings
 from pipeline.evaluation import decoding
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.store import Store

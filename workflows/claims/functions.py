@@ -7,25 +7,25 @@ are compared would look better than it is (7% of false verdicts for 2.5% where f
 
 from collections.abc import Callable, Sequence
 
-from pipeline.complexity.attention_training import AttentionTrainingFigures
+from pipeline.complexity.attention_training import AttentionTrainingRecord
 from pipeline.complexity.layer_types.sizes import AttentionFunction
 from workflows.claims.claim import Claim, Effect, Finding
 from workflows.claims.inference import POSITIVE, Groups, Region, within
 from workflows.claims.variations import MARGIN_NATS
 
-Trainings = Sequence[AttentionTrainingFigures]
+Trainings = Sequence[AttentionTrainingRecord]
 ADDITIVE: AttentionFunction = "additive"
 UNSCALED: AttentionFunction = "dot-product"
 SCALED: AttentionFunction = "scaled dot-product"
 COMMAND = "python -m workflows.reproduce_claims --profile multi30k --sections 3.2.1"
 
 
-def at_best_rates(trainings: Trainings) -> dict[tuple[AttentionFunction, int], list[AttentionTrainingFigures]]:
+def at_best_rates(trainings: Trainings) -> dict[tuple[AttentionFunction, int], list[AttentionTrainingRecord]]:
     """Returns the trainings of each function and d_k at the rate at which the first seed has the lowest NLL.
 
     They are those of the other seeds, in order, or of the first where there are no others.
     """
-    tried: dict[tuple[AttentionFunction, int], list[AttentionTrainingFigures]] = {}
+    tried: dict[tuple[AttentionFunction, int], list[AttentionTrainingRecord]] = {}
     for training in sorted(trainings, key=lambda training: training.seed):
         tried.setdefault((training.function, training.d_k), []).append(training)
     chosen = {}

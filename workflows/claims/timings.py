@@ -7,8 +7,8 @@ nothing about other machines.
 from collections.abc import Mapping
 
 from model.config import BASE
-from pipeline.complexity.figures import ArgumentTimes, Measurements, SizeMeasurements
 from pipeline.complexity.layer_types.sizes import LayerType
+from pipeline.complexity.records import ArgumentTimes, Measurements, SizeMeasurements
 from workflows.claims.claim import Claim, Effect, Finding
 from workflows.claims.functions import ADDITIVE, SCALED
 from workflows.claims.inference import Region, at_least, ratio

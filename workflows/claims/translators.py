@@ -2,20 +2,20 @@
 
 from collections.abc import Sequence
 
-from pipeline.attention.figures import RelationFigures, RelationName
-from pipeline.evaluation.perplexity import LengthPerplexityFigures
-from pipeline.evaluation.search_choice import DecodingChoiceFigures
+from pipeline.attention.records import RelationName, RelationRecord
+from pipeline.evaluation.perplexity import LengthPerplexityRecord
+from pipeline.evaluation.search_choice import DecodingChoiceRecord
 from pipeline.settings import DecodingSettings
 from workflows import paper
 from workflows.claims.claim import Claim, Effect, Finding
 from workflows.claims.inference import Estimate, Groups, at_least, best_of_paired, paired
 from workflows.claims.variations import MARGIN_BLEU, MARGIN_NATS
 
-Averaged = Sequence[tuple[float, DecodingSettings, DecodingChoiceFigures]]
+Averaged = Sequence[tuple[float, DecodingSettings, DecodingChoiceRecord]]
 """Of each training, BLEU of its last checkpoint and how it was decoded, and BLEU of its average by search; dev set."""
-ByLength = Sequence[tuple[str, LengthPerplexityFigures]]
+ByLength = Sequence[tuple[str, LengthPerplexityRecord]]
 """Of each training, which of `KINDS` it is and what was measured."""
-Related = Sequence[Sequence[RelationFigures]]
+Related = Sequence[Sequence[RelationRecord]]
 """Of each model, the relations that its heads know."""
 KINDS = SINUSOIDS, LEARNED, ALL_LENGTHS = "sinusoids", "learned positions", "sinusoids trained on all lengths"
 """The trainings that tell whether positions extrapolate."""
@@ -26,7 +26,7 @@ MULTI30K = "python -m workflows.reproduce_claims --profile multi30k"
 PAPER_SEARCH = paper.Experiment.beam_size, paper.Experiment.length_penalty
 
 
-def _by_search(choice: DecodingChoiceFigures) -> dict[tuple[int, float], float]:
+def _by_search(choice: DecodingChoiceRecord) -> dict[tuple[int, float], float]:
     return {(each.beam_size, each.length_penalty): each.deciding[1] for each in choice.scores}
 
 
@@ -76,7 +76,7 @@ def _extrapolation(trainings: ByLength) -> Finding | None:
     return Finding.of([tested], effects, here)
 
 
-def _related(models: Related, name: RelationName) -> list[RelationFigures]:
+def _related(models: Related, name: RelationName) -> list[RelationRecord]:
     return [relation for relations in models for relation in relations if relation.relation == name]
 
 

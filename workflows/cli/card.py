@@ -13,8 +13,8 @@ from safetensors import safe_open
 
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Checkpoint
-from pipeline.store.figures import ScoringFigures
 from pipeline.store.hashes import STORE
+from pipeline.store.records import ScoringRecord
 from pipeline.store.store import Store
 from workflows.engine.dag import behind, inputs_of
 
@@ -115,6 +115,6 @@ def _scores(store: Store, manifest: dict[str, Any]) -> Iterator[tuple[str, str]]
         scored = Artifact(folder).manifest
         decoding = Artifact(store.folder(f"decoding-{inputs_of(scored)[0]}"))
         if (decoding.folder / MANIFEST).exists() and inputs_of(decoding.manifest)[0] in models:
-            scores = ScoringFigures.model_validate(scored["figures"], extra="ignore")
+            scores = ScoringRecord.model_validate(scored["figures"], extra="ignore")
             search = "beam {beam_size}, α = {length_penalty:g}".format(**decoding.manifest["figures"]["settings"])
             yield f"scores on {scores.name}", f"{scores.long_text}; {search}; `{scores.signature}`"

@@ -9,13 +9,13 @@ from pydantic import Field
 
 from pipeline.attention import choice
 from pipeline.attention.choice import Choice, Wanted
-from pipeline.attention.figures import Heads, Relations
+from pipeline.attention.records import Heads, Relations
 from pipeline.attention.translated import Attended, AttentionTranslator
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings, Settings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 from workflows.figures.bundles import Panel, draw
 from workflows.figures.page import render
 from workflows.figures.trained import PRINTED_FIGURES
@@ -47,7 +47,7 @@ class FigureSettings(Settings):
         return Wanted(self.layer, self.heads, word)
 
 
-class DrawnFigure(Figures):
+class DrawnFigure(Record):
     """One figure."""
 
     number: FigureNumber
@@ -62,7 +62,7 @@ class DrawnFigure(Figures):
     """The word whose attention is drawn; None for all."""
 
 
-class DrawnFigures(Figures):
+class DrawnFigures(Record):
     """`figures.json`."""
 
     model: str
@@ -78,7 +78,7 @@ class AttentionFigures(JsonArtifact[DrawnFigures]):
     With them `heads.json` and `relations.json`, where those were measured.
     """
 
-    figures_file = "figures.json"
+    record_file = "figures.json"
 
     @property
     def summary(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.attention.figures import KINDS, HeadsFigures, Kind, RelationFigures
+from pipeline.attention.records import KINDS, HeadsRecord, Kind, RelationRecord
 from pipeline.attention.translated import Attended, Pieces
 from pipeline.settings import DecodingSettings
 from workflows.figures.bundles import HEAD_COLORS
@@ -30,8 +30,8 @@ def render(
     settings: DecodingSettings,
     *,
     figures: Mapping[str, Path] = MappingProxyType({}),
-    heads: HeadsFigures | None = None,
-    relations: Sequence[RelationFigures] = (),
+    heads: HeadsRecord | None = None,
+    relations: Sequence[RelationRecord] = (),
     layer: int = 1,
     shown_heads: Sequence[int] = (1,),
 ) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.attention.figures import HeadSettings, RelationSettings
+from pipeline.attention.records import HeadSettings, RelationSettings
 from pipeline.errors import UserError
 from pipeline.store.artifacts import EvaluationSet
 from pipeline.store.store import Store

@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from statistics import fmean
 
-from pipeline.complexity.attention_training import AttentionTrainingFigures
-from pipeline.complexity.figures import ArgumentTimes
+from pipeline.complexity.attention_training import AttentionTrainingRecord
+from pipeline.complexity.records import ArgumentTimes
 from pipeline.store.artifact import Context
 from workflows.claims.claim import Evidence
 from workflows.claims.competitors import Curves
@@ -73,7 +73,7 @@ def _competitors(trained: Curves) -> Section:
 
 def _functions(found: Evidence) -> Section:
     """Shows dev perplexity over d_k for each attention function, at its best rate, with its time and memory."""
-    trainings: list[AttentionTrainingFigures] = found.found["functions"]
+    trainings: list[AttentionTrainingRecord] = found.found["functions"]
     times: ArgumentTimes | None = found.found.get("timed")
     chosen = at_best_rates(trainings)
     functions = list(dict.fromkeys(function for function, _ in chosen))

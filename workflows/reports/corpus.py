@@ -15,7 +15,7 @@ from workflows.reports import corpus_text
 class CorpusReport(JsonArtifact[CorpusStatistics]):
     """`corpus_report.json` and the lengths of its sentences as a drawing, `corpus_report.svg`."""
 
-    figures_file = "corpus_report.json"
+    record_file = "corpus_report.json"
 
     @property
     def summary(self) -> str:

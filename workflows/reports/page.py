@@ -119,7 +119,7 @@ def write(
 ) -> None:
     """Writes the files of a table: JSON, Markdown, the report, and in `seeds.csv` the metrics of each training."""
     artifact.write(results)
-    markdown_file = artifact.folder / Path(artifact.figures_file).with_suffix(".md")
+    markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
     markdown_file.write_text(render_markdown(results), encoding="utf-8")
     (artifact.folder / name).write_text(report, encoding="utf-8")
     if models:

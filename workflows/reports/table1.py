@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pipeline.complexity.figures import Counts, CountsArtifact, Crossover, Measurements, MeasurementsArtifact
+from pipeline.complexity.records import Counts, CountsArtifact, Crossover, Measurements, MeasurementsArtifact
 from pipeline.store.artifact import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page

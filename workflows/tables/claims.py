@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from pipeline.attention.figures import Relations
+from pipeline.attention.records import Relations
 from pipeline.complexity.attention_training import AttentionTraining
-from pipeline.complexity.figures import TimedArguments
+from pipeline.complexity.records import TimedArguments
 from pipeline.evaluation.perplexity import LengthPerplexity, Perplexity
 from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.store.artifact import Artifact
@@ -33,7 +33,7 @@ FILE = "claims.html"
 class ClaimsArtifact(ResultsArtifact):
     """`claims.json`, `claims.md`, `claims.html` and `seeds.csv`."""
 
-    figures_file = "claims.json"
+    record_file = "claims.json"
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from itertools import chain, islice
 from typing import Any, ClassVar, Self
 
 from model.config import TransformerConfig
-from pipeline.evaluation.costs import Cost, CostFigures
+from pipeline.evaluation.costs import Cost, CostRecord
 from pipeline.evaluation.dev_scores import DevScores
-from pipeline.evaluation.perplexity import Perplexity, PerplexityFigures
+from pipeline.evaluation.perplexity import Perplexity, PerplexityRecord
 from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import METRICS, Checkpoint, Corpus, EvaluationSet, Hypotheses, Scores, TrainingRun
-from pipeline.store.figures import DecodingFigures, ScoringFigures, TrainingFigures
+from pipeline.store.records import DecodingRecord, ScoringRecord, TrainingRecord
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows.claims.claim import Data
@@ -94,7 +94,7 @@ class TrainedModel:
         return to_artifact(self.corpus).pairs
 
     @cached_property
-    def run(self) -> TrainingFigures:
+    def run(self) -> TrainingRecord:
         """What the training wrote of itself."""
         return to_artifact(self.training).load()
 
@@ -130,17 +130,17 @@ class TrainedModel:
         return to_artifact(self.checkpoint).load().updates
 
     @cached_property
-    def dev(self) -> PerplexityFigures:
+    def dev(self) -> PerplexityRecord:
         """The perplexity on the dev set."""
         return to_artifact(self.perplexity).load()
 
     @cached_property
-    def costs(self) -> CostFigures:
+    def costs(self) -> CostRecord:
         """The cost of the training."""
         return to_artifact(self.cost).load()
 
     @cached_property
-    def decoding(self) -> DecodingFigures:
+    def decoding(self) -> DecodingRecord:
         """How the evaluation set was decoded."""
         return to_artifact(self.hypotheses).load()
 
@@ -191,18 +191,18 @@ class Translation(TrainedModel):
     """The search that was chosen on the dev set, where asked for."""
 
     @cached_property
-    def bleu(self) -> Mapping[str, ScoringFigures]:
+    def bleu(self) -> Mapping[str, ScoringRecord]:
         """The scores by test set."""
         loaded = [to_artifact(scores).load() for scores in (self.scores, *self.other_scores)]
         return {scores.name: scores for scores in loaded}
 
     @property
-    def main_bleu(self) -> ScoringFigures:
+    def main_bleu(self) -> ScoringRecord:
         """The scores that stand in the table."""
         return next(iter(self.bleu.values()))
 
     @property
-    def baseline(self) -> ScoringFigures | None:
+    def baseline(self) -> ScoringRecord | None:
         """The scores of word-by-word substitution on the same test set, if there are any."""
         return to_artifact(self.word_by_word).load() if self.word_by_word else None
 

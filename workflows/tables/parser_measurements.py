@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from pipeline.evaluation.parses import Parses, ParsesFigures
+from pipeline.evaluation.parses import Parses, ParsesRecord
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
 from pipeline.parsing.linearisation import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
 from pipeline.parsing.trees import Tree, bracketed, words_of
 from pipeline.store.artifacts import ChosenParser, Hypotheses
-from pipeline.store.figures import ChoiceFigures
+from pipeline.store.records import ChoiceRecord
 from workflows.engine.dag import Ref, to_artifact
 from workflows.paper import ParserTraining
 from workflows.tables.measurements import N_SAMPLES, TrainedModel
@@ -90,7 +90,7 @@ class SearchedTrees:
         return to_artifact(self.scores).load()
 
     @property
-    def parsed(self) -> ParsesFigures:
+    def parsed(self) -> ParsesRecord:
         """How many outputs were repaired."""
         return to_artifact(self.parses).load()
 
@@ -122,7 +122,7 @@ class ParserRow:
     """The search that writes only well-formed trees, where asked for."""
 
     @cached_property
-    def choice(self) -> ChoiceFigures | None:
+    def choice(self) -> ChoiceRecord | None:
         """How the parser was chosen; None if no candidate has results."""
         return to_artifact(self.parser).choice if self.parser else None
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
 from pipeline.settings import LONGEST_TOKENS
-from pipeline.store.figures import Segment, TrainingFigures
+from pipeline.store.records import Segment, TrainingRecord
 from workflows.quantities import rate_text
 from workflows.tables.measurements import TrainedModel
 
 
-def hardware(run: TrainingFigures, name: Callable[[str], str] = str) -> str:
+def hardware(run: TrainingRecord, name: Callable[[str], str] = str) -> str:
     """Names the devices of a training, in the order in which they took part, and its dtype.
 
     A device is called what `name` makes of the name that its driver gives it.

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Literal, Self
 
 from pipeline.store.artifact import JsonArtifact
-from pipeline.store.figures import NOT_DEFINED
+from pipeline.store.records import NOT_DEFINED
 from workflows.claims.claim import Judged
 from workflows.quantities import duration, flop_text, percent
 from workflows.tables.differences import Difference
@@ -145,7 +145,7 @@ class ResultsArtifact(JsonArtifact[Results]):
 
     def write(self, content: Results) -> Self:
         """Writes the JSON file into the folder, and returns the artifact."""
-        self.write_json(self.figures_file, self._adapter().dump_python(content, mode="json", exclude_defaults=True))
+        self.write_json(self.record_file, self._adapter().dump_python(content, mode="json", exclude_defaults=True))
         return self
 
 

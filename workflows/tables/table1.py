@@ -5,8 +5,8 @@ from statistics import median
 from typing import Literal
 
 from pipeline.complexity.exponents import Exponent, crossing, fit
-from pipeline.complexity.figures import Counts, Crossover, LayerCounts, Measurements
 from pipeline.complexity.layer_types.sizes import LayerType
+from pipeline.complexity.records import Counts, Crossover, LayerCounts, Measurements
 from workflows import paper
 from workflows.claims import timings
 from workflows.claims.claim import Evidence, judged
@@ -39,7 +39,7 @@ Fits = Mapping[LayerType, Mapping[Quantity, Mapping[Variable, Exponent]]]
 class Table1Artifact(ResultsArtifact):
     """`table1.json`, `table1.md` and `report.html`."""
 
-    figures_file = "table1.json"
+    record_file = "table1.json"
 
 
 def sizes_of(counts: Counts, measured: Measurements) -> Sizes:

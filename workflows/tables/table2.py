@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from types import MappingProxyType
 
-from pipeline.evaluation.search_choice import DecodingChoiceFigures
-from pipeline.store.figures import NOT_DEFINED, ScoringFigures
+from pipeline.evaluation.search_choice import DecodingChoiceRecord
+from pipeline.store.records import NOT_DEFINED, ScoringRecord
 from workflows import paper
 from workflows.claims import comparisons
 from workflows.claims.claim import Evidence, Judged, judged
@@ -51,7 +51,7 @@ NONE_FAILED: Mapping[str, str] = MappingProxyType({})
 class Table2Artifact(ResultsArtifact):
     """`table2.json`, `table2.md` and `report.html`."""
 
-    figures_file = "table2.json"
+    record_file = "table2.json"
 
 
 def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_FAILED) -> Results:
@@ -89,12 +89,12 @@ def is_of_other_text(results: Results) -> bool:
     return any(difference.what in OTHER_TEXT for difference in results.differences)
 
 
-def baselines(measured: Sequence[Translation]) -> dict[str, ScoringFigures]:
+def baselines(measured: Sequence[Translation]) -> dict[str, ScoringRecord]:
     """Returns the scores of word-by-word substitution by language pair, where there are any."""
     return {cell.pair: scores for cell in measured if (scores := cell.baseline)}
 
 
-def chosen_searches(choices: Mapping[str, DecodingChoiceFigures]) -> Iterator[Table]:
+def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Table]:
     """Yields a table of what each search scored on the dev set: a row for each beam, a column for each α."""
     penalties = sorted({search.length_penalty for choice in choices.values() for search in choice.scores})
     rows = []
@@ -150,7 +150,7 @@ def _models(measured: Sequence[Translation], pairs: Sequence[str], failures: Map
         yield Row(name, "measured", values)
 
 
-def _scores(pair: str, scores: ScoringFigures) -> dict[str, Value]:
+def _scores(pair: str, scores: ScoringRecord) -> dict[str, Value]:
     paper_bleu = NOT_DEFINED if scores.paper_bleu is None else scores.paper_bleu
     return {f"{pair}.paper_bleu": paper_bleu, f"{pair}.sacrebleu": scores.sacrebleu}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.config import BASE
-from pipeline.store.figures import NOT_DEFINED
+from pipeline.store.records import NOT_DEFINED
 from workflows import paper
 from workflows.claims import variations
 from workflows.claims.claim import Data, Evidence, judged
@@ -75,7 +75,7 @@ class RowTrainings:
 class Table3Artifact(ResultsArtifact):
     """`table3.json`, `table3.md` and `report.html`."""
 
-    figures_file = "table3.json"
+    record_file = "table3.json"
 
 
 def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Translation]]]:

@@ -27,7 +27,7 @@ SEARCHES = "Outputs that were no tree"
 class Table4Artifact(ResultsArtifact):
     """`table4.json`, `table4.md` and `report.html`."""
 
-    figures_file = "table4.json"
+    record_file = "table4.json"
 
 
 def compute(rows: Sequence[ParserRow]) -> Results:

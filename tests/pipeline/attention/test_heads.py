@@ -11,9 +11,9 @@ import torch
 
 from model.batch import Batch
 from model.config import BEGIN_ID, END_ID
-from pipeline.attention.figures import KINDS, HeadSettings, HeadsFigures, name_of
 from pipeline.attention.heads import _figures, examine
 from pipeline.attention.recording import attentions, recording
+from pipeline.attention.records import KINDS, HeadSettings, HeadsRecord, name_of
 from pipeline.evaluation import perplexity
 from pipeline.evaluation.translation import load_model
 from pipeline.store.artifact import Context
@@ -33,7 +33,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Evaluati
     return checkpoint, set_of(folder / "dev", pairwise(lines))
 
 
-def examined(made: tuple[Checkpoint, EvaluationSet], folder: Path, **settings: int) -> HeadsFigures:
+def examined(made: tuple[Checkpoint, EvaluationSet], folder: Path, **settings: int) -> HeadsRecord:
     folder.mkdir(exist_ok=True)
     return examine(Context(folder), *made, HeadSettings(**settings)).load()
 

@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from pipeline.attention.figures import RelationName, RelationSettings
+from pipeline.attention.records import RelationName, RelationSettings
 from pipeline.attention.relations import _Case, _figures, measure
 from pipeline.corpora.embedded import EmbeddedSettings, generate
 from pipeline.store.artifact import Context

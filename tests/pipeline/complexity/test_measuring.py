@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from pipeline.complexity.count import count
-from pipeline.complexity.figures import CountsArtifact
 from pipeline.complexity.layer_types.modules import make
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerSizes
 from pipeline.complexity.measure import CROSSOVER_ROUNDS, Timer, measure, peak_bytes
+from pipeline.complexity.records import CountsArtifact
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context

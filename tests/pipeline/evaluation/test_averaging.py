@@ -13,7 +13,7 @@ from pipeline.evaluation.translation import load_model
 from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
-from tests.support.tiny_figures import TRAINING
+from tests.support.tiny_records import TRAINING
 
 
 @pytest.fixture

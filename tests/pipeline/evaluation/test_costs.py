@@ -8,8 +8,8 @@ import pytest
 from pipeline.evaluation.costs import count, sustained_flop_s
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import TrainingRun
-from pipeline.store.figures import Segment, SegmentDevices
-from tests.support.tiny_figures import TRAINING, trained_on
+from pipeline.store.records import Segment, SegmentDevices
+from tests.support.tiny_records import TRAINING, trained_on
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pipeline.store.store import Store
 from tests.support.parallel_text import set_of
 from tests.support.ray_workers import workers_alive
 from tests.support.s3_server import S3Server
-from tests.support.tiny_figures import TRAINING
+from tests.support.tiny_records import TRAINING
 
 SETTINGS = DecodingSettings(max_extra_tokens=5, workers=1)
 LINES = ["Two dogs run .", "A man reads .", "The house is old ."]

@@ -23,7 +23,7 @@ from pipeline.evaluation.scoring import (
 )
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Hypotheses, Scores
-from pipeline.store.figures import BleuScores, ScoringFigures
+from pipeline.store.records import BleuScores, ScoringRecord
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.parallel_text import set_of
 
@@ -200,7 +200,7 @@ def test_stage_scores_a_test_set(tmp_path: Path) -> None:
     hypotheses.folder.mkdir()
     (tmp_path / "scores").mkdir()
 
-    def scores_of(written: list[str]) -> ScoringFigures:
+    def scores_of(written: list[str]) -> ScoringRecord:
         write_lines(hypotheses.folder / "coco.de", written)
         return scoring.score(Context(tmp_path / "scores"), hypotheses, text).load()
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.store.artifacts import Checkpoint, Scores, TrainingRun
-from tests.support.tiny_figures import CONFIG, TRAINING
+from tests.support.tiny_records import CONFIG, TRAINING
 
 
 def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:

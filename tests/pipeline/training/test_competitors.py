@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from model.architectures import ARCHITECTURES
-from pipeline.attention.figures import HeadSettings
 from pipeline.attention.heads import examine
+from pipeline.attention.records import HeadSettings
 from pipeline.attention.translated import AttentionTranslator
 from pipeline.errors import UserError
 from pipeline.evaluation.averaging import average

@@ -17,7 +17,7 @@ from model.config import TransformerConfig
 from pipeline.errors import UserError
 from pipeline.hardware import device_name
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
-from pipeline.store.figures import TrainingFigures
+from pipeline.store.records import TrainingRecord
 from pipeline.training import devices
 from pipeline.training.checkpoints import TrainingState, list_folders
 from pipeline.training.workers import Workers
@@ -48,7 +48,7 @@ def begin(dataset: EncodedDataset, folder: Path, until: int, **fields: Any) -> N
     train_as(Workers(), dataset, AUTO.model_copy(update=fields), folder, until)
 
 
-def finish(dataset: EncodedDataset, folder: Path, **fields: Any) -> TrainingFigures:
+def finish(dataset: EncodedDataset, folder: Path, **fields: Any) -> TrainingRecord:
     """Trains AUTO with one worker to its end; returns run.json."""
     train_as(Workers(), dataset, AUTO.model_copy(update=fields), folder)
     return TrainingRun(folder).load()

@@ -8,8 +8,8 @@ import pytest
 import torch
 import torch._dynamo
 
-from pipeline.attention.figures import HeadSettings
 from pipeline.attention.heads import examine
+from pipeline.attention.records import HeadSettings
 from pipeline.errors import UserError
 from pipeline.evaluation import perplexity
 from pipeline.settings import LONGEST_TOKENS, EncodingSettings

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.attention.figures import HeadShare, RelationFigures
-from pipeline.complexity.attention_training import AttentionTrainingFigures
-from pipeline.evaluation.perplexity import LengthPerplexityFigures, LengthRange, PerplexityFigures
-from pipeline.evaluation.search_choice import DecodingChoiceFigures, SearchScores
+from pipeline.attention.records import HeadShare, RelationRecord
+from pipeline.complexity.attention_training import AttentionTrainingRecord
+from pipeline.evaluation.perplexity import LengthPerplexityRecord, LengthRange, PerplexityRecord
+from pipeline.evaluation.search_choice import DecodingChoiceRecord, SearchScores
 from pipeline.settings import DecodingSettings
 from workflows.claims import comparisons
 from workflows.claims.claim import Data, Effect, Evidence, judged
@@ -46,7 +46,7 @@ def functions(unscaled: float, scaled: float, small: float = 0.0, spread: float 
     """Trainings by function, d_k, rate and seed: NLL above that of additive attention, at the better of two rates."""
     above = {ADDITIVE: (0.0, 0.0), UNSCALED: (small, unscaled), SCALED: (0.0, scaled)}
     return [
-        AttentionTrainingFigures(
+        AttentionTrainingRecord(
             function=function,
             d_k=d_k,
             seed=seed,
@@ -66,7 +66,7 @@ def functions(unscaled: float, scaled: float, small: float = 0.0, spread: float 
 
 def searches(
     gain: float, rival: float, spread: float = 0.01
-) -> list[tuple[float, DecodingSettings, DecodingChoiceFigures]]:
+) -> list[tuple[float, DecodingSettings, DecodingChoiceRecord]]:
     """BLEU of last checkpoints, and of averages by the paper's search, a rival's, and one that is far behind."""
     found = []
     for each in NOISE:
@@ -77,11 +77,11 @@ def searches(
             for (beam, alpha), bleu in scores.items()
         )
         best = DecodingSettings(beam_size=8, length_penalty=1.0)
-        found.append((30.0, DecodingSettings(), DecodingChoiceFigures(scores=listed, settings=best)))
+        found.append((30.0, DecodingSettings(), DecodingChoiceRecord(scores=listed, settings=best)))
     return found
 
 
-def lengths(behind: float, spread: float = 0.001) -> list[tuple[str, LengthPerplexityFigures]]:
+def lengths(behind: float, spread: float = 0.001) -> list[tuple[str, LengthPerplexityRecord]]:
     """NLL on longer sentences: how far sinusoids trained on short ones are behind; learned positions are worse.
 
     Both are behind on all sentences, by much more, as whoever reads less text is: that does not count.
@@ -90,9 +90,9 @@ def lengths(behind: float, spread: float = 0.001) -> list[tuple[str, LengthPerpl
     return [
         (
             kind,
-            LengthPerplexityFigures(
+            LengthPerplexityRecord(
                 longest_trained=16,
-                longer=PerplexityFigures(dev_nll=3 + less + nll + spread * each, dev_perplexity=20.0, tokens=100),
+                longer=PerplexityRecord(dev_nll=3 + less + nll + spread * each, dev_perplexity=20.0, tokens=100),
                 ranges=(
                     length_range(0, 8, 2.0 + less + 0.1 * nll, tokens=30),  # by their tokens, the two are as they were
                     length_range(8, 16, 1.0 + less - 0.3 * nll, tokens=10),
@@ -112,11 +112,11 @@ def length_range(above: int, up_to: int, nll: float, tokens: int) -> LengthRange
     )
 
 
-def heads(share: float, largest: float, spread: float = 0.01) -> list[list[RelationFigures]]:
+def heads(share: float, largest: float, spread: float = 0.01) -> list[list[RelationRecord]]:
     """Models whose best head finds antecedents in this share of cases; the best fixed offset in half of them."""
     return [
         [
-            RelationFigures(
+            RelationRecord(
                 relation="pronoun to antecedent",
                 cases=100,
                 chance=0.1,
@@ -253,7 +253,7 @@ TIMED = {
 class ResultsFile(ResultsArtifact):
     """Results by themselves."""
 
-    figures_file = "claims.json"
+    record_file = "claims.json"
 
 
 ALL_DATA: tuple[Data, ...] = ("real text", "WMT14", "WSJ")

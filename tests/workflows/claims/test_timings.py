@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.complexity.figures import (
+from pipeline.complexity.layer_types.sizes import LayerType
+from pipeline.complexity.records import (
     ArgumentTimes,
     Crossover,
     CrossoverPoint,
@@ -14,7 +15,6 @@ from pipeline.complexity.figures import (
     PassMeasurements,
     SizeMeasurements,
 )
-from pipeline.complexity.layer_types.sizes import LayerType
 from pipeline.complexity.settings import ArgumentSettings, TimingSettings
 from tests.support.tiny_complexity import measurements
 from workflows.claims import timings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.store.artifact import Artifact
-from pipeline.store.figures import BleuScores
+from pipeline.store.records import BleuScores
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from model.config import TransformerConfig
-from pipeline.complexity.figures import CountsArtifact, MeasurementsArtifact
+from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
 from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import CHOICE_FILE, ChosenParser, EvaluationSet, Hypotheses
-from pipeline.store.figures import DecodingFigures
+from pipeline.store.records import DecodingRecord
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.tiny_complexity import counts, measurements, theory_s
 from tests.support.tiny_parser import make_tree_set, make_trees
@@ -41,9 +41,7 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
         symbols = [line.split() for line in read_lines(gold.references)]
         lines = [" ".join(written[: -cut or None] if i % 3 == 0 else written) for i, written in enumerate(symbols)]
         write_lines(hypotheses.path(gold), lines)
-        hypotheses.write(
-            DecodingFigures(sentences=len(lines), seconds=2.0, tokens=99, settings=SEARCH, dtype="float32")
-        )
+        hypotheses.write(DecodingRecord(sentences=len(lines), seconds=2.0, tokens=99, settings=SEARCH, dtype="float32"))
         parses = rebuild_parses(Context(folder(name, split, "parses")), hypotheses, gold)
         return hypotheses, parses, score_parses(Context(folder(name, split, "scores")), parses)
 

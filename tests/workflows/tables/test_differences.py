@@ -11,7 +11,7 @@ import pytest
 from model.config import BASE
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
-from pipeline.store.figures import Segment, SegmentDevices
+from pipeline.store.records import Segment, SegmentDevices
 from workflows.engine.dag import to_artifact
 from workflows.tables.differences import Difference, differences
 from workflows.tables.measurements import Translation

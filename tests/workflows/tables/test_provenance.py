@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from pipeline.store.figures import Segment, SegmentDevices
+from pipeline.store.records import Segment, SegmentDevices
 from workflows.tables.measurements import Translation
 from workflows.tables.provenance import provenance_notes
 

@@ -22,13 +22,13 @@ EXPECTED = Path(__file__).with_name("expected.jsonl")
 def test_values_are_those_stored(made: JsonArtifact[Any]) -> None:
     """Of each table, whose page lists the warnings."""
     assert WARNING in Reader((made.folder / "report.html").read_text(encoding="utf-8")).text
-    written = [*stored_of(json.loads((made.folder / made.figures_file).read_text()))]
+    written = [*stored_of(json.loads((made.folder / made.record_file).read_text()))]
     all_stored = [json.loads(line) for line in EXPECTED.read_text(encoding="utf-8").splitlines()]
     if os.environ.get("AIAYN_EXPECTED") == "write":
-        others = [line for line in all_stored if line[0] != made.figures_file]
-        all_stored = sorted([*others, *([made.figures_file, *line] for line in written)], key=lambda line: line[0])
+        others = [line for line in all_stored if line[0] != made.record_file]
+        all_stored = sorted([*others, *([made.record_file, *line] for line in written)], key=lambda line: line[0])
         EXPECTED.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in all_stored))
-    assert written == [line for name, *line in all_stored if name == made.figures_file]
+    assert written == [line for name, *line in all_stored if name == made.record_file]
 
 
 def stored_of(results: dict[str, Any]) -> Iterator[list[Any]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pipeline.evaluation.search_choice import DecodingChoiceFigures, SearchScores
+from pipeline.evaluation.search_choice import DecodingChoiceRecord, SearchScores
 from pipeline.settings import DecodingSettings
 from tests.support.baselines import config_of
 from tests.support.unspaced_text import CHINESE
@@ -70,13 +70,13 @@ def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
 def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
     """A line for each beam of a cell; a cell that was decoded with fewer α has no figure for the others."""
 
-    def choice(chosen: tuple[int, float], *bleu: tuple[int, float, float | None]) -> DecodingChoiceFigures:
+    def choice(chosen: tuple[int, float], *bleu: tuple[int, float, float | None]) -> DecodingChoiceRecord:
         scores = [
             SearchScores(beam_size=beam, length_penalty=penalty, dev_paper_bleu=score, dev_sacrebleu=0)
             for beam, penalty, score in bleu
         ]
         settings = DecodingSettings(beam_size=chosen[0], length_penalty=chosen[1])
-        return DecodingChoiceFigures(scores=tuple(scores), settings=settings)
+        return DecodingChoiceRecord(scores=tuple(scores), settings=settings)
 
     base = choice((4, 0.6), (1, 0.6, 20), (1, 1, 19.5), (4, 0.6, 21.25), (4, 1, 21))
     big = choice((4, 0.6), (4, 0.6, 23))

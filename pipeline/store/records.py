@@ -1,4 +1,4 @@
-"""What the JSON files of the store's artifacts hold: figures, read back as they were written."""
+"""Records: the content of the JSON files in the store's artifacts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ NOT_DEFINED = "not defined"
 """What stands in place of paper BLEU where it is None."""
 
 
-class Figures(BaseModel):
-    """The base of all figures: frozen. Unknown ones are refused where they are written, and ignored in a stored file.
+class Record(BaseModel):
+    """Base of the content of an artifact's JSON file: frozen. Unknown keys are errors in code and ignored in files.
 
-    A figure that is added later has a default, so that artifacts from before stay readable.
+    Fields added later need defaults, so that older artifacts stay readable.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,7 +45,7 @@ class Segment:
     compiled: bool
     """Whether the layers were compiled."""
     train_s: float = 0.0
-    """Seconds spent on updates, as in `TrainingFigures`."""
+    """Seconds spent on updates, as in `TrainingRecord`."""
     packed: bool = False
     """Whether micro-batches were packed."""
     captured: bool = False
@@ -77,7 +77,7 @@ class Segment:
         return devices, self.threads, self.dtype, self.torch_version, forms
 
 
-class TrainingFigures(Figures):
+class TrainingRecord(Record):
     """`run.json`: what a training did. Tokens, seconds and operations include those before an interruption."""
 
     settings: TrainingSettings
@@ -126,13 +126,13 @@ class TrainingFigures(Figures):
         return self.segments[-1].dtype
 
 
-class AveragingFigures(Figures):
+class AveragingRecord(Record):
     """`averaging.json`: which checkpoints were averaged."""
 
     updates: tuple[int, ...]
 
 
-class CorpusFigures(Figures):
+class CorpusRecord(Record):
     """`corpus.json`."""
 
     source: str
@@ -148,7 +148,7 @@ class CorpusFigures(Figures):
     """How the text was made."""
 
 
-class EvaluationSetFigures(Figures):
+class EvaluationSetRecord(Record):
     """`evaluation_set.json`."""
 
     name: str
@@ -162,7 +162,7 @@ class EvaluationSetFigures(Figures):
     """How they were made."""
 
 
-class DecodingFigures(Figures):
+class DecodingRecord(Record):
     """`decoding.json` of a model's hypotheses; those by word-by-word substitution have fewer figures."""
 
     sentences: int
@@ -180,7 +180,7 @@ class DecodingFigures(Figures):
         return self.dtype if self.settings.engine == "torch" else f"{self.dtype} by CTranslate2"
 
 
-class ChoiceFigures(Figures):
+class ChoiceRecord(Record):
     """`parsing.json`: what was chosen on the dev set, by F1 in percent (§6.3)."""
 
     model: str
@@ -193,7 +193,7 @@ class ChoiceFigures(Figures):
     """The search with the chosen beam."""
 
 
-class BleuScores(Figures):
+class BleuScores(Record):
     """Both BLEU scores of one test set, their 95% confidence intervals (low, high) over sentences, and chrF: percent.
 
     An earlier version had neither chrF nor intervals. More than 10,000 sentences have no interval.
@@ -242,7 +242,7 @@ class BleuScores(Figures):
         return ", ".join(parts + ([] if self.chrf is None else [f"chrF {self.chrf:.2f}"]))
 
 
-class ScoringFigures(BleuScores):
+class ScoringRecord(BleuScores):
     """`scores.json`."""
 
     name: str

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from pipeline.settings import Settings
 from pipeline.store.artifact import JsonArtifact
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 
 Kind = Literal["encoder", "decoder", "cross"]
 """The encoder's self-attention, the decoder's, and the decoder's attention to the encoder's output (§3.2.3)."""
@@ -28,7 +28,7 @@ class HeadSettings(Settings):
     """Pairs of the dev set, spread evenly over it."""
 
 
-class HeadFigures(Figures):
+class HeadRecord(Record):
     """Where one head looks and what it is worth: means over all queries of the sample."""
 
     kind: Kind
@@ -52,10 +52,10 @@ class HeadFigures(Figures):
     perplexity_change: float
 
 
-class HeadsFigures(Figures):
+class HeadsRecord(Record):
     """`heads.json`: all heads, the encoder's first, then the decoder's and those between the two."""
 
-    heads: tuple[HeadFigures, ...]
+    heads: tuple[HeadRecord, ...]
     perplexity: float
     """Of the sample, with all heads."""
     pairs: int
@@ -64,10 +64,10 @@ class HeadsFigures(Figures):
 
 
 @dataclass(frozen=True)
-class Heads(JsonArtifact[HeadsFigures]):
+class Heads(JsonArtifact[HeadsRecord]):
     """`heads.json`: where all heads look and what they are worth."""
 
-    figures_file = "heads.json"
+    record_file = "heads.json"
 
     @property
     def summary(self) -> str:
@@ -77,7 +77,7 @@ class Heads(JsonArtifact[HeadsFigures]):
         return f"{len(heads)} heads; without {name_of(worst)} perplexity is {worst.perplexity_change:+.2f}"
 
 
-def name_of(head: HeadFigures) -> str:
+def name_of(head: HeadRecord) -> str:
     """Returns what a head is called, e.g. `encoder layer 2 head 1`."""
     return f"{head.kind} layer {head.layer} head {head.head}"
 
@@ -89,7 +89,7 @@ class RelationSettings(Settings):
     """Sentences with a pronoun and an antecedent, and as many pairs of verb and distant object."""
 
 
-class HeadShare(Figures):
+class HeadShare(Record):
     """How often one head attends most to the right word."""
 
     layer: int
@@ -104,7 +104,7 @@ class HeadShare(Figures):
     """The mean of the largest attention on any word, the right one or not; None in files of versions without it."""
 
 
-class RelationFigures(Figures):
+class RelationRecord(Record):
     """One relation, and the heads of the encoder's self-attention, which could join its words."""
 
     relation: RelationName
@@ -126,17 +126,17 @@ class RelationFigures(Figures):
     """All heads, on all cases."""
 
 
-class RelationsFigures(Figures):
+class RelationsRecord(Record):
     """`relations.json`."""
 
-    relations: tuple[RelationFigures, ...]
+    relations: tuple[RelationRecord, ...]
 
 
 @dataclass(frozen=True)
-class Relations(JsonArtifact[RelationsFigures]):
+class Relations(JsonArtifact[RelationsRecord]):
     """`relations.json`: shares of pronouns and verbs that a head joins to the right word."""
 
-    figures_file = "relations.json"
+    record_file = "relations.json"
 
     @property
     def summary(self) -> str:

@@ -6,10 +6,10 @@ from statistics import median
 from pipeline.complexity.layer_types.sizes import AttentionFunction, LayerType
 from pipeline.complexity.settings import ArgumentSettings, LayerSettings, PathSettings, SweepSettings, TimingSettings
 from pipeline.store.artifact import JsonArtifact
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 
 
-class SizeCounts(Figures):
+class SizeCounts(Record):
     """FLOP of a forward pass over one sequence, at one size, by torch's own counter."""
 
     length: int
@@ -17,7 +17,7 @@ class SizeCounts(Figures):
     counted_flop: int
 
 
-class LayerCounts(Figures):
+class LayerCounts(Record):
     """What is counted of one layer type."""
 
     name: LayerType
@@ -32,7 +32,7 @@ class LayerCounts(Figures):
     """The same with contiguous kernels; empty but for convolutions."""
 
 
-class Counts(Figures):
+class Counts(Record):
     """`counts.json`: what the layer types cost, counted."""
 
     layers: tuple[LayerCounts, ...]
@@ -45,10 +45,10 @@ class Counts(Figures):
 class CountsArtifact(JsonArtifact[Counts]):
     """`counts.json`: FLOP, sequential operations and longest paths of the layer types."""
 
-    figures_file = "counts.json"
+    record_file = "counts.json"
 
 
-class MeasuredOn(Figures):
+class MeasuredOn(Record):
     """What measures times, and how."""
 
     timing: TimingSettings
@@ -62,7 +62,7 @@ class MeasuredOn(Figures):
     """How long it took to measure."""
 
 
-class SizeMeasurements(Figures):
+class SizeMeasurements(Record):
     """Times of one layer at one size, a figure a round, and its peak memory."""
 
     length: int
@@ -73,14 +73,14 @@ class SizeMeasurements(Figures):
     """Of a forward and backward pass, beyond input and weights."""
 
 
-class LayerMeasurements(Figures):
+class LayerMeasurements(Record):
     """What is measured of one layer type."""
 
     name: LayerType
     sizes: tuple[SizeMeasurements, ...]
 
 
-class CrossoverPoint(Figures):
+class CrossoverPoint(Record):
     """Median seconds of a forward and backward pass at one length."""
 
     length: int
@@ -93,7 +93,7 @@ class CrossoverPoint(Figures):
     recurrent_rounds_s: tuple[float, ...] = ()
 
 
-class Crossover(Figures):
+class Crossover(Record):
     """Self-attention beside recurrence for growing n, at one d."""
 
     width: int
@@ -112,7 +112,7 @@ class Measurements(MeasuredOn):
 class MeasurementsArtifact(JsonArtifact[Measurements]):
     """`measurements.json`: times and memory of the layer types."""
 
-    figures_file = "measurements.json"
+    record_file = "measurements.json"
 
     @property
     def summary(self) -> str:
@@ -120,7 +120,7 @@ class MeasurementsArtifact(JsonArtifact[Measurements]):
         return self.load().device_name
 
 
-class PassMeasurements(Figures):
+class PassMeasurements(Record):
     """What forward and backward of one layer cost."""
 
     rounds_s: tuple[float, ...]
@@ -154,7 +154,7 @@ class ArgumentTimes(MeasuredOn):
 class TimedArguments(JsonArtifact[ArgumentTimes]):
     """`timed_arguments.json`: what the paper argues of layers in words, timed."""
 
-    figures_file = "timed_arguments.json"
+    record_file = "timed_arguments.json"
 
     @property
     def summary(self) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 from model.config import TransformerConfig
 from pipeline.settings import TrainingSettings
-from pipeline.store.figures import Segment, SegmentDevices, TrainingFigures
+from pipeline.store.records import Segment, SegmentDevices, TrainingRecord
 
 CPU = "a small CPU"
 CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=512)
@@ -12,7 +12,7 @@ CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=51
 
 def trained_on(
     name: str = CPU, count: int = 2, train_s: float = 100.0, dtype: str = "float32", **figures: Any
-) -> TrainingFigures:
+) -> TrainingRecord:
     """A training in one segment on so many devices of a name, with other `figures` where given."""
     devices = (SegmentDevices(name, count, None if name == CPU else 5e10),)
     return TRAINING.model_copy(
@@ -24,7 +24,7 @@ def trained_on(
     )
 
 
-TRAINING = TrainingFigures(
+TRAINING = TrainingRecord(
     settings=TrainingSettings(model=CONFIG, updates=400, budget_tokens=2000),
     updates=400,
     epochs=3.5,
