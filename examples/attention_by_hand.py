@@ -7,7 +7,7 @@ import math
 
 import torch
 
-from model.attention import attention, masking
+from model.attention import attention, masking_bias
 
 Q = [[1.0, 0.0], [1.0, 1.0]]
 """Queries, a row each: what each of two positions looks for."""
@@ -53,7 +53,7 @@ def main() -> None:
     q_11LK, k_11MK, v_11MV = (torch.tensor([[matrix]]) for matrix in (Q, K, V))
     later_LM = torch.ones(2, 3, dtype=torch.bool).triu(1)
     show("model.attention, with all keys:", attention(q_11LK, k_11MK, v_11MV)[0, 0].tolist())
-    bias_LM = masking(later_LM, torch.float32)
+    bias_LM = masking_bias(later_LM, torch.float32)
     show("model.attention, with the decoder's mask:", attention(q_11LK, k_11MK, v_11MV, bias_LM)[0, 0].tolist())
 
 

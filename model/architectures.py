@@ -1,4 +1,4 @@
-"""The architectures that a configuration may name: the Transformer, and the models that it is compared with.
+"""The architectures: the Transformer and the paper's competitors.
 
 model = make_model(config)                  # the class that config.architecture names
 beam_search(make_decoder(model), source_BS)
@@ -22,10 +22,10 @@ ARCHITECTURES: dict[str, type[EncoderDecoder]] = {
 
 
 def make_model(config: TransformerConfig) -> EncoderDecoder:
-    """Returns a new model, whose weights are drawn from torch's random state."""
+    """Builds a model with random weights, drawn from torch's global generator."""
     return ARCHITECTURES[config.architecture](config)
 
 
 def make_decoder(model: EncoderDecoder) -> Decoder[Any]:
-    """Returns what beam search runs of a model, one position at a time."""
+    """Returns the model's step-by-step decoder for beam search."""
     return IncrementalDecoder(model) if isinstance(model, Transformer) else StateDecoder(model)

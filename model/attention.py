@@ -1,14 +1,14 @@
-"""Multi-head attention (paper §3.2): equation 1, how the rows of a batch lie, and the modules.
+"""Multi-head attention (paper §3.2): equation 1, the layouts of a batch, and the modules.
 
     SelfAttention: w_qkv -> layout.attend -> w_o            # project, attend, project: the paper's Figure 2
 
-A layout knows which rows of a batch form a sentence, so it splits projected rows into heads and joins them again:
+A layout knows which rows of a batch form a sentence. It splits projected rows into heads and concatenates heads:
 
-    PaddedLayout     every sentence has as many rows as the longest, so heads are views. CPUs use it.
-    PackedLayout     sentences of any lengths follow one another, as the GPUs' kernels for variable lengths take them.
+    PaddedLayout     every sentence is padded to the longest, so heads are views. Used on CPUs.
+    PackedLayout     sentences are concatenated without padding, for the GPU's variable-length kernels.
 
-Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v; where there is no B, N rows of
-queries and M rows of keys (`model.batch`); X columns of any meaning.
+Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v, X any width. Without B: N query
+rows and M key rows of the whole batch (`model.batch`).
 """
 
 import math
@@ -19,26 +19,26 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.cpu import by_size, softmax
+from model.cpu import softmax, to_fastest_dtype
 
 KERNEL_MULTIPLE = 8
-"""The kernels of `packed_attention` take heads of a multiple of this many columns."""
+"""Head width must be a multiple of this in `packed_attention`."""
 KERNEL_MAX_WIDTH = 256
-"""The kernels of `packed_attention` take heads of at most this many columns."""
+"""Largest head width of `packed_attention`."""
 KERNEL_MAX_WIDTH_SMALL_GPUS = 192
-"""The same on GPUs with less shared memory than an A100 or H100, whose backward pass is limited."""
+"""The same on GPUs with less shared memory than an A100 or H100: their backward pass is limited."""
 OnWeights = Callable[[Tensor], Tensor]
-"""Maps weights_BHLM, as soon as they are computed, to those that are used."""
+"""Observes or replaces weights_BHLM before they are applied to the values."""
 
 
-def masking(masked: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns the bias that is -inf where `masked` is True and 0 elsewhere."""
+def masking_bias(masked: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns the attention bias: -inf where `masked` is True, else 0."""
     return torch.zeros(masked.shape, dtype=dtype, device=masked.device).masked_fill_(masked, -math.inf)
 
 
-def scaled(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
-    """Divides products of queries and keys by √d_k and adds the bias, if there is one."""
-    # Not in one addition: torch rounds its factor to bfloat16, so scores with a bias would differ from those without.
+def scale_scores(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
+    """Divides query-key products by √d_k in place and adds the optional bias."""
+    # Not fused into one addition: torch rounds its factor to bfloat16, so scores would depend on having a bias.
     products.mul_(1 / math.sqrt(d_k))
     return products if bias is None else products.add_(bias)
 
@@ -51,8 +51,8 @@ def attention(
     on_weights: OnWeights | None = None,
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV; the bias masks positions (`masking`)."""
-    weights_BHLM = softmax(scaled(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias))
+    """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV. The bias masks positions (`masking_bias`)."""
+    weights_BHLM = softmax(scale_scores(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias))
     if on_weights is not None:
         weights_BHLM = on_weights(weights_BHLM)
     if dropout is not None:
@@ -61,18 +61,18 @@ def attention(
 
 
 def kernel_width(d_k: int, d_v: int) -> int:
-    """Returns the columns of a head as the kernels of `packed_attention` get it."""
+    """Returns the head width that `packed_attention` pads queries, keys and values to."""
     return -(-max(d_k, d_v) // KERNEL_MULTIPLE) * KERNEL_MULTIPLE
 
 
 def has_kernels(capability: tuple[int, int], d_k: int, d_v: int) -> bool:
-    """Whether a GPU of this compute capability can train heads of these sizes by `packed_attention`."""
+    """Whether `packed_attention` can train heads of these widths on a GPU of this compute capability."""
     limit = KERNEL_MAX_WIDTH if capability in ((8, 0), (9, 0), (10, 0)) else KERNEL_MAX_WIDTH_SMALL_GPUS
     return capability >= (8, 0) and kernel_width(d_k, d_v) <= limit
 
 
 class PaddedKeys(NamedTuple):
-    """Keys and values by head, and the bias for scores with them; None if none is masked."""
+    """Keys and values by head, and their attention bias; None if nothing is masked."""
 
     k_BHMK: Tensor
     v_BHMV: Tensor
@@ -80,7 +80,7 @@ class PaddedKeys(NamedTuple):
 
 
 class PackedKeys(NamedTuple):
-    """Keys and values by head, and how their rows lie."""
+    """Keys and values by head, and the layout of their rows."""
 
     k_MHK: Tensor
     v_MHV: Tensor
@@ -90,10 +90,10 @@ class PackedKeys(NamedTuple):
 def packed_attention(
     q_NHK: Tensor, keys: PackedKeys, queries: "PackedLayout", reach: tuple[int, int] = (-1, -1)
 ) -> Tensor:
-    """Computes eq. 1 within each sentence by torch's attention for variable lengths: x_NHV.
+    """Computes eq. 1 within each sentence by torch's variable-length attention: x_NHV.
 
-    A query sees `reach` positions before and after its own; -1 means all. The kernels run on GPUs (`has_kernels`), in
-    bfloat16 or float16. They want d_k = d_v, so the smaller is filled up with zeros, which add nothing to any product.
+    A query attends to `reach` positions before and after its own; -1 means all. The kernels need a GPU (`has_kernels`),
+    bfloat16 or float16, and d_k = d_v: the narrower is padded with zeros, which leave all products unchanged.
     """
     from torch.nn.attention.varlen import varlen_attn
 
@@ -113,15 +113,15 @@ def packed_attention(
         scale=d_k**-0.5,
         window_size=(reach[0], 0) if keys.layout.is_causal else reach,
     )
-    assert isinstance(x_NHX, Tensor)  # not a tuple, as nothing else is asked for
+    assert isinstance(x_NHX, Tensor)  # a tuple only with auxiliary outputs
     return x_NHX[..., :d_v] if d_v < width else x_NHX
 
 
 class ScaledDotProductAttention(nn.Module):
     """Equation 1 within each head (Figure 2, left).
 
-    In training, `dropout` is applied to the weights (§6.3). It and `on_weights` need the weights themselves, so both
-    require padded batches; the packed kernels never form the weights.
+    `dropout` drops attention weights in training (§6.3). `dropout` and `on_weights` require padded batches, since the
+    packed kernels never materialise the weights.
     """
 
     def __init__(self, dropout: nn.Module | None = None) -> None:
@@ -130,7 +130,7 @@ class ScaledDotProductAttention(nn.Module):
         self.dropout = dropout
 
     def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV; the bias masks positions."""
+        """Returns x_BHLV."""
         return attention(q_BHLK, k_BHMK, v_BHMV, bias, self.on_weights, self.dropout)
 
     def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: "PackedLayout") -> Tensor:
@@ -139,42 +139,42 @@ class ScaledDotProductAttention(nn.Module):
 
 
 class Layout(Protocol):
-    """How rows form sentences: two forms here, and one position of beam search (`model.decoder`)."""
+    """The mapping from rows to sentences: padded, packed, or one position of beam search (`model.decoder`)."""
 
     def keys(self, k_MX: Tensor, v_MX: Tensor, n_heads: int) -> Any:
-        """Splits projected rows into heads, for the `attend` of a layout of the same kind."""
+        """Splits projected keys and values into heads, for `attend` of the same kind of layout."""
 
     def attend(self, q_NX: Tensor, keys: Any, function: ScaledDotProductAttention) -> Tensor:
-        """Attends from each row to the keys of its sentence, in each head, and concatenates the heads: x_NX."""
+        """Attends from each row to its sentence's keys in each head, and concatenates the heads: x_NX."""
 
 
 class PaddedLayout(NamedTuple):
-    """Sentence b has the rows from b·length on; rows beyond its end are padding."""
+    """Sentence b occupies `length` rows from b·length on; rows past its end are padding."""
 
     batch: int
     length: int
     bias: Tensor | None
-    """Attention bias where these rows are keys: -inf where a query must not look, 0 elsewhere; broadcastable to
-    (B, H, query length, L). None if nothing is masked. An addition takes a sixth of the time of `masked_fill`."""
+    """Attention bias for these rows as keys: -inf where masked, else 0; broadcastable to (B, H, query length, L). None
+    if nothing is masked. Adding a bias takes a sixth of the time of `masked_fill`."""
 
     def by_sentence(self, x_NX: Tensor) -> Tensor:
-        """Drops the rows left over: x_BLX."""
+        """Drops leftover rows: x_BLX."""
         return x_NX[: self.batch * self.length].view(self.batch, self.length, -1)
 
     def by_head(self, x_NX: Tensor, n_heads: int) -> Tensor:
-        """Drops the rows left over and splits the columns into heads: x_BHLK."""
+        """Drops leftover rows and splits the columns into heads: x_BHLK."""
         return x_NX[: self.batch * self.length].view(self.batch, self.length, n_heads, -1).transpose(1, 2)
 
     def keys(self, k_MX: Tensor, v_MX: Tensor, n_heads: int) -> PaddedKeys:
-        """Splits projected rows into heads."""
+        """Splits projected keys and values into heads."""
         return PaddedKeys(self.by_head(k_MX, n_heads), self.by_head(v_MX, n_heads), self.bias)
 
     def attend(self, q_NX: Tensor, keys: PaddedKeys, function: ScaledDotProductAttention) -> Tensor:
-        """Attends within each head and concatenates the heads: x_NX. Computes in the type of the keys."""
+        """Attends within each head, in the dtype of the keys, and concatenates the heads: x_NX."""
         n_queries = q_NX.numel()
-        k_BHMK, v_BHMV = by_size(keys.k_BHMK, n_queries), by_size(keys.v_BHMV, n_queries)
+        k_BHMK, v_BHMV = to_fastest_dtype(keys.k_BHMK, n_queries), to_fastest_dtype(keys.v_BHMV, n_queries)
         q_BHLK = self.by_head(q_NX, k_BHMK.shape[1])
-        if q_BHLK.dtype != k_BHMK.dtype:  # the product would copy heads that are not next to each other anyway
+        if q_BHLK.dtype != k_BHMK.dtype:  # the product would copy non-contiguous heads anyway
             q_BHLK = q_BHLK.to(k_BHMK.dtype, memory_format=torch.contiguous_format)
         x_BLHV = function(q_BHLK, k_BHMK, v_BHMV, keys.bias).transpose(1, 2)
         x_NX = x_BLHV.reshape(-1, x_BLHV.shape[2] * x_BLHV.shape[3]).to(q_NX.dtype)
@@ -182,27 +182,27 @@ class PaddedLayout(NamedTuple):
         return F.pad(x_NX, (0, 0, 0, left_over)) if left_over else x_NX
 
     def causal(self, x_ND: Tensor) -> "PaddedLayout":
-        """Masks later positions (§3.2.3), and so padding from every real one; for scores of the type of `x_ND`."""
+        """Masks later positions (§3.2.3), and so padding from every real token. The bias has the dtype of `x_ND`."""
         later_TT = torch.ones(self.length, self.length, dtype=torch.bool, device=x_ND.device).triu(1)
-        return self._replace(bias=masking(later_TT, x_ND.dtype) if self.length > 1 else None)
+        return self._replace(bias=masking_bias(later_TT, x_ND.dtype) if self.length > 1 else None)
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "PaddedLayout":
-        """Changes every tensor."""
-        return self if self.bias is None else self._replace(bias=change(self.bias))
+    def map(self, function: Callable[[Tensor], Tensor]) -> "PaddedLayout":
+        """Applies `function` to every tensor."""
+        return self if self.bias is None else self._replace(bias=function(self.bias))
 
 
 class PackedLayout(NamedTuple):
-    """Sentence b has the rows from offsets[b] up to offsets[b + 1]."""
+    """Sentence b occupies rows offsets[b] to offsets[b + 1]."""
 
     offsets: Tensor
     """int32, (B + 1,)."""
     longest: int
     """At least the length of every sentence."""
     is_causal: bool = False
-    """Masks later positions where these rows are keys (§3.2.3)."""
+    """Whether later positions are masked when these rows are keys (§3.2.3)."""
 
     def keys(self, k_MX: Tensor, v_MX: Tensor, n_heads: int) -> PackedKeys:
-        """Splits projected rows into heads."""
+        """Splits projected keys and values into heads."""
         return PackedKeys(k_MX.unflatten(-1, (n_heads, -1)), v_MX.unflatten(-1, (n_heads, -1)), self)
 
     def attend(self, q_NX: Tensor, keys: PackedKeys, function: ScaledDotProductAttention) -> Tensor:
@@ -213,23 +213,23 @@ class PackedLayout(NamedTuple):
         """Masks later positions (§3.2.3)."""
         return self._replace(is_causal=True)
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "PackedLayout":
-        """Changes every tensor."""
-        return self._replace(offsets=change(self.offsets))
+    def map(self, function: Callable[[Tensor], Tensor]) -> "PackedLayout":
+        """Applies `function` to every tensor."""
+        return self._replace(offsets=function(self.offsets))
 
 
 class EncoderOutput(NamedTuple):
-    """The rows that the decoder attends to, and how they lie."""
+    """The encoder's last hidden states and their layout."""
 
     x_ND: Tensor
     layout: Layout
 
 
 class MultiHeadAttention(nn.Module):
-    """Projects to queries, keys and values, attends in h heads and projects by W_O (§3.2.2, Figure 2, right).
+    """Projects to queries, keys and values, attends in h heads and projects by W_O (§3.2.2; Figure 2, right).
 
-    W_Q, W_K and W_V of all heads are rows of one matrix, so that they are one product: `w_qkv` of SelfAttention, `w_q`
-    and `w_kv` of CrossAttention, whose keys come from other rows. There are no biases.
+    W_Q, W_K and W_V of all heads are fused: into `w_qkv` in SelfAttention, into `w_q` and `w_kv` in CrossAttention,
+    whose keys come from other rows. There are no biases.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class SelfAttention(MultiHeadAttention):
-    """Attention of sentences to themselves."""
+    """Self-attention within each sentence."""
 
     def __init__(
         self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention | None = None
@@ -258,7 +258,7 @@ class SelfAttention(MultiHeadAttention):
 
 
 class CrossAttention(MultiHeadAttention):
-    """Attention of the decoder to the encoder's output."""
+    """Attention from the decoder to the encoder's output."""
 
     def __init__(
         self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention | None = None
@@ -269,17 +269,17 @@ class CrossAttention(MultiHeadAttention):
         self.w_kv = projection(d_model, self.sizes)
 
     def keys(self, encoder_output: EncoderOutput) -> Any:
-        """Projects the encoder's output to keys and values, which incremental decoding computes once."""
+        """Projects the encoder's output to keys and values; incremental decoding does so once a sentence."""
         k_MX, v_MX = self.w_kv(encoder_output.x_ND).split(self.sizes, dim=-1)
         return encoder_output.layout.keys(k_MX, v_MX, self.n_heads)
 
     def forward(self, x_ND: Tensor, layout: Layout, keys: Any) -> Tensor:
-        """x_ND -> x_ND; `keys` are those of the encoder's output."""
+        """x_ND -> x_ND; `keys` is the result of `keys(encoder_output)`."""
         return self.w_o(layout.attend(self.w_q(x_ND), keys, self.function))
 
 
 def projection(n_inputs: int, outputs: Sequence[int]) -> nn.Linear:
-    """Returns one product of several, which Xavier's initialisation treats as the matrices that the paper has."""
+    """Returns several projections fused into one, each with its own Xavier initialisation, as in the paper."""
     linear = nn.Linear(n_inputs, sum(outputs), bias=False)
     with torch.no_grad():
         for weight in linear.weight.split(list(outputs)):

@@ -1,13 +1,13 @@
-"""Self-attention restricted to a neighbourhood of r positions around each (paper §4): r·n products instead of n².
+"""Self-attention restricted to a neighbourhood of r positions (paper §4): r·n products instead of n².
 
-    x_BHLV = neighbourhood_attention(q_BHLK, k_BHLK, v_BHLV, window=9)       # four positions to either side
+    x_BHLV = neighbourhood_attention(q_BHLK, k_BHLK, v_BHLV, window=9)       # four positions on either side
 
-Nothing is masked out of a full product: queries are taken in blocks of r, and each block attends to the 2r - 1 keys
-that its queries see together. So a layer computes less than 2·r·n pairs, but for the last block's filling, and a CPU or
-GPU gets whole matrices to multiply. The full product of a sentence shorter than 2r is smaller still.
+Queries are processed in blocks of r. Each block attends to the 2r - 1 keys within reach of any of its queries, so a
+layer computes fewer than 2·r·n pairs (plus the padding of the last block) as dense matrix products. Sentences shorter
+than 2r use the full product, which is smaller.
 
 Shapes: B batch, L length, H heads, K = d_k, V = d_v; N, M rows of a batch (`model.batch`); G blocks, C positions of a
-block, W keys that a block sees; X columns of any meaning.
+block, W keys of a block; X any width.
 """
 
 from collections.abc import Callable
@@ -28,19 +28,19 @@ from model.attention import (
 
 
 def reach(window: int) -> tuple[int, int]:
-    """Returns how many positions before and after its own a query sees; the even one of an even window is before."""
+    """Returns how many positions before and after its own a query sees; an even window sees one more before."""
     return window // 2, (window - 1) // 2
 
 
-def outside(length: int, window: int, device: torch.device) -> Tensor:
-    """Returns mask_LL, which is True where a key is out of a query's reach."""
+def out_of_reach(length: int, window: int, device: torch.device) -> Tensor:
+    """Returns mask_LL: True where a key is out of the query's reach."""
     before, after = reach(window)
     full_LL = torch.ones(length, length, dtype=torch.bool, device=device)
     return full_LL.triu(after + 1) | full_LL.tril(-before - 1)
 
 
-def pairs(length: int, window: int) -> int:
-    """Counts the pairs of query and key that are computed for one sentence, in each head."""
+def count_pairs(length: int, window: int) -> int:
+    """Counts the query-key pairs computed for one sentence in each head."""
     if length < 2 * window:
         return length * length
     return -(-length // window) * window * (2 * window - 1)
@@ -57,8 +57,8 @@ def neighbourhood_attention(
 ) -> Tensor:
     """Computes softmax(Q Kᵀ / √d_k) V (eq. 1) of each query with the keys around it: x_BHLV.
 
-    `padding_B11L` is True at keys that no query must look at. A query that sees none but such keys, as only padding
-    does, gets some finite vector. `on_weights` is given the weights of all keys, those out of reach 0.
+    `padding_B11L` masks keys. A query whose keys are all masked (only padding has none) gets a finite, meaningless
+    vector. `on_weights` receives the weights of all keys, 0 out of reach.
     """
     length = q_BHLK.shape[2]
     if length < 2 * window:
@@ -76,10 +76,10 @@ def neighbourhood_attention(
 
 
 def _by_position(weights_BHGCW: Tensor, on_weights: OnWeights, length: int, window: int) -> Tensor:
-    """Passes the weights of blocks through `on_weights`, which wants them as weights_BHLM."""
+    """Passes blocked weights through `on_weights` as weights_BHLM and blocks them again."""
     before, _ = reach(window)
     _, _, n_blocks, _, n_seen = weights_BHGCW.shape
-    # From here to the end of the loops, columns begin `before` positions before the sequence.
+    # From here to the end of the loops, columns start `before` positions before the sentence.
     weights_BHLM = weights_BHGCW.new_zeros(*weights_BHGCW.shape[:2], n_blocks * window, (n_blocks + 1) * window)
     blocks = [
         weights_BHLM[:, :, g * window : (g + 1) * window, g * window : g * window + n_seen] for g in range(n_blocks)
@@ -100,34 +100,34 @@ def _full(
     on_weights: OnWeights | None,
     dropout: Callable[[Tensor], Tensor] | None,
 ) -> Tensor:
-    """Computes the same by the full product, with a mask."""
-    masked = outside(q_BHLK.shape[2], window, q_BHLK.device)
+    """Computes the same by the full, masked product."""
+    masked = out_of_reach(q_BHLK.shape[2], window, q_BHLK.device)
     if padding_B11L is not None:
         masked = masked | padding_B11L
     return attention(q_BHLK, k_BHLK, v_BHLV, _bias(masked, q_BHLK.dtype), on_weights, dropout)
 
 
 def _bias(masked: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns the bias for scores that masks positions.
+    """Returns the attention bias.
 
-    It is not -inf: a row of nothing else would be NaN, and a weight of 0 would not keep that from the real positions.
+    Large but finite: a row of -inf would become NaN, which a weight of 0 does not keep out of other rows.
     """
     zeros = torch.zeros(masked.shape, dtype=dtype, device=masked.device)
     return zeros.masked_fill_(masked, torch.finfo(dtype).min)
 
 
 def _seen(x_BHLX: Tensor, before: int, missing: int, n_blocks: int, window: int) -> Tensor:
-    """Returns, for each block, the keys or values that its queries see: x_BHGWX, with W = 2·window - 1.
+    """Returns each block's keys or values: x_BHGWX, with W = 2·window - 1.
 
-    They are the block's own and the following ones of the sequence shifted by `before`. Two slices are joined rather
-    than one unfolded, because the gradient of an unfolded tensor is summed up one element at a time.
+    They are the block and its successor in the sequence shifted by `before`. Two slices are concatenated instead of
+    unfolding one, because unfold's backward sums element by element.
     """
     x_BHGCX = F.pad(x_BHLX, (0, 0, before, missing + window - before)).unflatten(2, (n_blocks + 1, window))
     return torch.cat((x_BHGCX[:, :, :-1], x_BHGCX[:, :, 1:, :-1]), dim=3)
 
 
 def _masked(length: int, window: int, padding_B11L: Tensor | None, device: torch.device) -> Tensor:
-    """Returns the mask of all blocks, broadcastable to (B, H, G, C, W): out of reach, beyond the ends, or padding."""
+    """Returns the mask, broadcastable to (B, H, G, C, W): out of reach, beyond either end, or padding."""
     before, _ = reach(window)
     n_blocks = -(-length // window)
     query_C1 = torch.arange(window, device=device)[:, None]
@@ -142,14 +142,14 @@ def _masked(length: int, window: int, padding_B11L: Tensor | None, device: torch
 
 
 class NeighbourhoodAttention(ScaledDotProductAttention):
-    """Equation 1 within each head, from each position to the `window` positions around it (§4), for self-attention."""
+    """Equation 1 restricted to the `window` positions around each query (§4), for self-attention."""
 
     def __init__(self, window: int, dropout: nn.Module | None = None) -> None:
         super().__init__(dropout)
         self.window = window
 
     def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV; the bias must mask padding and nothing else."""
+        """Returns x_BHLV; the bias may only mask padding."""
         padding_B11M = None if bias is None else bias.isneginf()
         on_weights, dropout = self.on_weights, self.dropout
         return neighbourhood_attention(q_BHLK, k_BHMK, v_BHMV, self.window, padding_B11M, on_weights, dropout)

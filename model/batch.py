@@ -1,12 +1,11 @@
-"""A batch as rows, a token each: the form in which the model computes.
+"""Batches as matrices of rows, one row per token.
 
     batch = Batch.padded(source_BS, target_BT, torch.float32)
     hidden_ND = model(batch.source, batch.inputs)            # row n predicts batch.targets_N[n]
 
-Everything but attention treats all tokens alike, so it works on a matrix x_ND. Only attention needs to know which rows
-form a sentence: their layout (`model.attention`). In all packed batches of a run, N and the number of sentences are the
-same, and so are all shapes. Leftover rows are padding: their tokens are PAD_ID, and no loss is computed on them.
-docs/batches.md shows one batch in both layouts.
+Everything but attention treats tokens alike and works on x_ND. Only attention needs the layout: which rows form a
+sentence (`model.attention`). All packed batches of a run have equal shapes. Leftover rows are padding: their tokens
+are PAD_ID, and they do not enter the loss. docs/batches.md shows one batch in both layouts.
 
 Shapes: N rows; B sentences, L length, S source length, T target length.
 """
@@ -18,105 +17,105 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.attention import PackedLayout, PaddedLayout, masking
+from model.attention import PackedLayout, PaddedLayout, masking_bias
 from model.config import BEGIN_ID, PAD_ID
-from model.cpu import filled
+from model.cpu import pad_rows
 
 KERNEL_BLOCK = 128
-"""Rows of a sentence that a block of FlashAttention-2 computes. Its kernels launch as many blocks for each sentence and
-head as the longest sentence needs."""
+"""Rows per block of FlashAttention-2. For every sentence and head, its kernels launch as many blocks as the longest
+sentence needs."""
 ROWS_MULTIPLE = 64
-"""A packed batch has a multiple of this many rows."""
+"""The number of rows of a packed batch is a multiple of this."""
 
 
 class Rows(NamedTuple):
-    """One side of a batch."""
+    """One side (source or target) of a batch."""
 
     tokens_N: Tensor
     positions_N: Tensor
-    """Counted from 0 in each sentence."""
+    """Position of each token in its sentence, from 0."""
     n_positions: int
-    """All positions are less than this."""
+    """Greater than every position."""
     layout: PaddedLayout | PackedLayout
 
     @classmethod
     def padded(cls, tokens_BL: Tensor, dtype: torch.dtype) -> "Rows":
-        """Lays out token ids, padded with PAD_ID, which no query sees, for products in `dtype`."""
+        """Lays out token ids padded with PAD_ID, which is masked, for products in `dtype`."""
         padding_B11L = (tokens_BL == PAD_ID)[:, None, None]
         position_BL = torch.arange(tokens_BL.shape[1], device=tokens_BL.device).expand(tokens_BL.shape)
-        # On a GPU, asking whether there is any padding would make the host wait.
+        # On a GPU, testing for padding would synchronise with the host.
         masks = tokens_BL.device.type != "cpu" or bool(padding_B11L.any())
         batch, length = tokens_BL.shape
-        layout = PaddedLayout(batch, length, masking(padding_B11L, dtype) if masks else None)
-        tokens_N, positions_N = (filled(ids_BL.flatten(), dtype) for ids_BL in (tokens_BL, position_BL))
+        layout = PaddedLayout(batch, length, masking_bias(padding_B11L, dtype) if masks else None)
+        tokens_N, positions_N = (pad_rows(ids_BL.flatten(), dtype) for ids_BL in (tokens_BL, position_BL))
         return cls(tokens_N, positions_N, length, layout)
 
     def by_sentence(self) -> Tensor:
-        """Returns the token ids of padded rows: tokens_BL. Raises ValueError if the rows are packed."""
+        """Returns tokens_BL of padded rows. Raises ValueError if the rows are packed."""
         if not isinstance(self.layout, PaddedLayout):
-            raise ValueError("only the Transformer computes packed rows; lay the batch out by Batch.padded")
+            raise ValueError("only the Transformer supports packed batches; use Batch.padded")
         return self.layout.by_sentence(self.tokens_N).squeeze(2)
 
     def rows_of(self, x_BLX: Tensor) -> Tensor:
-        """Lays out what was computed of `by_sentence` as these rows, those left over zero: x_NX."""
+        """Inverse of `by_sentence` for hidden states; leftover rows are zero: x_NX."""
         x_NX = x_BLX.flatten(0, 1)
         return F.pad(x_NX, (0, 0, 0, len(self.tokens_N) - len(x_NX)))
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Rows":
-        """Changes every tensor."""
-        return Rows(change(self.tokens_N), change(self.positions_N), self.n_positions, self.layout.each(change))
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Rows":
+        """Applies `function` to every tensor."""
+        return Rows(function(self.tokens_N), function(self.positions_N), self.n_positions, self.layout.map(function))
 
 
 class PackedSize(NamedTuple):
-    """The size that all packed batches of a run have in common, so that all shapes in it are the same."""
+    """The shape of all packed batches of a run."""
 
     n_rows: int
-    """Rows of either side."""
+    """Rows per side."""
     n_sentences: int
-    """Sentences, those of rows left over included."""
+    """Sentences, including those that hold leftover rows."""
     n_positions: int
-    """At least the length of every sentence that counts."""
+    """At least the length of every real sentence."""
     longest: int
-    """At least the length of every sentence."""
+    """At least the length of every sentence, leftover rows included."""
 
     @classmethod
     def of(cls, most_tokens: int, most_pairs: int, longest: int) -> "PackedSize":
-        """Fits batches of at most `most_tokens` on either side, `most_pairs` pairs and `longest` tokens a sentence.
+        """Returns the size for at most `most_tokens` a side, `most_pairs` pairs and `longest` tokens a sentence.
 
-        Leftover rows are cut into as few parts as need no more blocks than `longest` does.
+        Leftover rows are cut into as few sentences as possible without launching more blocks.
         """
         block_rows = _ceil(longest, KERNEL_BLOCK)
-        # Either side has a row for each part, and together the parts hold all rows.
+        # Either side has a row for each leftover sentence, and together these hold all leftover rows.
         n_parts = -(-(most_tokens + ROWS_MULTIPLE - 1) // (block_rows - 1))
         return cls(_ceil(most_tokens + n_parts, ROWS_MULTIPLE), most_pairs + n_parts, longest, block_rows)
 
     @property
     def blocks(self) -> int:
-        """Blocks that one of attention's kernels launches for each head."""
+        """Blocks that an attention kernel launches per head."""
         return self.n_sentences * _ceil(self.longest, KERNEL_BLOCK) // KERNEL_BLOCK
 
 
 class Batch(NamedTuple):
-    """What one forward and backward pass is computed from."""
+    """The input of one forward and backward pass."""
 
     source: Rows
     inputs: Rows
-    """The targets shifted right, BEGIN_ID first (§3.1)."""
+    """The targets, shifted right: BEGIN_ID first (§3.1)."""
     targets_N: Tensor
-    """What each row of `inputs` is to predict; PAD_ID where nothing counts."""
+    """The token that each row of `inputs` must predict; PAD_ID for none."""
 
     @classmethod
     def padded(cls, source_BS: Tensor, target_BT: Tensor, dtype: torch.dtype) -> "Batch":
-        """Lays out token ids, padded with PAD_ID, for products in `dtype`; targets end with END_ID."""
+        """Lays out token ids padded with PAD_ID, for products in `dtype`. Targets end with END_ID."""
         inputs = Rows.padded(shift_right(target_BT), dtype)
         targets_N = F.pad(target_BT.flatten(), (0, len(inputs.tokens_N) - target_BT.numel()), value=PAD_ID)
         return cls(Rows.padded(source_BS, dtype), inputs, targets_N)
 
     @classmethod
     def packed(cls, source_BS: Tensor, target_BT: Tensor, size: PackedSize) -> "Batch":
-        """Packs token ids, padded with PAD_ID, on the host; targets end with END_ID.
+        """Packs token ids padded with PAD_ID, on the host. Targets end with END_ID.
 
-        Raises ValueError if they do not fit into `size`.
+        Raises ValueError if they exceed `size`.
         """
         lengths = [(tokens_BL != PAD_ID).sum(dim=1) for tokens_BL in (source_BS, target_BT)]
         left_over = [size.n_rows - int(lengths_B.sum()) for lengths_B in lengths]
@@ -132,17 +131,17 @@ class Batch(NamedTuple):
         inputs_N = target.tokens_N.roll(1).index_fill_(0, begins, BEGIN_ID)
         return cls(source, target._replace(tokens_N=inputs_N), target.tokens_N)
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        """Changes every tensor."""
-        return Batch(self.source.each(change), self.inputs.each(change), change(self.targets_N))
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
+        """Applies `function` to every tensor."""
+        return Batch(self.source.map(function), self.inputs.map(function), function(self.targets_N))
 
     def pinned(self) -> "Batch":
-        """Copies the batch to memory from which it gets to a GPU while the host goes on."""
-        return self.each(Tensor.pin_memory)
+        """Copies the batch to pinned memory, for asynchronous transfer to a GPU."""
+        return self.map(Tensor.pin_memory)
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Copies the batch to a device, from pinned memory without waiting."""
-        return self.each(lambda tensor: tensor.to(device, non_blocking=True))
+        """Copies the batch to a device; asynchronous from pinned memory."""
+        return self.map(lambda tensor: tensor.to(device, non_blocking=True))
 
 
 def shift_right(target_BT: Tensor) -> Tensor:
@@ -156,15 +155,15 @@ def _ceil(n: int, multiple: int) -> int:
 
 
 def _parts(n_rows: int, n_parts: int) -> list[int]:
-    """Cuts rows into parts as equal as can be."""
+    """Splits rows into parts as equal as possible."""
     return [n_rows // n_parts + (part < n_rows % n_parts) for part in range(n_parts)]
 
 
 def _pack(tokens_BL: Tensor, lengths_B: Tensor, left_over: list[int], size: PackedSize) -> Rows:
-    """Packs one side: its sentences, then the rows left over as sentences of their own, then sentences of no rows.
+    """Packs one side: its sentences, the leftover rows as further sentences, then empty sentences.
 
-    Attention's kernels leave rows of no sentence undefined, and a query without a key has no softmax, so the rows left
-    over form sentences too, as many on either side.
+    Attention kernels leave rows outside sentences undefined, and a query without keys has no softmax. Leftover rows
+    therefore form sentences too, equally many on both sides.
     """
     real_BL = tokens_BL != PAD_ID
     position_BL = torch.arange(tokens_BL.shape[1]).expand(tokens_BL.shape)

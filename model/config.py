@@ -14,19 +14,19 @@ BEGIN_ID = 2
 END_ID = 3
 """The last token of every source and target sentence."""
 ADDED_LATER: Mapping[str, bool] = MappingProxyType({"added_later": True})
-"""Metadata of a field that configurations did not have at first. At its default it is no part of their identity, and
-trainings without it keep their names."""
+"""Metadata of a field added after the first release. At its default it is left out of fingerprints, so older runs keep
+theirs."""
 MAX_SIZE = 1 << 20
-"""Larger than any size of a Transformer."""
+"""Larger than any Transformer's dimension."""
 
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """The sizes of a model.
+    """A model's dimensions.
 
-    `d_k` and `d_v` need not equal `d_model / n_heads` (Table 3 rows B vary `d_k` alone). Recurrent and convolutional
-    models have neither heads nor these widths. Raises ValueError if a size is not between 1 and `MAX_SIZE`, `d_model`
-    is odd, a dropout is outside [0, 1), or the architecture has no such option.
+    `d_k` and `d_v` need not equal `d_model / n_heads` (Table 3, rows B, vary `d_k` only). Recurrent and convolutional
+    models ignore `n_heads`, `d_k` and `d_v`. Raises ValueError if a dimension is not between 1 and `MAX_SIZE`,
+    `d_model` is odd, a dropout is outside [0, 1), or the architecture does not have an option.
     """
 
     vocabulary_size: int = 37_000
@@ -38,18 +38,18 @@ class TransformerConfig:
     d_v: int = 64
     dropout: float = 0.1
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """Learned ones are one table for both stacks, drawn with standard deviation d_model^-0.5. The paper says nothing of
-    either (§3.5, Table 3 row E)."""
+    """Learned positions share one table between encoder and decoder, with standard deviation d_model^-0.5. The paper
+    specifies neither (§3.5; Table 3, row E)."""
     max_positions: int = 1024
-    """Size of the learned position table; sinusoids have no limit."""
+    """Size of the learned position table. Sinusoids have no limit."""
     attention_window: int = 0
-    """Size r of the neighbourhood that self-attention of the encoder is restricted to (§4); 0: all positions."""
+    """Neighbourhood size r of encoder self-attention (§4); 0: unrestricted."""
     attention_dropout: float = 0.0
-    """Dropout of the attention weights. §5.4 has none, and §6.3 chose one for parsing without printing it."""
+    """Dropout of attention weights: none in §5.4; §6.3 chose a value for parsing without stating it."""
     architecture: Literal["transformer", "recurrent", "convolutional"] = field(
         default="transformer", metadata=ADDED_LATER
     )
-    """The other two are the paper's competitors (Table 2)."""
+    """Recurrent and convolutional are the paper's competitors (Table 2)."""
 
     def __post_init__(self) -> None:
         for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
@@ -79,11 +79,11 @@ class TransformerConfig:
         if self.attention_window or self.attention_dropout:
             raise ValueError(f"{name} has no attention_window and no attention_dropout; leave both at 0")
         if self.architecture == "convolutional" and self.positions != "learned":
-            raise ValueError(f"positions is {self.positions!r}; those of {name} are 'learned'")
+            raise ValueError(f"positions is {self.positions!r}; {name} needs 'learned'")
         if self.architecture == "recurrent" and self.positions == "learned":
-            raise ValueError(f"positions is 'learned', but {name} has none; leave it at 'sinusoidal'")
+            raise ValueError(f"positions is 'learned', but {name} has no positions; leave it at 'sinusoidal'")
         if self.architecture == "recurrent" and self.n_layers < 2:
-            raise ValueError(f"n_layers is {self.n_layers}; {name} attends from one layer for the next, so has two")
+            raise ValueError(f"n_layers is {self.n_layers}; {name} needs at least 2, one to attend for the other")
         if self.architecture == "recurrent" and self.d_ff % 2:
             raise ValueError(f"d_ff is {self.d_ff}; {name} reads the source in two directions, so it must be even")
 
@@ -96,9 +96,9 @@ BIG = TransformerConfig(d_model=1024, d_ff=4096, n_heads=16, dropout=0.3)
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Settings of Adam, its schedule and label smoothing; the defaults are the paper's (§5.3, §5.4).
+    """Adam, its schedule and label smoothing; defaults are the paper's (§5.3, §5.4).
 
-    Raises ValueError for a value with which no update is defined.
+    Raises ValueError for a value out of range.
     """
 
     beta_1: float = 0.9
@@ -108,7 +108,7 @@ class OptimizerConfig:
     learning_rate_scale: float = 1.0
     label_smoothing: float = 0.1
     schedule: Literal["inverse_sqrt", "linear"] = field(default="inverse_sqrt", metadata=ADDED_LATER)
-    """How the rate falls after warm-up: as equation 3 has it, or along a line that reaches 0 after the last update."""
+    """Decay after warm-up: equation 3, or linear to 0 after the last update."""
 
     def __post_init__(self) -> None:
         for name in ("beta_1", "beta_2", "label_smoothing"):
@@ -125,10 +125,10 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """Beam search; the defaults are the paper's (§6.1)."""
+    """Beam search; defaults are the paper's (§6.1)."""
 
     beam_size: int = 4
     length_penalty: float = 0.6
     """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
     max_extra_tokens: int = 50
-    """The output has at most as many tokens as the input plus this."""
+    """The output may be this many tokens longer than the input."""

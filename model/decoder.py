@@ -1,20 +1,20 @@
-"""The decoder run one position at a time, as beam search needs it, with a cache of keys and values.
+"""Step-by-step decoding for beam search, with a cache of keys and values.
 
-    decoder = IncrementalDecoder(model)          # a Transformer's; `model.architectures.make_decoder` for any model
+    decoder = IncrementalDecoder(model)          # for a Transformer; `model.architectures.make_decoder` for any model
     cache = decoder.start(source_BS)
     logits_NV = decoder.logits(decoder.step(tokens_BW, cache).flatten(0, 1))
 
-The hypotheses of a sentence form a tree. The keys and values of its tokens are stored once, in decoding order. A
-hypothesis attends to the tokens on its path; a bias of -inf masks the others. Reordering hypotheses therefore reorders
-a few numbers, and W hypotheses are W queries of one product. Once in a while the tokens that are on no path are dropped
-(`DecoderCache.prune`); only the order in which attention sums its terms, so the last bits, depends on it.
+A sentence's hypotheses form a tree. Its tokens' keys and values are stored once, in decoding order. A hypothesis
+attends to the tokens on its path; a bias of -inf masks the others. Reordering hypotheses reorders only this bias, and
+the W hypotheses of a sentence are W queries of one product. Tokens on no path are pruned now and then
+(`DecoderCache.prune`); that changes the order of attention's sums, so results may differ in the last bits.
 
-Two choices make it fast on a CPU, measured for 256 rows (64 sentences of 4 hypotheses, d_model 192) on one AVX-512
-core: keys are stored with positions innermost (a product with them takes half the time), and the place of a finished
-sentence is taken by one of the last sentences, so that the others need not move.
+Two choices make it fast on a CPU (measured for 256 rows, 64 sentences × 4 hypotheses, d_model 192, on one AVX-512
+core): keys are stored with positions innermost, which halves the time of the product, and one of the last sentences
+takes the slot of a finished one, so the others need not move.
 
-Shapes: B sentences, W hypotheses of each, S source length, M tokens of a sentence's tree, C room for them; D = d_model,
-V vocabulary, H heads, K = d_k, V = d_v of values; N rows, one per hypothesis (`model.cpu`); X columns of any meaning.
+Shapes: B sentences, W hypotheses of each, S source length, M tokens of a sentence's tree, C their capacity,
+D = d_model, V vocabulary, H heads, K = d_k, V = d_v of values; N rows, one per hypothesis (`model.cpu`); X any width.
 """
 
 import math
@@ -26,22 +26,22 @@ from torch import Tensor
 
 from model.attention import PaddedKeys, PaddedLayout, ScaledDotProductAttention
 from model.batch import Rows
-from model.cpu import filled
+from model.cpu import pad_rows
 from model.encoder_decoder import EncoderDecoder
 from model.transformer import Transformer
 
 FIRST_ROOM = 16
-"""Smallest capacity of a cache, in tokens; it grows to twice the tokens it must hold."""
+"""Smallest capacity of a cache, in tokens. A full cache grows to twice the tokens needed."""
 FIRST_PRUNED_TOKENS = 256
-"""Smaller trees are not pruned: at 64, translations of 13 tokens with a beam of 4 took as long as without pruning."""
+"""Smaller trees are not pruned: at 64, pruning saved no time for 13-token translations with beam 4."""
 PRUNING_GROWTH = 1.5
-"""A tree is pruned when it has grown to this many times the tokens that were on a path when it was pruned last."""
+"""A tree is pruned once it has grown by this factor since the last pruning."""
 LOGITS_MULTIPLE = 64
-"""Rows of logits are padded with -inf to a multiple of this."""
+"""The columns of logits are padded with -inf to a multiple of this."""
 
 
 class HypothesisCache(Protocol):
-    """What a decoder needs to continue B sentences with W hypotheses each; only the decoder knows what it is."""
+    """A decoder's state for B sentences with W hypotheses each."""
 
     length: int
     """Number of positions decoded."""
@@ -54,26 +54,26 @@ class HypothesisCache(Protocol):
         """Replaces each sentence's hypotheses with continuations of `parents_BW` (long); W may change."""
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only `sentences` (long, (B',)), in the order given by `compacted`."""
+        """Keeps only `sentences` (long, (B',)), in the order of `compacted`."""
 
 
 CacheT = TypeVar("CacheT", bound=HypothesisCache)
 
 
 class Decoder(Generic[CacheT]):
-    """Runs a model's decoder one position at a time.
+    """Runs a model's decoder one position at a time; hidden states and logits equal the model's.
 
-    Make a new one when the weights change. The model must be in evaluation mode. Hidden states and logits equal those
-    of the model itself. Threads may share one, each with caches of its own.
+    The model must be in evaluation mode. Build a new decoder after changing weights. Threads may share a decoder, each
+    with its own caches.
     """
 
     def __init__(self, model: EncoderDecoder) -> None:
         self.model = model
-        # A copy, transposed: on CPUs the product with it takes 6 % less.
+        # A transposed copy: on CPUs the product takes 6% less time.
         self._w_vocabulary_DV = model.embedding.weight.detach().t().contiguous()
 
     def start(self, source_BS: Tensor) -> CacheT:
-        """Encodes sentences and prepares their cache, with one hypothesis per sentence."""
+        """Encodes sentences and returns their cache, with one hypothesis per sentence."""
         raise NotImplementedError
 
     def step(self, tokens_BW: Tensor, cache: CacheT) -> Tensor:
@@ -81,9 +81,9 @@ class Decoder(Generic[CacheT]):
         raise NotImplementedError
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
-        """Returns logits_NV of the next token, padded behind the vocabulary with -inf to a multiple of 64 columns."""
+        """Returns the next token's logits_NV, with columns padded with -inf to a multiple of 64."""
         n_rows, vocabulary_size = len(hidden_ND), self.model.config.vocabulary_size
-        x_ND = filled(hidden_ND)
+        x_ND = pad_rows(hidden_ND)
         logits_NV = x_ND.new_empty(len(x_ND), -(-vocabulary_size // LOGITS_MULTIPLE) * LOGITS_MULTIPLE)
         torch.mm(x_ND, self._w_vocabulary_DV, out=logits_NV[:, :vocabulary_size])
         logits_NV[:, vocabulary_size:] = -math.inf
@@ -92,7 +92,7 @@ class Decoder(Generic[CacheT]):
 
 @dataclass
 class LayerCache:
-    """The keys and values of one decoder layer: those of the encoder's output, and those of the tokens so far."""
+    """Keys and values of one decoder layer: of the encoder's output and of the decoded tokens."""
 
     source_k_BHKS: Tensor
     source_v_BHSV: Tensor
@@ -101,12 +101,12 @@ class LayerCache:
 
     @classmethod
     def begin(cls, k_BHSK: Tensor, v_BHSV: Tensor) -> "LayerCache":
-        """Stores the keys and values of the encoder's output, and no tokens yet."""
+        """Starts with the keys and values of the encoder's output and no tokens."""
         k_BHKS, v_BHSV = k_BHSK.transpose(2, 3).contiguous(), v_BHSV.contiguous()
         return cls(k_BHKS, v_BHSV, k_BHKS[..., :0], v_BHSV[:, :, :0])
 
     def with_tokens(self, k_BHWK: Tensor, v_BHWV: Tensor, n_tokens: int) -> tuple[Tensor, Tensor]:
-        """Stores the last W of a tree's `n_tokens` tokens; returns the keys and values of all: k_BHMK and v_BHMV."""
+        """Stores the last W of the tree's `n_tokens` tokens; returns all keys and values: k_BHMK and v_BHMV."""
         before = n_tokens - k_BHWK.shape[2]
         if n_tokens > self.v_BHCV.shape[2]:
             self._grow(before, max(2 * n_tokens, FIRST_ROOM))
@@ -121,11 +121,11 @@ class LayerCache:
         self.k_BHKC[..., :n_tokens], self.v_BHCV[:, :, :n_tokens] = k_BHKC[..., :n_tokens], v_BHCV[:, :, :n_tokens]
 
     def select(self, tokens_BX: Tensor) -> None:
-        """Keeps only the tokens `tokens_BX` of each sentence's tree, in the order given."""
+        """Keeps only tokens `tokens_BX` of each sentence's tree, in this order."""
         n_tokens, (batch, n_heads, room, d_v) = tokens_BX.shape[1], self.v_BHCV.shape
         columns_BHKX = tokens_BX[:, None, None].expand(-1, n_heads, self.k_BHKC.shape[2], -1)
         self.k_BHKC[..., :n_tokens] = self.k_BHKC.gather(3, columns_BHKX)
-        # Values are whole rows, and copying rows takes a third of the time of `gather`.
+        # Values are contiguous rows, and copying rows takes a third of the time of `gather`.
         first_BH1 = torch.arange(0, batch * n_heads * room, room, device=tokens_BX.device).view(batch, n_heads, 1)
         rows_N = (first_BH1 + tokens_BX[:, None]).flatten()
         self.v_BHCV[:, :, :n_tokens] = (
@@ -140,7 +140,7 @@ class LayerCache:
 
 
 class _Position(NamedTuple):
-    """The layout of one position of all hypotheses, whose keys are all tokens in a layer's cache, its own included."""
+    """The layout of one position of all hypotheses; its keys are all tokens in a layer's cache."""
 
     rows: PaddedLayout
     cache: LayerCache
@@ -158,17 +158,17 @@ class _Position(NamedTuple):
 
 @dataclass
 class DecoderCache:
-    """Everything needed to decode one more position of B sentences with W hypotheses each."""
+    """A Transformer decoder's state for B sentences with W hypotheses each."""
 
     layers: list[LayerCache]
     source_bias_B11S: Tensor | None
-    """-inf at padding, 0 elsewhere; None if there is none."""
+    """-inf at padding, else 0; None if there is no padding."""
     bias_BWM: Tensor
-    """-inf at tokens of the tree that are not on the hypothesis's path, 0 elsewhere."""
+    """-inf at tokens off the hypothesis's path, else 0."""
     length: int = 0
     """Number of positions decoded."""
     prune_at_tokens: int = 0
-    """Size of the tree at which `open_position` prunes it next, FIRST_PRUNED_TOKENS or more."""
+    """Tree size at which `open_position` prunes, at least FIRST_PRUNED_TOKENS."""
 
     @property
     def dtype(self) -> torch.dtype:
@@ -181,7 +181,7 @@ class DecoderCache:
         self.bias_BWM = self.bias_BWM.gather(1, parents_BW[:, :, None].expand(-1, -1, n_tokens))
 
     def keep(self, sentences: Tensor) -> None:
-        """Keeps only `sentences` (long, (B',)), in the order given by `compacted`."""
+        """Keeps only `sentences` (long, (B',)), in the order of `compacted`."""
         places = (sentences != torch.arange(len(sentences), device=sentences.device)).nonzero().squeeze(1)
         for layer in self.layers:
             layer.move(sentences[places], places, len(sentences))
@@ -190,9 +190,9 @@ class DecoderCache:
             self.source_bias_B11S = self.source_bias_B11S[sentences]
 
     def prune(self) -> None:
-        """Drops the tokens that are on no hypothesis's path.
+        """Drops tokens on no hypothesis's path.
 
-        Each sentence keeps as many tokens as the one that needs most; a bias of -inf masks what it keeps beyond need.
+        All sentences keep as many tokens as the one that needs most; the bias masks the surplus.
         """
         live_BM = (self.bias_BWM == 0).any(dim=1)
         n_live = int(live_BM.sum(dim=1).max())
@@ -204,7 +204,7 @@ class DecoderCache:
         self.prune_at_tokens = int(PRUNING_GROWTH * n_live)
 
     def open_position(self, width: int) -> None:
-        """Adds a position to the tree, in which each of `width` hypotheses sees only its own token."""
+        """Adds a position to the tree, at which each of `width` hypotheses sees only its own token."""
         if self.bias_BWM.shape[2] >= max(self.prune_at_tokens, FIRST_PRUNED_TOKENS):
             self.prune()
         own_WW = self.bias_BWM.new_full((width, width), -math.inf).fill_diagonal_(0)
@@ -212,9 +212,9 @@ class DecoderCache:
 
 
 def compacted(open_B: Tensor) -> Tensor:
-    """Orders the open sentences for `DecoderCache.keep`: the last ones take the places of those that are closed.
+    """Orders the open sentences for `keep`: the last ones fill the slots of closed ones.
 
-    `open_B` is True for open sentences; returns (B',), long.
+    `open_B` is True for open sentences. Returns (B',), long.
     """
     sentences = open_B.nonzero().squeeze(1)
     order = torch.arange(len(sentences), device=open_B.device)
@@ -223,16 +223,16 @@ def compacted(open_B: Tensor) -> Tensor:
 
 
 def attention_dtype(x: Tensor) -> torch.dtype:
-    """Returns the dtype for cached keys and values: x's own, but float32 instead of bfloat16 on a CPU.
+    """Returns the dtype of cached keys and values: x's own, or float32 for bfloat16 on a CPU.
 
-    oneDNN compiles a bfloat16 product for every shape it meets, and here every position has its own shape: each takes
-    5 ms on one AVX-512 core, where the product itself takes 0.4 to 0.9.
+    oneDNN compiles a bfloat16 product for every new shape, and here every position has its own: compiling takes 5 ms
+    on one AVX-512 core, the product 0.4 to 0.9 ms.
     """
     return torch.promote_types(x.dtype, torch.float32) if x.device.type == "cpu" else x.dtype
 
 
 class IncrementalDecoder(Decoder[DecoderCache]):
-    """Runs a Transformer's decoder with a cache, so that each position's keys and values are computed once."""
+    """Runs a Transformer's decoder, caching the keys and values of earlier positions."""
 
     model: Transformer
 
@@ -240,7 +240,7 @@ class IncrementalDecoder(Decoder[DecoderCache]):
         super().__init__(model)
 
     def start(self, source_BS: Tensor) -> DecoderCache:
-        """Encodes sentences and prepares their cache, with one hypothesis per sentence."""
+        """Encodes sentences and returns their cache, with one hypothesis per sentence."""
         encoder_output = self.model.encode(Rows.padded(source_BS, self.model.embedding.weight.dtype))
         dtype = attention_dtype(encoder_output.x_ND)
         layers = []
@@ -255,10 +255,10 @@ class IncrementalDecoder(Decoder[DecoderCache]):
         batch, width = tokens_BW.shape
         cache.open_position(width)
         hypotheses = PaddedLayout(batch, width, cache.bias_BWM[:, None])
-        tokens_N = filled(tokens_BW.flatten(), self.model.embedding.weight.dtype)
+        tokens_N = pad_rows(tokens_BW.flatten(), self.model.embedding.weight.dtype)
         x_ND = self.model.embed(tokens_N, torch.full_like(tokens_N, cache.length), cache.length + 1)
         for layer, stored in zip(self.model.decoder, cache.layers, strict=True):
             source = PaddedKeys(stored.source_k_BHKS.transpose(2, 3), stored.source_v_BHSV, cache.source_bias_B11S)
-            x_ND = layer.attending(x_ND, _Position(hypotheses, stored), source)
+            x_ND = layer.forward_cached(x_ND, _Position(hypotheses, stored), source)
         cache.length += 1
         return hypotheses.by_sentence(x_ND)

@@ -1,4 +1,4 @@
-"""What the Transformer and the models it is compared with have in common (`model.architectures`).
+"""Base class of the Transformer and its competitors (`model.architectures`).
 
 Shapes: N rows, D = d_model, V vocabulary.
 """
@@ -14,17 +14,17 @@ from model.batch import Rows
 from model.config import PAD_ID, TransformerConfig
 
 DROPOUT_LEVELS = 1 << 16
-"""Number of values of the 16 random bits that decide on an element."""
+"""Number of values of the 16 random bits per element."""
 MIN_CUDA_IDS = 3073
-"""Fewer ids than this are looked up along with others (`look_up`)."""
+"""Fewer ids than this are padded on CUDA (`look_up`)."""
 
 
 class Dropout(nn.Module):
     """Zeroes each element with probability `p` in training and scales the rest by 1 / (1 - p).
 
-    On CPUs, one draw of 64 random bits serves four elements, so `p` is rounded to a multiple of 1/65 536 (0.1 becomes
-    0.10001) and the scale follows the rounded `p`. F.dropout draws once per element: on one AVX-512 core at 2.8 GHz it
-    takes 1.5 ms for 192 000 elements, against 0.35 ms here.
+    On CPUs, one 64-bit draw serves four elements, so `p` is rounded to a multiple of 1/65,536 (0.1 becomes 0.10001) and
+    the scale follows. On one AVX-512 core at 2.8 GHz, 192,000 elements take 0.35 ms, and 1.5 ms by F.dropout, which
+    draws once per element.
     """
 
     def __init__(self, p: float) -> None:
@@ -32,7 +32,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Accepts and returns a tensor of any shape."""
+        """Any shape -> the same shape."""
         if not (self.training and self.p):
             return x
         if x.device.type != "cpu":
@@ -48,7 +48,7 @@ class Dropout(nn.Module):
 class EncoderDecoder(nn.Module):
     """An encoder and a decoder; both embeddings and the pre-softmax projection share one matrix (§3.4).
 
-    Calling it returns hidden states: `logits`, or the loss (`model.loss`), projects them to the vocabulary.
+    `forward` returns hidden states; `logits` or the loss (`model.loss`) projects them to the vocabulary.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -59,10 +59,10 @@ class EncoderDecoder(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def reserve_positions(self, n_positions: int) -> None:
-        """Prepares for sentences of up to `n_positions` tokens, before training or a search."""
+        """Prepares for sentences of up to `n_positions` tokens; call it before training or search."""
 
     def encode(self, source: Rows) -> Any:
-        """Encodes sentences: what `decode` attends to."""
+        """Encodes sentences; returns the input of `decode`."""
         raise NotImplementedError
 
     def decode(self, inputs: Rows, encoder_output: Any) -> Tensor:
@@ -70,11 +70,11 @@ class EncoderDecoder(nn.Module):
         raise NotImplementedError
 
     def forward(self, source: Rows, inputs: Rows) -> Tensor:
-        """Encodes and decodes: hidden_ND, from which `logits` computes the scores of the next token."""
+        """Encodes and decodes: hidden_ND, before the pre-softmax projection."""
         return self.decode(inputs, self.encode(source))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Projects hidden (..., D) to logits (..., V) by the transposed embedding (§3.4)."""
+        """Projects hidden states (..., D) to logits (..., V) by the transposed embedding (§3.4)."""
         return F.linear(hidden, self.embedding.weight)
 
     def _scaled_embeddings(self, tokens_N: Tensor) -> Tensor:
@@ -82,8 +82,8 @@ class EncoderDecoder(nn.Module):
 
 
 def look_up(table_XD: Tensor, ids_N: Tensor) -> Tensor:
-    """Looks up rows of a table that may be trained: x_ND."""
-    # For few indices, CUDA's kernel of the gradient has a race (github.com/pytorch/pytorch issues 187687, 199569).
+    """Looks up rows of a table, which may require gradients: x_ND."""
+    # For few indices, CUDA's backward kernel has a race (github.com/pytorch/pytorch issues 187687, 199569).
     is_trained = table_XD.requires_grad and torch.is_grad_enabled()
     missing = MIN_CUDA_IDS - len(ids_N) if is_trained and ids_N.device.type == "cuda" else 0
     if missing <= 0:

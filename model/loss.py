@@ -1,4 +1,4 @@
-"""Label-smoothed cross entropy (paper §5.4), always as sums over target tokens and never as means.
+"""Label-smoothed cross entropy (paper §5.4), summed over target tokens, never averaged.
 
 Shapes: N rows (target positions), D = d_model, V vocabulary, C rows of one chunk.
 """
@@ -12,11 +12,11 @@ from torch import Tensor
 from model.config import PAD_ID
 
 CHUNK_ROWS = {"cpu": 1024, "cuda": 8192}
-"""Number of rows whose logits are held at a time, by device type."""
+"""Rows whose logits are held at a time, by device type."""
 
 
 def perplexity_of(nll: float) -> float:
-    """Returns the perplexity of a mean nll in nats, at most e^700."""
+    """Returns the perplexity for a mean nll in nats, capped at e^700."""
     return math.exp(min(nll, 700.0))
 
 
@@ -28,19 +28,18 @@ def smoothed_cross_entropy(
     gradient_VD: Tensor | None = None,
     n_correct: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Returns the cross entropy against q(k) = (1 - ε)·[k = target] + ε/V (Szegedy et al. 2016, cited by §5.4) and the
-    negative log-likelihood: loss and nll, each summed over the target tokens, in nats.
+    """Returns loss and nll, summed over target tokens, in nats: the cross entropy against q(k) = (1 - ε)·[k = target] +
+    ε/V (Szegedy et al. 2016, cited by §5.4) and the negative log-likelihood.
 
-    The logits `hidden_ND @ weight_VD.T` are computed, used and discarded one chunk of rows at a time, and the gradients
-    are formed in the same pass, so a whole batch of logits is never held, and the softmax alone reads and writes them.
-    In bfloat16 with 8 000 pieces this takes a third of the time of a float32 log_softmax and its gradient. Rows whose
-    target is PAD_ID are ignored. Only the loss has a gradient, which is not formed under `torch.no_grad`. The nll is
-    for reporting and at most 87 per token (where float32 underflows).
+    Logits `hidden_ND @ weight_VD.T` are computed in chunks of rows, and gradients in the same pass, so a batch's logits
+    are never held in full. In bfloat16 with 8,000 pieces this takes a third of the time of a float32 log_softmax and
+    its gradient. Rows with target PAD_ID are ignored. Only the loss is differentiable; under `torch.no_grad` no
+    gradient is computed. The nll is for reporting, and at most 87 per token, where float32 underflows.
 
-    The weight's gradient is added to `gradient_VD`, if that is given, during this call; autograd then computes none.
-    The number of target tokens with the largest logit is added to `n_correct`, an integer, if that is given.
+    If `gradient_VD` is given, the weight's gradient is added to it in this call, and autograd computes none. If
+    `n_correct`, an integer tensor, is given, the number of correct argmax predictions is added to it.
     """
-    if not torch.is_grad_enabled():  # to a Function, a weight wants its gradient in any mode
+    if not torch.is_grad_enabled():  # a Function sees requires_grad regardless of the mode
         hidden_ND, weight_VD, gradient_VD = hidden_ND.detach(), weight_VD.detach(), None
     elif gradient_VD is not None:
         weight_VD = weight_VD.detach()
@@ -49,12 +48,12 @@ def smoothed_cross_entropy(
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Computes the loss and its gradients without the log-probabilities of all tokens.
+    """Computes the loss and its gradients without materialising log-probabilities.
 
     Let p be the softmax of the logits z. Then nll = -log p[t] and log Σ exp z = z[t] + nll, so the smoothed part of the
     loss, ε·(log Σ exp z - mean z), needs only the mean logit, which is hidden · (mean row of the weight).
 
-    The gradient is d loss / d z = p - q. Of q, the 1 - ε at the target is subtracted from p in place; the constant ε/V
+    The gradient is d loss / d z = p - q. The 1 - ε of q at the target is subtracted from p in place. The constant ε/V
     is subtracted from the products instead, to which it contributes an outer product.
     """
 
@@ -85,7 +84,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             logits_CV = hidden_CD @ weight_VD.T
             if n_correct is not None:
                 n_correct += ((logits_CV.argmax(-1) == targets_C) & kept_C).sum()
-            # Indexing, because scatter_ would copy all logits twice, and put_ has no deterministic mode.
+            # Indexing, because scatter_ would copy all logits twice and put_ has no deterministic mode.
             row_C = torch.arange(len(targets_C), device=targets_C.device)
             target_C = logits_CV[row_C, targets_C].to(accumulator)
             p_CV = torch.softmax(logits_CV, dim=-1, out=logits_CV)
@@ -96,7 +95,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             nll += nll_C.where(kept_C, 0).sum()
             loss += loss_C.where(kept_C, 0).sum()
             if grad_weight_VD is not None:
-                # As `p_CV[row_C, targets_C] = ...`, but deterministic CUDA would wait to check the indices' range.
+                # Like `p_CV[row_C, targets_C] = ...`, which on deterministic CUDA synchronises to check indices.
                 torch._index_put_impl_(p_CV, (row_C, targets_C), (p_C - (1 - smoothing)).to(p_CV.dtype), unsafe=True)
                 grad_hidden_ND[rows] = (p_CV @ weight_VD - (uniform * weight_D).to(p_CV.dtype)) * kept_C[:, None]
                 _add_product(grad_weight_VD, p_CV.T, hidden_CD * kept_C[:, None])
@@ -116,7 +115,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 
 def _add_product(sum_VD: Tensor, p_VC: Tensor, hidden_CD: Tensor) -> None:
-    """Adds a product to a sum, which may be of a higher type."""
+    """Adds a product to a sum of the same or a higher dtype."""
     if sum_VD.dtype == p_VC.dtype:
         torch.addmm(sum_VD, p_VC, hidden_CD, out=sum_VD)
     else:

@@ -1,16 +1,15 @@
-"""Beam search (paper §6.1): beam 4, length penalty α = 0.6 (Wu et al. 2016), at most 50 tokens more than the input.
+"""Beam search (paper §6.1): beam 4, length penalty α = 0.6 (Wu et al. 2016), input length plus at most 50 tokens.
 
     best = beam_search(model, source_BS)[0][0].tokens
 
-The score of a hypothesis y is log P(y | x) / ((5 + |y|) / 6)^α, where |y| includes END_ID, as in the authors' own code.
-Each position considers the 2·beam best continuations of a sentence's open hypotheses: of those, the ones that end and
-rank among the first `beam` are finished, and the best `beam` of the others stay open. At the maximum length the only
-continuation is END_ID, and its probability counts, so every score is the model's own for a complete output. PAD_ID,
-BEGIN_ID and UNKNOWN_ID stand for no text and are never produced; the other tokens' probabilities are not renormalised.
-Nor are they where a `Constraint` says which tokens may follow.
+The score of a hypothesis y is log P(y | x) / ((5 + |y|) / 6)^α, where |y| includes END_ID, as in the authors' code.
+At each position, a sentence's 2·beam best continuations are considered: those that end and rank among the first `beam`
+are finished, and the best `beam` of the others stay open. At the maximum length the only continuation is END_ID, and
+its probability counts, so every score is the model's own for a complete output. PAD_ID, BEGIN_ID and UNKNOWN_ID are
+never produced. Probabilities are not renormalised, neither for these nor for a `Constraint`.
 
 Shapes: B open sentences, S source length, W hypotheses per sentence, N their rows (or the finished ones kept),
-D = d_model, V vocabulary in G blocks of Z tokens, C candidates per sentence, X all that are compared, T tokens decoded.
+D = d_model, V vocabulary in G blocks of Z tokens, C candidates per sentence, X any number, T tokens decoded.
 """
 
 import math
@@ -26,7 +25,7 @@ from model.decoder import LOGITS_MULTIPLE, Decoder, HypothesisCache, compacted
 from model.encoder_decoder import EncoderDecoder
 
 CHUNK_ROWS = {"cpu": 512, "cuda": 8192}
-"""Number of hypotheses whose logits are processed at a time, by device type."""
+"""Hypotheses whose logits are processed at a time, by device type."""
 NEVER_PRODUCED = range(PAD_ID, BEGIN_ID + 1)
 """PAD_ID, UNKNOWN_ID and BEGIN_ID."""
 
@@ -37,24 +36,24 @@ class Hypothesis(NamedTuple):
     tokens: list[int]
     """The output's token ids, without END_ID."""
     score: float
-    """The log-probability over the length penalty."""
+    """Log-probability divided by the length penalty."""
     log_probability: float
-    """In nats, including that of END_ID."""
+    """In nats, END_ID included."""
 
 
 class ConstraintState(Protocol):
-    """What a constraint knows about the open hypotheses of a batch; its tensors are on the search's device."""
+    """A constraint's state for a batch's open hypotheses; its tensors are on the search's device."""
 
     def allowed(self) -> Tensor:
-        """Returns a mask, (B, W, V), True for the tokens that may come next: END_ID where the output may end.
+        """Returns a (B, W, V) mask, True for allowed next tokens, including END_ID where the output may end.
 
-        A sentence none of whose hypotheses may be continued or end has no output beyond those already found.
+        A sentence without allowed tokens ends with the outputs found so far.
         """
 
     def advance(self, parents_BW: Tensor, tokens_BW: Tensor) -> None:
         """Replaces each sentence's hypotheses with continuations of `parents_BW` by `tokens_BW`; W may change.
 
-        Hypotheses of probability 0, which fill up the beam, have END_ID as their token and may be in any state.
+        Hypotheses of probability 0, which pad the beam, have token END_ID and may be in any state.
         """
 
     def keep(self, sentences: Tensor) -> None:
@@ -62,11 +61,10 @@ class ConstraintState(Protocol):
 
 
 class Constraint(Protocol):
-    """Which outputs a search may find, for one batch."""
+    """Restricts the outputs of a search."""
 
     def start(self, limit_B: Tensor) -> ConstraintState:
-        """Returns the state of one empty hypothesis per sentence; `limit_B` is how many tokens each may have, END_ID
-        included."""
+        """Returns the state of one empty hypothesis per sentence. `limit_B` is the maximum length, END_ID included."""
 
 
 def penalty(n_tokens: Tensor | int, length_penalty: float) -> Tensor | float:
@@ -75,7 +73,7 @@ def penalty(n_tokens: Tensor | int, length_penalty: float) -> Tensor | float:
 
 
 def max_length(n_source_tokens: Tensor, model: EncoderDecoder, max_extra_tokens: int) -> Tensor:
-    """Returns how many tokens an output may have, END_ID included; learned positions limit it too."""
+    """Returns the maximum output length, END_ID included; learned positions limit it too."""
     limit = n_source_tokens + max_extra_tokens
     return limit.clamp(max=model.config.max_positions) if model.config.positions == "learned" else limit
 
@@ -91,13 +89,13 @@ def beam_search(
     n_best: int = 1,
     constraint: Constraint | None = None,
 ) -> list[list[Hypothesis]]:
-    """Finds the `n_best` outputs of each sentence, best first (or as many as the search finds). Beam 1 is greedy.
+    """Finds up to `n_best` outputs of each sentence, best first. Beam 1 is greedy search.
 
-    `source_BS` holds token ids, each sentence ending in END_ID and padded with PAD_ID; a sentence's outputs do not
-    depend on its neighbours. It leaves the batch once no open hypothesis can beat its `n_best` finished ones. To
-    decode many batches, pass the model's decoder. `constraint` limits what may be found. The model is in evaluation
-    mode while this runs. Raises ValueError if `beam_size` or `n_best` is below 1, or if `length_penalty` is below
-    0, for which the bound by which a sentence leaves the batch would be wrong.
+    `source_BS` holds token ids, each sentence ending in END_ID and padded with PAD_ID. Outputs do not depend on the
+    other sentences of the batch. A sentence leaves the batch once no open hypothesis can beat its `n_best` finished
+    ones. To decode many batches, pass the model's decoder. The model is put into evaluation mode for the call. Raises
+    ValueError if `beam_size` or `n_best` is below 1, or if `length_penalty` is below 0, for which the stopping bound
+    does not hold.
     """
     if beam_size < 1 or n_best < 1:
         raise ValueError(f"beam_size is {beam_size} and n_best is {n_best}; both must be at least 1")
@@ -122,20 +120,20 @@ def beam_search(
 
 @dataclass
 class _Search:
-    """The open sentences, each with its W open hypotheses and its N best finished ones."""
+    """The open sentences, each with W open hypotheses and its N best finished ones."""
 
     cache: HypothesisCache
     constraint: ConstraintState | None
     sentence_B: Tensor
-    """Index of the sentence in the source batch."""
+    """Index in the source batch."""
     limit_B: Tensor
     tokens_BWT: Tensor
     """Tokens of the open hypotheses, BEGIN_ID first."""
     log_p_BW: Tensor
-    """Log-probabilities of the open hypotheses; -inf if there is none."""
+    """Log-probabilities of the open hypotheses; -inf for unused slots."""
     finished_BNT: Tensor
     finished_score_BN: Tensor
-    """Descending scores; -inf if there is no hypothesis yet."""
+    """Scores, descending; -inf for unused slots."""
     finished_log_p_BN: Tensor
 
     @classmethod
@@ -158,7 +156,7 @@ class _Search:
         )
 
     def advance(self, decoder: Decoder[Any], beam_size: int, length_penalty: float) -> None:
-        """Decodes one position, continuing, finishing and pruning hypotheses."""
+        """Decodes one position: continues, finishes and prunes hypotheses."""
         hidden_BWD = decoder.step(self.tokens_BWT[:, :, -1], self.cache)
         log_p_BC, parent_BC, token_BC = self._continuations(decoder, hidden_BWD, 2 * beam_size)
         ends_BC = token_BC == END_ID
@@ -184,7 +182,7 @@ class _Search:
     def _continuations(self, decoder: Decoder[Any], hidden_BWD: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Finds each sentence's `n` best, descending: log-probability, parent hypothesis and token, all BC.
 
-        It takes a few sentences at a time, so that their logits stay in the processor's cache.
+        Processes a few sentences at a time, so that their logits stay in the CPU's cache.
         """
         batch, width = self.log_p_BW.shape
         closing_B = self.limit_B == self.cache.length
@@ -195,7 +193,7 @@ class _Search:
             sentences = slice(first, first + size)
             logits_NV = decoder.logits(hidden_BWD[sentences].flatten(0, 1)).to(self.log_p_BW.dtype)
             log_p_NV = torch.log_softmax(logits_NV, dim=-1, out=logits_NV)
-            # A slice: a list of ids would be copied to the device, and waited for, at every position.
+            # A slice: a list of ids would be copied to the device synchronously at every position.
             log_p_NV[:, NEVER_PRODUCED.start : NEVER_PRODUCED.stop] = -math.inf
             log_p_BWV = log_p_NV.unflatten(0, (-1, width))
             if forbidden_BWV is not None:
@@ -207,10 +205,10 @@ class _Search:
         return log_p_BC, parent_BC, token_BC
 
     def release(self, finished: list[list[Hypothesis]], length_penalty: float) -> None:
-        """Moves the sentences whose outputs are settled to `finished`.
+        """Moves finished sentences to `finished`.
 
-        As an output grows, its log-probability can only fall, and the penalty that divides it is at most that of the
-        maximum length. So log_p / penalty(limit) bounds the score of every continuation of an open hypothesis.
+        As an output grows, its log-probability can only fall, and its penalty is at most that of the maximum length. So
+        log_p / penalty(limit) bounds the score of every continuation.
         """
         bound_B = self.log_p_BW.amax(dim=1) / penalty(self.limit_B, length_penalty)
         settled_B = bound_B <= self.finished_score_BN[:, -1]
@@ -234,8 +232,8 @@ class _Search:
 def _best(log_p_BWV: Tensor, log_p_BW: Tensor, n_candidates: int) -> tuple[Tensor, Tensor, Tensor]:
     """Finds each sentence's best continuations, descending: log-probability, parent hypothesis and token, all BC.
 
-    They must be in the blocks of 64 tokens with the best maxima, so one pass over the vocabulary, for the maxima, is
-    enough. torch's own `topk` takes ten times as long (11 to 17 µs for a row of 6 000 on one AVX-512 core).
+    They lie in the blocks of 64 tokens with the best maxima, so a single pass over the vocabulary suffices. torch's
+    `topk` takes ten times as long (11 to 17 µs for a row of 6,000 on one AVX-512 core).
     """
     batch, width, n_tokens = log_p_BWV.shape
     blocks_BGZ = log_p_BWV.view(batch, -1, LOGITS_MULTIPLE)
@@ -248,22 +246,22 @@ def _best(log_p_BWV: Tensor, log_p_BW: Tensor, n_candidates: int) -> tuple[Tenso
     log_p_BC, index_BC = log_p_BX.topk(min(n_candidates, log_p_BX.shape[1]), dim=1)
     block_BC, offset_BC = block_BC.gather(1, index_BC // LOGITS_MULTIPLE), index_BC % LOGITS_MULTIPLE
     token_BC = block_BC % n_blocks * LOGITS_MULTIPLE + offset_BC
-    # Where there are too few candidates, the rest have probability 0 and may lie behind the vocabulary.
+    # If there are too few candidates, the rest have probability 0 and may lie beyond the vocabulary.
     return log_p_BC, block_BC // n_blocks, token_BC.masked_fill_(log_p_BC == -math.inf, END_ID)
 
 
 def _end_only(log_p_NV: Tensor) -> Tensor:
-    """Returns the bias that allows END_ID alone: 0 there and -inf elsewhere, (V,)."""
+    """Returns the bias that allows only END_ID, (V,)."""
     bias_V = torch.full_like(log_p_NV[0], -math.inf)
     bias_V[END_ID] = 0
     return bias_V
 
 
 def _select(tokens_BWT: Tensor, rows_BX: Tensor) -> Tensor:
-    """Selects hypotheses of each sentence: tokens_BXT."""
+    """Selects hypotheses: tokens_BXT."""
     return tokens_BWT.gather(1, rows_BX[:, :, None].expand(-1, -1, tokens_BWT.shape[2]))
 
 
 def _extend(tokens_BWT: Tensor, parent_BX: Tensor, token_BX: Tensor) -> Tensor:
-    """Selects hypotheses of each sentence and appends a token to each: tokens_BXT."""
+    """Selects hypotheses and appends a token to each: tokens_BXT."""
     return torch.cat((_select(tokens_BWT, parent_BX), token_BX[:, :, None]), dim=2)

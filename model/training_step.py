@@ -1,4 +1,4 @@
-"""One update of the weights (paper §5.3, §5.4): sum the micro-batches' gradients, divide once, take a step of Adam.
+"""One update of the weights (paper §5.3, §5.4): sum the gradients of micro-batches, divide once, take an Adam step.
 
     step = TrainingStep(Transformer(BASE), OptimizerConfig(), compute_dtype("cpu"))
     for source_BS, target_BT in micro_batches:
@@ -6,7 +6,7 @@
     all_reduce(step.sums)                                 # with several workers
     loss, nll, norm = step.apply(update=1, n_tokens=total)
 
-Weights, gradients and moments are one vector each, so that a step of Adam or a cast is one operation instead of eighty.
+Weights, gradients and moments are one flat vector each, so an Adam step or a cast is one operation instead of eighty.
 
 Shapes: P parameters.
 """
@@ -21,20 +21,20 @@ from torch import Tensor, nn
 from torch.optim import adam as torch_adam
 
 from model.batch import Batch
-from model.capture import Captured, same
+from model.capture import Captured, results_agree
 from model.config import OptimizerConfig
 from model.encoder_decoder import EncoderDecoder
 from model.loss import smoothed_cross_entropy
 from model.transformer import Transformer
 
 NORM_PARAMETERS = 1 << 20
-"""Parameters whose squares a CPU sums at a time."""
+"""Parameters whose squares are summed at a time on a CPU."""
 
 
 def learning_rate(step: int, d_model: int, warmup_steps: int, scale: float = 1.0) -> float:
     """Returns scale · d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5), equation 3; `scale` is 1 in the paper.
 
-    Raises ValueError if `step`, which counts from 1, is smaller.
+    Raises ValueError if `step` is below 1.
     """
     if step < 1:
         raise ValueError(f"step is {step}; the schedule counts from 1")
@@ -42,32 +42,32 @@ def learning_rate(step: int, d_model: int, warmup_steps: int, scale: float = 1.0
 
 
 def linear_rate(step: int, d_model: int, warmup_steps: int, n_steps: int, scale: float = 1.0) -> float:
-    """Returns equation 3's rate up to its peak, then a line from there to 0 one step after `n_steps`.
+    """Returns equation 3's rate up to its peak, then decays linearly to 0 one step after `n_steps`.
 
-    At small budgets it is ahead of a long tail (Bergsma et al. 2025, arXiv 2502.15938).
+    Better than a long tail at small budgets (Bergsma et al. 2025, arXiv 2502.15938).
     """
     peak = learning_rate(min(step, warmup_steps), d_model, warmup_steps, scale)
     return peak * (n_steps + 1 - step) / (n_steps + 1 - warmup_steps) if step > warmup_steps else peak
 
 
 class Adam:
-    """The moments of a vector of parameters (Kingma and Ba 2015), and the steps that change both.
+    """Adam's moments for a parameter vector, and its steps (Kingma and Ba 2015).
 
-    A step is torch's fused kernel. `torch.optim.Adam` would call the same one, but its construction imports torch's
-    compiler: 1.5 s and 800 modules in every process that trains.
+    Calls the same fused kernel as `torch.optim.Adam`, whose construction imports torch's compiler: 1.5 s and 800
+    modules in every training process.
     """
 
     def __init__(self, weights_P: Tensor, config: OptimizerConfig) -> None:
         self.weights_P, self.config = weights_P, config
         self.mean_P, self.square_P = torch.zeros_like(weights_P), torch.zeros_like(weights_P)
         self.n_steps = torch.zeros((), device=weights_P.device)
-        """A number on the device, so that no step waits for it."""
+        """On the device, so that no step synchronises."""
 
     @torch.no_grad()
     def step(self, gradient_P: Tensor, rate: Tensor, divisor: Tensor, broken: Tensor) -> None:
-        """Takes one step on `gradient_P / divisor`, or none if `broken` is 1; the gradient may be overwritten.
+        """Takes one step on `gradient_P / divisor`, or none if `broken` is 1. May overwrite the gradient.
 
-        The others are scalars on the device, in float32 but for the rate on CPUs, which is in float64.
+        The other arguments are float32 scalars on the device; on CPUs the rate is float64.
         """
         torch_adam.adam(
             [self.weights_P],
@@ -90,7 +90,7 @@ class Adam:
 
 
 def flatten(module: nn.Module) -> Tensor:
-    """Moves the parameters of a module, in their order, into one vector, of which they become views; returns it."""
+    """Replaces a module's parameters by views of one flat vector, in order; returns the vector."""
     parameters = list(module.parameters())
     with torch.no_grad():
         weights_P = torch.cat([parameter.flatten() for parameter in parameters])
@@ -100,16 +100,17 @@ def flatten(module: nn.Module) -> Tensor:
 
 
 def views(values_P: Tensor, module: nn.Module) -> list[Tensor]:
-    """Splits a vector that has one number for each of a module's parameters: a view in the shape of each of them."""
+    """Splits a flat vector into views shaped like a module's parameters."""
     parameters = list(module.parameters())
     parts = values_P.split([parameter.numel() for parameter in parameters])
     return [part.view_as(parameter) for part, parameter in zip(parts, parameters, strict=True)]
 
 
 class TrainingStep:
-    """Holds the float32 master weights, their Adam state and, if `dtype` is lower, a shadow model of that type.
+    """Holds the float32 master weights, their Adam state and, in a lower dtype, a shadow model of that dtype.
 
-    Checkpoints save `master`; `model` computes, and is `master` itself in float32. Only `capture` waits for the device.
+    Checkpoints save `master`; `model` computes, and is `master` itself in float32. Only `capture` synchronises with the
+    device.
     """
 
     def __init__(
@@ -121,10 +122,10 @@ class TrainingStep:
         packed: bool = False,
         updates: int = 0,
     ) -> None:
-        """`packed`: every batch will be packed to the same size, so shapes are compiled as constants.
+        """`packed`: every batch will be packed to the same shape, so compile with static shapes.
 
-        `updates` are those of the whole training, after which a linear schedule ends. Raises ValueError if such a
-        schedule has none to fall in.
+        `updates` is the length of the whole run, where a linear schedule ends. Raises ValueError if that is within
+        warm-up.
         """
         if config.schedule == "linear" and updates <= config.warmup_steps:
             raise ValueError(f"warm-up takes {config.warmup_steps} of {updates} updates; a linear schedule needs more")
@@ -134,67 +135,67 @@ class TrainingStep:
         self._masters_P = flatten(self.master)
         self._shadows_P = self._masters_P if self.model is self.master else flatten(self.model)
         if compiled and isinstance(self.model, Transformer):
-            # One graph for all layers of the encoder and one for the decoder's. Look-ups and the loss stay as they are.
+            # One compiled graph for all encoder layers and one for the decoder's. Look-ups and the loss stay eager.
             for layer in (*self.model.encoder, *self.model.decoder):
                 layer.compile(fullgraph=True, dynamic=not packed)
         n_parameters = len(self._masters_P)
         self.sums = torch.zeros(n_parameters + 2, device=self._masters_P.device)
-        """The gradient of all parameters, then loss and nll, each summed over target tokens; reduced together."""
+        """The flat gradient, then loss and nll, each summed over target tokens; all-reduced together."""
         self.gradient_P, self.losses = self.sums[:n_parameters], self.sums[n_parameters:]
         self._gradients = views(self.gradient_P, self.master)
         names = [name for name, _ in self.master.named_parameters()]
         self._embedding_gradient_VD = self._gradients[names.index("embedding.weight")]
         self._parameters = list(self.model.parameters())
-        if self.model is self.master:  # autograd adds in place
+        if self.model is self.master:  # autograd accumulates in place
             for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
                 parameter.grad = gradient
         self.adam = Adam(self._masters_P, config)
         self._captured: Captured | None = None
         device = self._masters_P.device
-        # What torch.manual_seed sets, among all devices' generators: it formats a stack trace each time.
+        # Seeding this generator directly: torch.manual_seed formats a stack trace each time.
         on_gpu = device.type == "cuda"
         self._generator = torch.cuda.default_generators[device.index] if on_gpu else torch.default_generator
-        # Adam's kernel on CUDA reads a rate in float32, that on CPUs one in float64.
+        # Adam's kernel takes a float32 rate on CUDA, a float64 one on CPUs.
         self._rate = torch.zeros((), device=device, dtype=torch.float64 if device.type == "cpu" else torch.float32)
         self._n_tokens, self._broken = torch.zeros((2,), device=device)
 
-    def refresh(self) -> None:
-        """Copies the master weights into the shadow; call it after loading weights."""
+    def update_shadow(self) -> None:
+        """Copies the master weights into the shadow model; call it after loading weights."""
         if self.model is not self.master:
             with torch.no_grad():
                 self._shadows_P.copy_(self._masters_P)
 
     def uncompiled(self) -> AbstractContextManager[object]:
-        """In its body no layer is compiled: batches of other shapes, as in validation, are computed as they are."""
+        """In its body, layers run eagerly: for batches of other shapes, as in validation."""
         return torch.compiler.set_stance("force_eager") if self.compiled else nullcontext()
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Returns loss and nll (`model.loss`). With autograd on, adds the vocabulary's gradient to `sums`, too."""
+        """Returns loss and nll (`model.loss`). With autograd on, also adds the vocabulary's gradient to `sums`."""
         hidden_ND, weight_VD = self.model(batch.source, batch.inputs), self.model.embedding.weight
         return smoothed_cross_entropy(
             hidden_ND, weight_VD, batch.targets_N, self.config.label_smoothing, self._embedding_gradient_VD
         )
 
     def accumulate(self, batch: Batch, seed: int) -> None:
-        """Adds gradient, loss and nll of a micro-batch, on any device. `seed` alone determines its dropout masks."""
+        """Adds a micro-batch's gradient, loss and nll. `seed` alone determines its dropout masks."""
         self._generator.manual_seed(seed)
         if self._captured:
             self._captured(batch)
             return
-        if not self.model.training:  # it visits every module
+        if not self.model.training:  # train() visits every module
             self.model.train()
         self._add(batch.to(self.sums.device))
 
     @property
     def captured(self) -> bool:
-        """Whether micro-batches are computed by a CUDA graph."""
+        """Whether micro-batches run as a CUDA graph."""
         return self._captured is not None
 
     def capture(self, batches: Sequence[Batch]) -> None:
-        """Records a CUDA graph that computes all later micro-batches, of the same shapes as these packed ones.
+        """Captures a CUDA graph for all later micro-batches; these packed batches have their shapes.
 
-        It is used only if it computes the losses and gradients of these batches as the kernels do without it. Raises
-        RuntimeError if not, or if nothing can be recorded; then the step goes on without. The sums are zero afterwards.
+        Raises RuntimeError if capture fails or the graph's losses and gradients differ from eager ones; training then
+        continues eagerly. The sums are zero afterwards.
         """
         try:
             self.model.train()
@@ -206,12 +207,12 @@ class TrainingStep:
                     self._generator.manual_seed(seed)
                     compute(batch.to(self.sums.device))
                     results.append((self.losses.clone(), self.gradient_P.clone()))
-                if not all(same(*pair) for pair in zip(*results, strict=True)):
-                    raise RuntimeError("a CUDA graph gives another loss or gradient than its kernels one by one")
+                if not all(results_agree(*pair) for pair in zip(*results, strict=True)):
+                    raise RuntimeError("the CUDA graph computes another loss or gradient than its kernels run eagerly")
             self._captured = captured
         finally:
             self.discard()
-            self._drop_lower_gradients()  # a recording that failed may have left some
+            self._drop_lower_gradients()  # a failed capture may have left some
 
     def _add(self, batch: Batch) -> None:
         loss, nll = self.loss(batch)
@@ -221,9 +222,9 @@ class TrainingStep:
             self._add_lower_gradients()
 
     def _add_lower_gradients(self) -> None:
-        """Adds the gradients of the lower type to their sum in float32, as bfloat16 has only 8 bits of mantissa."""
+        """Adds the low-precision gradients to their float32 sum, since bfloat16 has only 8 bits of mantissa."""
         lower = [cast("Tensor", parameter.grad) for parameter in self._parameters]
-        if self.gradient_P.device.type == "cpu":  # where an operation starts at no cost, and a copy is slow
+        if self.gradient_P.device.type == "cpu":  # launching an operation is free, and a copy slow
             for gradient, added in zip(self._gradients, lower, strict=True):
                 gradient.add_(added)
         else:
@@ -247,16 +248,16 @@ class TrainingStep:
         return learning_rate(update, d_model, config.warmup_steps, config.learning_rate_scale)
 
     def _norm(self) -> Tensor:
-        if self.gradient_P.device.type == "cpu":  # one long sum of float32 squares is 0.5 % too small for base
+        if self.gradient_P.device.type == "cpu":  # a single sum of float32 squares is 0.5% too small for base
             return torch.nn.utils.get_total_norm(self.gradient_P.split(NORM_PARAMETERS))
         return torch.linalg.vector_norm(self.gradient_P)
 
     def apply(self, update: int, n_tokens: int) -> Tensor:
-        """Divides the gradients by the global number of target tokens and takes step `update` of Adam, from 1.
+        """Divides the gradients by the global number of target tokens and takes Adam step `update`, from 1.
 
-        Returns, without waiting for the device, three numbers: the sums of loss and nll, and the norm of the divided
-        gradient. If the norm is not finite, neither this call nor any later one changes a weight, so the caller may
-        check the norms at its convenience. The sums are zero afterwards.
+        Returns, without synchronising, the sums of loss and nll and the norm of the divided gradient. If the norm is
+        not finite, neither this nor any later call changes a weight, so the caller may check it later. The sums are
+        zero afterwards.
         """
         norm = self._norm() / self._n_tokens.fill_(n_tokens)
         torch.maximum(self._broken, (~norm.isfinite()).float(), out=self._broken)
@@ -264,5 +265,5 @@ class TrainingStep:
         self.adam.step(self.gradient_P, self._rate, self._n_tokens, self._broken)
         results = torch.cat((self.losses, norm[None]))
         self.discard()
-        self.refresh()
+        self.update_shadow()
         return results

@@ -2,7 +2,7 @@
 
 Post-norm as printed: every sub-layer is LayerNorm(x + Dropout(Sublayer(x))) (§3.1, §5.4).
 
-Shapes: L positions, D = d_model, V vocabulary; N the rows of a batch, one per position (`model.batch`).
+Shapes: L positions, D = d_model, V vocabulary; N rows of a batch, one per token (`model.batch`).
 """
 
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ from model.config import TransformerConfig
 from model.encoder_decoder import Dropout, EncoderDecoder, look_up
 
 FIRST_POSITIONS = 256
-"""Positions whose sinusoids a new model holds."""
+"""Size of a new model's table of sinusoids, in positions."""
 
 
 def sinusoids(n_positions: int, d_model: int, first: int = 0) -> Tensor:
     """Computes PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos of the same (§3.5): pe_LD, float32.
 
-    The rows are positions `first` to `first + n_positions - 1`. The angles are float64, because at position 5000 a
-    float32 angle is already off by 3e-4.
+    The rows are positions `first` to `first + n_positions - 1`. Angles are float64: at position 5,000 a float32 angle
+    is off by 3e-4.
     """
     position_L1 = torch.arange(first, first + n_positions, dtype=torch.float64)[:, None]
     exponent_I = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
@@ -51,7 +51,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward, each with residual and norm (§3.1)."""
+    """Self-attention and feed-forward, each with residual connection and LayerNorm (§3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Masked self-attention, attention to the encoder's output and feed-forward, each with residual and norm (§3.1)."""
+    """Masked self-attention, cross-attention and feed-forward, each with residual connection and LayerNorm (§3.1)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -85,11 +85,11 @@ class DecoderLayer(nn.Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x_ND: Tensor, layout: Layout, encoder_output: EncoderOutput) -> Tensor:
-        """x_ND -> x_ND; `layout` masks later positions."""
-        return self.attending(x_ND, layout, self.cross_attention.keys(encoder_output))
+        """x_ND -> x_ND; `layout` must be causal."""
+        return self.forward_cached(x_ND, layout, self.cross_attention.keys(encoder_output))
 
-    def attending(self, x_ND: Tensor, layout: Layout, source: Any) -> Tensor:
-        """The same, given the keys and values of the encoder's output (`CrossAttention.keys`)."""
+    def forward_cached(self, x_ND: Tensor, layout: Layout, source: Any) -> Tensor:
+        """The same, given the encoder output's keys and values (`CrossAttention.keys`)."""
         x_ND = self.self_attention_norm(x_ND + self.dropout(self.self_attention(x_ND, layout)))
         x_ND = self.cross_attention_norm(x_ND + self.dropout(self.cross_attention(x_ND, layout, source)))
         return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
@@ -106,15 +106,15 @@ class Transformer(EncoderDecoder):
         self.positions: nn.Embedding | None = None
         if config.positions == "learned":
             self.positions = nn.Embedding(config.max_positions, config.d_model)
-            # One table for both stacks, of rms d_model^-0.5 where sinusoids have 0.71: the paper says neither (§3.5).
+            # One table for both stacks, of rms d_model^-0.5 (sinusoids: 0.71); the paper specifies neither (§3.5).
             nn.init.normal_(self.positions.weight, std=config.d_model**-0.5)
         self._sinusoids_LD: Tensor
         self.register_buffer("_sinusoids_LD", sinusoids(FIRST_POSITIONS, config.d_model), persistent=False)
 
     def reserve_positions(self, n_positions: int) -> None:
-        """Holds the sinusoids of sentences of up to `n_positions` tokens; those of longer ones are computed each time.
+        """Computes sinusoids for up to `n_positions` positions; beyond, they are computed on each call.
 
-        A CUDA graph reads the table that it was recorded with, so call this before (`model.capture`).
+        A CUDA graph reads the table that it was captured with, so call this first (`model.capture`).
         """
         if n_positions > len(self._sinusoids_LD):
             self._sinusoids_LD = sinusoids(n_positions, self.config.d_model).to(self._sinusoids_LD)
@@ -132,9 +132,9 @@ class Transformer(EncoderDecoder):
         return sinusoids(n_positions, self.config.d_model).to(table_LD)
 
     def embed(self, tokens_N: Tensor, positions_N: Tensor, n_positions: int) -> Tensor:
-        """Adds positions to the embeddings times √d_model and applies dropout (§3.4, §3.5, §5.4): x_ND.
+        """Scales embeddings by √d_model, adds positions and applies dropout (§3.4, §3.5, §5.4): x_ND.
 
-        All positions are less than `n_positions`. Raises ValueError if that is more than there are learned ones.
+        `n_positions` is above every position. Raises ValueError if it exceeds the table of learned positions.
         """
         return self._positioned(self._scaled_embeddings(tokens_N), positions_N, n_positions)
 
@@ -163,8 +163,8 @@ class Transformer(EncoderDecoder):
         return x_ND
 
     def forward(self, source: Rows, inputs: Rows) -> Tensor:
-        """Encodes and decodes: hidden_ND, from which `logits` computes the scores of the next token."""
-        # One look-up for both sides, because the gradient of each is as large as the vocabulary's matrix.
+        """Encodes and decodes: hidden_ND, before the pre-softmax projection."""
+        # One look-up for both sides, because each look-up's gradient is as large as the embedding matrix.
         x_ND = self._scaled_embeddings(torch.cat((source.tokens_N, inputs.tokens_N)))
         source_ND, inputs_ND = x_ND.split([len(source.tokens_N), len(inputs.tokens_N)])
         return self._decode(inputs_ND, inputs, self._encode(source_ND, source))

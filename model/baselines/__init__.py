@@ -1,1 +1,1 @@
-"""The paper's competitors (Table 2), which the Transformer's loop trains and its search decodes."""
+"""The paper's competitors (Table 2), trained by the same loop and decoded by the same search."""

@@ -1,12 +1,11 @@
-"""A convolutional model, ConvS2S (Gehring et al. 2017, arXiv:1705.03122): gated convolutions, attention in each layer.
+"""ConvS2S (Gehring et al. 2017, arXiv:1705.03122): gated convolutions, with attention in each decoder layer.
 
-Sections are those of that paper. Convolutions have KERNEL_WIDTH positions and `d_ff` channels, to and from which the
-embeddings, of width `d_model`, are projected. As in its authors' fairseq, what the decoder attends to is scaled by
-√0.5, and the gradient of the encoder by 1 / (2 · number of attentions). Weights are normalised (Salimans and Kingma
-2016) and drawn so that the variance of activations is kept (§3.5). A convolution is a product with the concatenated
-inputs of its window; padding counts as zeros.
+Sections cite that paper. Convolutions have KERNEL_WIDTH positions and `d_ff` channels; embeddings have width `d_model`
+and are projected to and from `d_ff`. As in fairseq, attention values are scaled by √0.5 and the encoder's gradient by
+1 / (2 · number of attentions). Weights are normalised (Salimans and Kingma 2016) and initialised to preserve the
+variance of activations (§3.5). A convolution is a product with the concatenated inputs of its window; padding is zero.
 
-Shapes: B sentences, L length, S source length, T target length, Q queries (positions, or hypotheses), W hypotheses;
+Shapes: B sentences, L length, S source length, T target length, Q queries (positions or hypotheses), W hypotheses;
 D = d_model, C = d_ff channels, X channels of a whole window, KERNEL_WIDTH · C.
 """
 
@@ -19,17 +18,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
-from model.baselines.states import Source, StateCache, StatefulModel, by_rows
+from model.baselines.states import Source, StateCache, StatefulModel, apply_rowwise
 from model.batch import Rows
 from model.config import PAD_ID, TransformerConfig
 from model.encoder_decoder import look_up
 
 KERNEL_WIDTH = 3
-"""Positions that a convolution sees; most of the paper's have 3."""
+"""Positions of a convolution's window; 3 for most of the paper's."""
 EMBEDDING_STD = 0.1
-"""Standard deviation of embeddings, of tokens and positions, in a new model (§3.5)."""
+"""Initial standard deviation of token and position embeddings (§3.5)."""
 HALF = math.sqrt(0.5)
-"""Keeps the variance of a sum of two (§3.4)."""
+"""Preserves the variance of a sum of two (§3.4)."""
 
 
 class DecoderLayer(nn.Module):
@@ -42,16 +41,16 @@ class DecoderLayer(nn.Module):
         self.output = linear(config.d_model, config.d_ff)
 
     def forward(self, x_BQC: Tensor, windows_BQX: Tensor, embedded_BQD: Tensor, source: Source) -> Tensor:
-        """Takes the layer's inputs, their windows and the embeddings that queries are added to: x_BQC."""
-        gated_BQC = F.glu(by_rows(self.convolution, windows_BQX))
-        query_BQD = (by_rows(self.query, gated_BQC) + embedded_BQD) * HALF
+        """Takes the layer's inputs, their windows and the embeddings added to queries: x_BQC."""
+        gated_BQC = F.glu(apply_rowwise(self.convolution, windows_BQX))
+        query_BQD = (apply_rowwise(self.query, gated_BQC) + embedded_BQD) * HALF
         scores_BQS = query_BQD.to(source.keys_BSK.dtype) @ source.keys_BSK.transpose(1, 2)
         context_BQD = (source.mean(scores_BQS) * source.n_tokens_B11.sqrt()).to(x_BQC.dtype)
-        return ((gated_BQC + by_rows(self.output, context_BQD)) * HALF + x_BQC) * HALF
+        return ((gated_BQC + apply_rowwise(self.output, context_BQD)) * HALF + x_BQC) * HALF
 
 
 class Convolutional(StatefulModel):
-    """The encoder and the decoder."""
+    """A ConvS2S encoder and decoder."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
@@ -67,17 +66,17 @@ class Convolutional(StatefulModel):
         self.decoder_output = linear(channels, d_model)
 
     def encode(self, source: Rows) -> Source:
-        """Encodes sentences: the last layer's outputs are keys, and their sums with the embeddings values (§3.3)."""
+        """Encodes sentences: keys are the last layer's outputs, values their sums with the embeddings (§3.3)."""
         tokens_BS = source.by_sentence()
         real_BS1 = (tokens_BS != PAD_ID)[:, :, None].to(self.embedding.weight.dtype)
         embedded_BSD = self._embedded(tokens_BS, self.source_positions, 0)
-        x_BSC = by_rows(self.encoder_input, embedded_BSD) * real_BS1
+        x_BSC = apply_rowwise(self.encoder_input, embedded_BSD) * real_BS1
         for layer in self.encoder:
             around = KERNEL_WIDTH // 2
             windows_BSX = windows(F.pad(self.dropout(x_BSC), (0, 0, around, KERNEL_WIDTH - 1 - around)))
-            x_BSC = (F.glu(by_rows(layer, windows_BSX)) + x_BSC) * HALF * real_BS1
-        keys_BSD = by_rows(self.encoder_output, x_BSC)
-        if keys_BSD.requires_grad:  # else it would have that of all attentions (§3.4)
+            x_BSC = (F.glu(apply_rowwise(layer, windows_BSX)) + x_BSC) * HALF * real_BS1
+        keys_BSD = apply_rowwise(self.encoder_output, x_BSC)
+        if keys_BSD.requires_grad:  # scaled down, since it sums over all attentions (§3.4)
             keys_BSD.register_hook(lambda gradient: gradient / (2 * len(self.decoder)))
         return Source.of(tokens_BS, keys_BSD, (keys_BSD + embedded_BSD) * HALF)
 
@@ -91,14 +90,14 @@ class Convolutional(StatefulModel):
         return inputs.rows_of(self._decode(embedded_BTD, encoder_output, window))
 
     def _decode(self, embedded_BQD: Tensor, source: Source, window: Callable[[int, Tensor], Tensor]) -> Tensor:
-        """Decodes the queries, with `window` to give the windows that end at the inputs of layer i: hidden_BQD."""
-        x_BQC = by_rows(self.decoder_input, embedded_BQD)
+        """Decodes queries; `window` returns the windows that end at the inputs of layer i: hidden_BQD."""
+        x_BQC = apply_rowwise(self.decoder_input, embedded_BQD)
         for i, layer in enumerate(self.decoder):
             x_BQC = layer(x_BQC, window(i, self.dropout(x_BQC)), embedded_BQD, source)
-        return self.dropout(by_rows(self.decoder_output, x_BQC))
+        return self.dropout(apply_rowwise(self.decoder_output, x_BQC))
 
     def _embedded(self, tokens_BL: Tensor, table: nn.Embedding, first: int) -> Tensor:
-        """Adds positions, from `first` on, to the embeddings and applies dropout (§3.1): x_BLD."""
+        """Adds positions, starting from `first`, to the embeddings and applies dropout (§3.1): x_BLD."""
         end, limit = first + tokens_BL.shape[1], len(table.weight)
         if end > limit:
             raise ValueError(f"a sentence has {end} tokens, but the learned positions end at {limit}")
@@ -106,12 +105,12 @@ class Convolutional(StatefulModel):
         return self.dropout(embedded_BLD + table.weight[first:end])
 
     def first_states(self, batch: int) -> list[Tensor]:
-        """Returns the inputs of each decoder layer before position 0, zeros: (B, 1, KERNEL_WIDTH - 1, C) each."""
+        """Returns each decoder layer's zero inputs before position 0: (B, 1, KERNEL_WIDTH - 1, C) each."""
         shape = batch, 1, KERNEL_WIDTH - 1, self.config.d_ff
         return [self.embedding.weight.new_zeros(shape) for _ in self.decoder]
 
     def step(self, tokens_BW: Tensor, cache: StateCache) -> Tensor:
-        """Decodes one position of every hypothesis and replaces its states: hidden_BWD."""
+        """Decodes one position of every hypothesis and updates its states: hidden_BWD."""
 
         def window(i: int, x_BWC: Tensor) -> Tensor:
             inputs_BWKC = torch.cat((cache.states[i], x_BWC[:, :, None]), dim=2)
@@ -124,7 +123,7 @@ class Convolutional(StatefulModel):
 
 
 def linear(n_inputs: int, n_outputs: int, *, gain: float = 1, dropout: float = 0) -> nn.Linear:
-    """Returns a projection with normalised weights, of variance gain · (1 - dropout) / n_inputs (§3.5)."""
+    """Returns a weight-normalised projection with weights of variance gain · (1 - dropout) / n_inputs (§3.5)."""
     layer = nn.Linear(n_inputs, n_outputs)
     nn.init.normal_(layer.weight, std=math.sqrt(gain * (1 - dropout) / n_inputs))
     nn.init.zeros_(layer.bias)
@@ -132,12 +131,12 @@ def linear(n_inputs: int, n_outputs: int, *, gain: float = 1, dropout: float = 0
 
 
 def convolution(config: TransformerConfig) -> nn.Linear:
-    """Returns the product of windows with the kernels of a convolution whose outputs are gated."""
+    """Returns a gated convolution as a product with windows."""
     # A gate of 1/2 leaves a quarter of the variance.
     return linear(KERNEL_WIDTH * config.d_ff, 2 * config.d_ff, gain=4, dropout=config.dropout)
 
 
 def windows(x_BLC: Tensor) -> Tensor:
-    """Concatenates the inputs of each window, first position first: (B, L - KERNEL_WIDTH + 1, X)."""
+    """Concatenates each window's inputs, first position first: (B, L - KERNEL_WIDTH + 1, X)."""
     n_windows = x_BLC.shape[1] - KERNEL_WIDTH + 1
     return torch.cat([x_BLC[:, first : first + n_windows] for first in range(KERNEL_WIDTH)], dim=2)

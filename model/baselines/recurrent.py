@@ -1,16 +1,16 @@
-"""A recurrent model as Google's (GNMT; Wu et al. 2016, arXiv:1609.08144): LSTM layers with additive attention.
+"""A recurrent model like GNMT (Wu et al. 2016, arXiv:1609.08144): LSTM layers with additive attention.
 
-The first encoder layer reads in both directions. The first decoder layer's output is the query; what it attends to is
-an input of all layers above (§3 there). The query is that of the same position, as in tensorflow/nmt's `gnmt_v2`: each
-layer then runs over all positions in one call, where GNMT's query, of the position before, would allow one at a time.
-So there is no input feeding (Luong et al. 2015). Layers above the first have residual connections (§3.1 there), and
-dropout is on what enters a layer or leaves the last one, never on what a layer hands itself (Zaremba et al. 2014).
+The first encoder layer is bidirectional. The first decoder layer's output is the attention query, and the context is an
+input of all layers above (§3 there). The query is taken at the same position, as in tensorflow/nmt's `gnmt_v2`: each
+layer then runs over all positions in one call, where GNMT's query from the previous position forces one step at a time.
+So there is no input feeding (Luong et al. 2015). Layers above the first have residual connections (§3.1 there). Dropout
+applies to the inputs of each layer and the output of the last, never to recurrent connections (Zaremba et al. 2014).
 
-`d_model` is the width of the embeddings, and `d_ff` that of the LSTM layers; the first encoder layer has half of it in
-each direction. The output of the last layer is projected to `d_model`, since the vocabulary's matrix is shared.
+`d_model` is the width of embeddings and `d_ff` of LSTM layers; the first encoder layer has half of it per direction.
+The last layer's output is projected to `d_model`, since the vocabulary's matrix is shared.
 
 Shapes: B sentences, L length, S source length, T target length, Q queries, W hypotheses of each; D = d_model, F = d_ff,
-X columns of any meaning.
+X any width.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.baselines.states import Source, StateCache, StatefulModel, by_rows
+from model.baselines.states import Source, StateCache, StatefulModel, apply_rowwise
 from model.batch import Rows
 from model.config import PAD_ID, TransformerConfig
-from model.cpu import filled
+from model.cpu import pad_rows
 
 
 class AdditiveAttention(nn.Module):
@@ -36,19 +36,19 @@ class AdditiveAttention(nn.Module):
         self.v = nn.Linear(width, 1, bias=False)
 
     def source(self, tokens_BS: Tensor, x_BSF: Tensor) -> Source:
-        """Prepares the encoder's output."""
-        return Source.of(tokens_BS, by_rows(self.w_key, x_BSF), x_BSF)
+        """Computes keys from the encoder's output."""
+        return Source.of(tokens_BS, apply_rowwise(self.w_key, x_BSF), x_BSF)
 
     def forward(self, x_BQF: Tensor, source: Source) -> Tensor:
         """Attends from each query to its sentence: x_BQF."""
-        query_BQF = by_rows(self.w_query, x_BQF).to(source.keys_BSK.dtype)
+        query_BQF = apply_rowwise(self.w_query, x_BQF).to(source.keys_BSK.dtype)
         activation_BQSF = torch.tanh(query_BQF[:, :, None] + source.keys_BSK[:, None])
         scores_BQS = F.linear(activation_BQSF, self.v.weight.to(activation_BQSF.dtype)).squeeze(-1)
         return source.mean(scores_BQS).to(x_BQF.dtype)
 
 
 class Recurrent(StatefulModel):
-    """The encoder and the decoder."""
+    """A GNMT-like encoder and decoder."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
@@ -78,27 +78,27 @@ class Recurrent(StatefulModel):
         return inputs.rows_of(self._decode(x_BTD, encoder_output, lambda i, x_BTX: self.decoder[i](x_BTX)[0]))
 
     def _decode(self, x_BQD: Tensor, source: Source, run: Callable[[int, Tensor], Tensor]) -> Tensor:
-        """Decodes the queries, with `run` to run layer i: hidden_BQD."""
+        """Decodes queries; `run` runs layer i: hidden_BQD."""
         x_BQF = run(0, self.dropout(x_BQD))
         context_BQF = self.attention(x_BQF, source)
         for i in range(1, len(self.decoder)):
             x_BQF = x_BQF + run(i, self.dropout(torch.cat((x_BQF, context_BQF), dim=2)))
-        return by_rows(self.output, self.dropout(x_BQF))
+        return apply_rowwise(self.output, self.dropout(x_BQF))
 
     def _embedded(self, tokens_BL: Tensor) -> Tensor:
         return self._scaled_embeddings(tokens_BL.flatten()).unflatten(0, tokens_BL.shape)
 
     def first_states(self, batch: int) -> list[Tensor]:
-        """Returns h and c of each decoder layer, zero, each (B, 1, F)."""
+        """Returns h and c of each decoder layer, zero: (B, 1, F) each."""
         return [self.output.weight.new_zeros(batch, 1, self.config.d_ff) for _ in range(2 * len(self.decoder))]
 
     def step(self, tokens_BW: Tensor, cache: StateCache) -> Tensor:
-        """Decodes one position of every hypothesis and replaces its states: hidden_BWD."""
+        """Decodes one position of every hypothesis and updates its states: hidden_BWD."""
 
         def run(i: int, x_BWX: Tensor) -> Tensor:
             rows = slice(2 * i, 2 * i + 2)
-            h, c = (filled(state_BWF.flatten(0, 1))[None] for state_BWF in cache.states[rows])
-            _, after = self.decoder[i](filled(x_BWX.flatten(0, 1))[:, None], (h, c))
+            h, c = (pad_rows(state_BWF.flatten(0, 1))[None] for state_BWF in cache.states[rows])
+            _, after = self.decoder[i](pad_rows(x_BWX.flatten(0, 1))[:, None], (h, c))
             cache.states[rows] = [state[0, : tokens_BW.numel()].unflatten(0, tokens_BW.shape) for state in after]
             return cache.states[2 * i]
 
@@ -106,14 +106,14 @@ class Recurrent(StatefulModel):
 
 
 def lstm(n_inputs: int, n_units: int) -> nn.LSTM:
-    """Returns an LSTM layer whose forget gates begin open (Jozefowicz et al. 2015)."""
+    """Returns an LSTM layer with forget gates biased open (Jozefowicz et al. 2015)."""
     layer = nn.LSTM(n_inputs, n_units, batch_first=True)
     nn.init.ones_(cast("Tensor", layer.bias_ih_l0)[n_units : 2 * n_units])
     return layer
 
 
 def mirror(tokens_BL: Tensor) -> Tensor:
-    """Returns the positions that turn each sentence round within its length, and padding within the rest: (B, L)."""
+    """Returns the indices that reverse each sentence, and its padding, in place: (B, L)."""
     n_B1 = (tokens_BL != PAD_ID).sum(dim=1, keepdim=True)
     length = tokens_BL.shape[1]
     return (n_B1 - 1 - torch.arange(length, device=tokens_BL.device)) % length

@@ -1,10 +1,10 @@
-"""What the recurrent and the convolutional model share: the source that they attend to, and decoding by states.
+"""Shared by the recurrent and convolutional models: attention to the source, and decoding with fixed-size states.
 
-Both decode with a state of fixed size for each hypothesis, where the Transformer keeps the keys and values of all its
-tokens. Padded positions never reach a real one; packed rows are refused (`Rows.by_sentence`).
+Where the Transformer caches keys and values of all tokens, these keep one state per hypothesis. Padding never reaches a
+real position. Packed batches raise ValueError (`Rows.by_sentence`).
 
-Shapes: B sentences, S source length, Q queries (positions of a sentence, or its hypotheses), W hypotheses of each;
-K columns of keys, V of values, D = d_model, N rows, X columns of any meaning.
+Shapes: B sentences, S source length, Q queries (positions or hypotheses), W hypotheses of each; K columns of keys, V of
+values, D = d_model, N rows, X any width.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from model.attention import masking
+from model.attention import masking_bias
 from model.batch import Rows
 from model.config import PAD_ID
-from model.cpu import filled, softmax
+from model.cpu import pad_rows, softmax
 from model.decoder import Decoder, attention_dtype
 from model.encoder_decoder import EncoderDecoder
 
@@ -28,25 +28,25 @@ class Source(NamedTuple):
     keys_BSK: Tensor
     values_BSV: Tensor
     bias_B1S: Tensor
-    """-inf at padding, 0 elsewhere."""
+    """-inf at padding, else 0."""
     n_tokens_B11: Tensor
 
     @classmethod
     def of(cls, tokens_BS: Tensor, keys_BSK: Tensor, values_BSV: Tensor) -> "Source":
-        """Masks the padding of `tokens_BS`."""
+        """Builds the source with the padding of `tokens_BS` masked."""
         padding_B1S = (tokens_BS == PAD_ID)[:, None]
         dtype = attention_dtype(keys_BSK)
         n_tokens_B11 = (~padding_B1S).sum(dim=2, keepdim=True).to(dtype)
-        return cls(keys_BSK.to(dtype), values_BSV.to(dtype), masking(padding_B1S, dtype), n_tokens_B11)
+        return cls(keys_BSK.to(dtype), values_BSV.to(dtype), masking_bias(padding_B1S, dtype), n_tokens_B11)
 
     def mean(self, scores_BQS: Tensor) -> Tensor:
-        """Returns the mean of the values, weighted by the softmax of the scores: x_BQV."""
+        """Returns the values averaged by the softmax of the scores: x_BQV."""
         return softmax(scores_BQS + self.bias_B1S) @ self.values_BSV
 
 
 @dataclass
 class StateCache:
-    """Everything needed to decode one more position of B sentences with W hypotheses each."""
+    """A stateful decoder's state for B sentences with W hypotheses each."""
 
     source: Source
     states: list[Tensor]
@@ -56,7 +56,7 @@ class StateCache:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of attention."""
+        """The dtype of attention."""
         return self.source.bias_B1S.dtype
 
     def branch(self, parents_BW: Tensor) -> None:
@@ -71,14 +71,14 @@ class StateCache:
 
 
 class StatefulModel(EncoderDecoder):
-    """A model whose decoder needs a state of fixed size to continue a hypothesis."""
+    """A model whose decoder continues a hypothesis from a fixed-size state."""
 
     def first_states(self, batch: int) -> list[Tensor]:
-        """Returns the states before the first position, of one hypothesis per sentence: (B, 1, ...) each."""
+        """Returns the states before the first position, with one hypothesis per sentence: (B, 1, ...) each."""
         raise NotImplementedError
 
     def step(self, tokens_BW: Tensor, cache: StateCache) -> Tensor:
-        """Decodes one position of every hypothesis and replaces its states: hidden_BWD."""
+        """Decodes one position of every hypothesis and updates its states: hidden_BWD."""
         raise NotImplementedError
 
 
@@ -86,7 +86,7 @@ class StateDecoder(Decoder[StateCache]):
     """Runs the decoder of a `StatefulModel` one position at a time."""
 
     def start(self, source_BS: Tensor) -> StateCache:
-        """Encodes sentences, with one hypothesis each."""
+        """Encodes sentences and returns their cache, with one hypothesis per sentence."""
         model = cast("StatefulModel", self.model)
         source = model.encode(Rows.padded(source_BS, model.embedding.weight.dtype))
         return StateCache(source, model.first_states(len(source_BS)))
@@ -98,7 +98,7 @@ class StateDecoder(Decoder[StateCache]):
         return hidden_BWD
 
 
-def by_rows(function: Callable[[Tensor], Tensor], x_BQX: Tensor) -> Tensor:
-    """Applies a function of rows, with as many rows as `model.cpu.filled` asks for."""
+def apply_rowwise(function: Callable[[Tensor], Tensor], x_BQX: Tensor) -> Tensor:
+    """Applies a row-wise function, with rows padded by `model.cpu.pad_rows`."""
     batch, queries, _ = x_BQX.shape
-    return function(filled(x_BQX.flatten(0, 1)))[: batch * queries].view(batch, queries, -1)
+    return function(pad_rows(x_BQX.flatten(0, 1)))[: batch * queries].view(batch, queries, -1)

@@ -243,7 +243,7 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
     step.adam.n_steps.copy_(tensors[f"{names[0]}.step"])
     for key, moment_P in _moments(step.adam).items():
         moment_P.copy_(torch.cat([tensors[f"{name}.{key}"].flatten() for name in names]))
-    step.refresh()
+    step.update_shadow()
 
 
 def restore_all(workers: Workers, checkpoint: Path | None, step: TrainingStep) -> None:
@@ -254,7 +254,7 @@ def restore_all(workers: Workers, checkpoint: Path | None, step: TrainingStep) -
         return
     for tensor in (step.adam.weights_P, step.adam.n_steps, *_moments(step.adam).values()):
         workers.copy_first(tensor)
-    step.refresh()
+    step.update_shadow()
 
 
 def cut_metrics(path: Path, update: int) -> None:

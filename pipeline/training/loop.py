@@ -324,7 +324,7 @@ class Training:
         results = self.step.apply(number, update.target_tokens)
         if not self.negotiated.rounds_alike:
             self.workers.copy_first(self.step.adam.weights_P)
-            self.step.refresh()
+            self.step.update_shadow()
         self._count(update, results)
 
     def _count(self, update: Update, results: Tensor) -> None:

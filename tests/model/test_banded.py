@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.attention import PaddedLayout, ScaledDotProductAttention, SelfAttention, attention, masking
-from model.banded import NeighbourhoodAttention, neighbourhood_attention, outside, reach
+from model.attention import PaddedLayout, ScaledDotProductAttention, SelfAttention, attention, masking_bias
+from model.banded import NeighbourhoodAttention, neighbourhood_attention, out_of_reach, reach
 from model.batch import Rows
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.flops import count_parameters
@@ -36,14 +36,14 @@ def test_equals_masked_full_attention(window: int, is_padded: bool, device: str)
         lengths_B = torch.tensor([length, max(1, length - 1), max(1, length - 3), max(1, length // 4)], device=device)
         padding_BL = torch.arange(length, device=device) >= lengths_B[:, None]
         padding_B11L = padding_BL[:, None, None] if is_padded else None
-        masked = outside(length, window, q.device)
+        masked = out_of_reach(length, window, q.device)
         if padding_B11L is not None:
             # A query that sees nothing but padding has no weights at all; here it sees itself.
             masked = (masked | padding_B11L) & ~torch.eye(length, dtype=torch.bool, device=device)
         real_BHLV = ~padding_BL[:, None, :, None] if is_padded else torch.ones(1, device=device)
         weights_LV = torch.randn(length, 5, dtype=torch.float64).to(device)
         both = []
-        bias = masking(masked, torch.float64)
+        bias = masking_bias(masked, torch.float64)
         for x_BHLV in (neighbourhood_attention(q, k, v, window, padding_B11L), attention(q, k, v, bias)):
             assert x_BHLV.isfinite().all()
             gradients = torch.autograd.grad((x_BHLV * real_BHLV * weights_LV).sum(), given)
@@ -55,7 +55,7 @@ def test_equals_masked_full_attention(window: int, is_padded: bool, device: str)
 def test_a_neighbourhood_has_r_positions_around_the_query(window: int, seen: list[int]) -> None:
     """r positions, centred; where r is even, one more before than after."""
     assert sum(reach(window)) + 1 == window
-    masked_LL = outside(11, window, torch.device("cpu"))
+    masked_LL = out_of_reach(11, window, torch.device("cpu"))
     assert (~masked_LL[5]).nonzero().flatten().tolist() == seen
 
 
@@ -66,7 +66,7 @@ def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
         x_ND = torch.randn(2 * 20, 12).to(dtype).requires_grad_()
         padding_BL = torch.zeros(2, 20, dtype=torch.bool)
         padding_BL[1, 3:] = True
-        y_ND = layer(x_ND, PaddedLayout(2, 20, masking(padding_BL[:, None, None], dtype)))
+        y_ND = layer(x_ND, PaddedLayout(2, 20, masking_bias(padding_BL[:, None, None], dtype)))
         y_ND[:20].sum().backward()
         assert y_ND.isfinite().all()
         assert x_ND.grad is not None

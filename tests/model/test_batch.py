@@ -8,7 +8,7 @@ import torch
 from model import cpu
 from model.batch import Batch
 from model.config import END_ID, PAD_ID, TransformerConfig
-from model.cpu import filled, rows_for
+from model.cpu import pad_rows, padded_row_count
 from model.decoder import IncrementalDecoder
 from model.loss import smoothed_cross_entropy
 from model.transformer import Transformer
@@ -19,12 +19,12 @@ TINY = TransformerConfig(30, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, 
 def test_rows_are_filled_only_where_products_are_compiled() -> None:
     """The number of rows becomes a multiple of 64 on CPUs in bfloat16, and stays as it is elsewhere."""
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert [rows_for(n, cpu, torch.bfloat16) for n in (1, 64, 65)] == [64, 64, 128]
-    assert rows_for(65, cpu, torch.float32) == rows_for(65, gpu, torch.bfloat16) == 65
+    assert [padded_row_count(n, cpu, torch.bfloat16) for n in (1, 64, 65)] == [64, 64, 128]
+    assert padded_row_count(65, cpu, torch.float32) == padded_row_count(65, gpu, torch.bfloat16) == 65
     x_NX = torch.ones(2, 3)
-    assert filled(x_NX) is x_NX
-    assert filled(x_NX.bfloat16()).tolist() == [[1] * 3] * 2 + [[0] * 3] * 62
-    assert filled(torch.tensor([7, 8]), torch.bfloat16).tolist() == [7, 8] + [PAD_ID] * 62
+    assert pad_rows(x_NX) is x_NX
+    assert pad_rows(x_NX.bfloat16()).tolist() == [[1] * 3] * 2 + [[0] * 3] * 62
+    assert pad_rows(torch.tensor([7, 8]), torch.bfloat16).tolist() == [7, 8] + [PAD_ID] * 62
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
@@ -37,7 +37,9 @@ def test_filling_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPat
     found = []
     for multiple in (1, 64):
         monkeypatch.setattr(cpu, "ROWS_MULTIPLE", multiple)
-        monkeypatch.setattr(cpu, "rows_for", lambda n, device, dtype: rows_for(n, device, torch.bfloat16))
+        monkeypatch.setattr(
+            cpu, "padded_row_count", lambda n, device, dtype: padded_row_count(n, device, torch.bfloat16)
+        )
         model.zero_grad()
         batch = Batch.padded(source_BS, target_BT, torch.float32)
         hidden_ND = model(batch.source, batch.inputs)

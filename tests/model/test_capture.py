@@ -9,7 +9,7 @@ from torch import Tensor
 
 from model import training_step
 from model.batch import Batch, PackedSize
-from model.capture import TOLERANCE, Buffers, same
+from model.capture import TOLERANCE, Buffers, results_agree
 from model.config import OptimizerConfig, TransformerConfig
 from model.training_step import TrainingStep
 from model.transformer import Transformer
@@ -32,7 +32,7 @@ def tensors(batch: Batch) -> list[Tensor]:
         collected.append(tensor)
         return tensor
 
-    batch.each(collect)
+    batch.map(collect)
     return collected
 
 
@@ -59,10 +59,10 @@ def test_buffers_keep_their_addresses_and_take_every_value() -> None:
 def test_buffers_refuse_a_batch_of_another_size() -> None:
     """A batch that would not fit, or that torch would repeat to make it fit, is an error."""
     buffers = Buffers(batch_of(9), torch.device("cpu"))
-    with pytest.raises(ValueError, match=r"a tensor of \(128,\), not \(64,\)"):
+    with pytest.raises(ValueError, match=r"a tensor of shape \(128,\), not \(64,\)"):
         buffers.fill(batch_of(9, SIZE._replace(n_rows=128)))
-    with pytest.raises(ValueError, match=r"a tensor of \(1,\), not"):
-        buffers.fill(batch_of(9).each(lambda tensor: tensor[:1]))
+    with pytest.raises(ValueError, match=r"a tensor of shape \(1,\), not"):
+        buffers.fill(batch_of(9).map(lambda tensor: tensor[:1]))
 
 
 def test_a_step_in_its_buffers_computes_the_batch_in_them() -> None:
@@ -82,16 +82,16 @@ def test_the_check_knows_rounding_from_another_result() -> None:
     exact, rounded = new_step(torch.float32), new_step()
     for step in (exact, rounded):
         step.accumulate(batch_of(9), seed=1)
-    assert same(rounded.gradient_P, rounded.gradient_P * (1 + TOLERANCE / 2))
-    assert same(exact.gradient_P, exact.gradient_P.bfloat16().float())
+    assert results_agree(rounded.gradient_P, rounded.gradient_P * (1 + TOLERANCE / 2))
+    assert results_agree(exact.gradient_P, exact.gradient_P.bfloat16().float())
     for batch, seed in ((batch_of(9), 2), (batch_of(8), 1)):
         other = new_step()
         other.accumulate(batch, seed)
-        assert not same(rounded.gradient_P, other.gradient_P)
+        assert not results_agree(rounded.gradient_P, other.gradient_P)
     nothing = torch.zeros_like(rounded.gradient_P)
-    assert not same(rounded.gradient_P, nothing)
-    assert not same(nothing, rounded.gradient_P)
-    assert not same(nothing + torch.nan, nothing + torch.nan)
+    assert not results_agree(rounded.gradient_P, nothing)
+    assert not results_agree(nothing, rounded.gradient_P)
+    assert not results_agree(nothing + torch.nan, nothing + torch.nan)
 
 
 @pytest.mark.gpu

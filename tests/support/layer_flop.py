@@ -5,7 +5,7 @@
 A product of m × k by k × n takes 2·m·n·k of them. Softmax, tanh and biases are left out, as in `model.flops`.
 """
 
-from model.banded import pairs
+from model.banded import count_pairs
 from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Projected
 
 
@@ -20,7 +20,7 @@ def forward_flop(layer_type: LayerType, sizes: LayerSizes, length: int) -> int:
         case "convolutional":
             return 2 * (k * n * d * d)
         case "restricted self-attention":
-            return 2 * (2 * pairs(n, sizes.window) * d)
+            return 2 * (2 * count_pairs(n, sizes.window) * d)
         case "separable convolution":
             return 2 * (k * n * d + n * d * d)
 

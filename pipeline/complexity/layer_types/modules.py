@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from model.attention import PaddedLayout, attention
 from model.attention import SelfAttention as MultiHeadSelfAttention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention
-from model.cpu import filled
+from model.cpu import pad_rows
 from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Projected
 
 
@@ -107,7 +107,7 @@ class ProjectedSelfAttention(nn.Module):
         """x_BLD -> x_BLD."""
         batch, length, width = x_BLD.shape
         layout = PaddedLayout(batch, length, bias=None)
-        return layout.by_sentence(self.attention(filled(x_BLD.reshape(-1, width)), layout))
+        return layout.by_sentence(self.attention(pad_rows(x_BLD.reshape(-1, width)), layout))
 
 
 def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:

@@ -226,7 +226,7 @@ def test_packed_rows_are_refused() -> None:
     """In one line; the loop lays out padded ones."""
     batch = Batch.packed(padded(SOURCES), padded(SOURCES), PackedSize.of(40, 3, 8))
     for name in NAMES:
-        with pytest.raises(ValueError, match=r"^only the Transformer computes packed rows; .*padded$"):
+        with pytest.raises(ValueError, match=r"^only the Transformer supports packed batches; .*padded$"):
             random_model(name)(batch.source, batch.inputs)
 
 
@@ -242,10 +242,10 @@ def test_positions_end() -> None:
     ("changes", "message"),
     [
         ({"architecture": "quantum"}, "architecture is 'quantum'"),
-        ({"architecture": "convolutional"}, "positions is 'sinusoidal'; those of a convolutional model are 'learned'"),
+        ({"architecture": "convolutional"}, "positions is 'sinusoidal'; a convolutional model needs 'learned'"),
         (
             {"architecture": "recurrent", "positions": "learned"},
-            "positions is 'learned', but a recurrent model has none",
+            "positions is 'learned', but a recurrent model has no positions",
         ),
         ({"architecture": "recurrent", "n_layers": 1}, "n_layers is 1; a recurrent model"),
         ({"architecture": "recurrent", "d_ff": 9}, "d_ff is 9; .* must be even"),

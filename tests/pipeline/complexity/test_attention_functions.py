@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.attention import attention, masking
+from model.attention import attention, masking_bias
 from model.batch import Batch
 from model.transformer import Transformer
 from pipeline.complexity import attention_training
@@ -27,7 +27,7 @@ def random_input() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tens
     """Queries, keys and values of two sentences in three heads, and a bias that masks a key."""
     torch.manual_seed(1)
     q_BHLK, k_BHMK, v_BHMV = (torch.randn(2, 3, *sizes, dtype=torch.float64) for sizes in ((5, 8), (4, 8), (4, 6)))
-    return q_BHLK, k_BHMK, v_BHMV, masking(torch.arange(4) == MASKED, torch.float64)
+    return q_BHLK, k_BHMK, v_BHMV, masking_bias(torch.arange(4) == MASKED, torch.float64)
 
 
 def test_dot_products_are_those_of_the_model() -> None:
@@ -52,7 +52,7 @@ def test_additive_attention_is_its_formula() -> None:
 
 
 def test_parameters_follow_the_type_of_the_queries() -> None:
-    """In bfloat16, small batches on CPUs attend in float32 (`model.cpu.by_size`), though the parameters do not."""
+    """Small bfloat16 batches on CPUs attend in float32 (`model.cpu.to_fastest_dtype`), though parameters do not."""
     *tensors, bias_M = (tensor.float() for tensor in random_input())
     function = Additive(3, 8).bfloat16()
     x_BHLV = function(*tensors, bias_M.bfloat16())

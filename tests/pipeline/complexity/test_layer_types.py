@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.attention import attention
-from model.banded import outside
+from model.banded import out_of_reach
 from pipeline.complexity.layer_types.modules import Convolutional, SeparableConvolution, make, make_projected
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerSizes, LayerType, Projected
 from tests.support.layer_flop import forward_flop
@@ -39,7 +39,7 @@ def test_self_attention_is_equation_1_of_the_input() -> None:
     x_BLD = random_input(19)
     scores_BLL = x_BLD @ x_BLD.transpose(1, 2) / SIZES.width**0.5
     torch.testing.assert_close(make("self-attention", SIZES)(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
-    scores_BLL = scores_BLL.masked_fill(outside(19, SIZES.window, x_BLD.device), -torch.inf)
+    scores_BLL = scores_BLL.masked_fill(out_of_reach(19, SIZES.window, x_BLD.device), -torch.inf)
     torch.testing.assert_close(make("restricted self-attention", SIZES)(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
 
 

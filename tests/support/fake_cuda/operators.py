@@ -112,7 +112,7 @@ def main() -> None:
             master = Transformer(config)
         step = TrainingStep(master, OptimizerConfig(), torch.bfloat16, packed=True)
         for _ in range(2):  # the second time, every table and state is there
-            batch = packed.each(on_device)
+            batch = packed.map(on_device)
             with counted(counts, "micro-batch"):
                 step.accumulate(batch, seed=1)
             with counted(counts, "update"):
@@ -122,7 +122,7 @@ def main() -> None:
             step.accumulate(batch, seed=1)
         torch.use_deterministic_algorithms(False)
         step.model.eval()
-        batch = padded.each(on_device)
+        batch = padded.map(on_device)
         with torch.no_grad():
             with counted(counts, "validation"):
                 hidden_ND = step.model(batch.source, batch.inputs)
