@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,48 @@ def _leads_to_a_heading(page: Path, link: str, anchor: str) -> bool:
     return anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_every_page_is_reached_from_the_readme() -> None:
+    """By links, through any number of pages; the pages of docs/results as a folder."""
+    reached, waiting = set[Path](), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached or page.suffix != ".md":
+            continue
+        reached.add(page)
+        links = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
+        waiting += [(page.parent / link).resolve() for link in links if "://" not in link]
+    assert not [page.relative_to(ROOT).as_posix() for page in PAGES if page not in reached and page not in RESULTS]
+
+
+def test_the_readme_is_short_and_quotes_results() -> None:
+    """At most 100 lines; each number that links to a page of docs/results stands on that page."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 100
+    quoted = re.findall(r"\[([^\[\]]+(?:\[[^\]]+\])?)\]\((docs/results/[^)#]+)", text)
+    assert len(quoted) > 5
+    missing = [
+        (number, page)
+        for words, page in quoted
+        for number in re.findall(r"\d+(?:[.,]\d+)*", words)
+        if not re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d]|[.,]\d)", (ROOT / page).read_text(encoding="utf-8"))
+    ]
+    assert not missing
+
+
+def test_the_readme_says_what_shapes_its_tensors_have() -> None:
+    """Its Python runs, and the shapes in its comments are those computed."""
+    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    values: dict[str, Any] = {}
+    exec(code, values)
+    shapes = re.findall(r"^(\w+) = .*# \(([\d, ]+)\)", code, re.MULTILINE)
+    assert len(shapes) == 4
+    for name, shape in shapes:
+        assert list(values[name].shape) == [int(size) for size in shape.split(",")]
+    weights = sum(weight.numel() for weight in values["model"].parameters())
+    assert f"{weights:,} weights" in code
+    assert len(values["best"].tokens) > 0
+
+
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
 
 
@@ -59,7 +102,7 @@ def test_commands_are_found_and_wrong_ones_reported() -> None:
     """The check above sees the commands it is for."""
     text = "```\n.venv/bin/python -m workflows.reproduce_table2 --plans\naiayn trane x\n```\n`table3 --rows A`, `aiayn`"
     assert [unknown(words) for words in commands_in(text)] == [["--plans"], ["trane"], [], []]
-    assert len(commands_in((ROOT / "README.md").read_text(encoding="utf-8"))) > 5
+    assert len(commands_in((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"))) > 5
 
 
 def test_the_fingerprints_computed_by_hand_are_the_profiles(capsys: pytest.CaptureFixture[str]) -> None:
