@@ -1,1 +1,1 @@
-"""Storage for artifacts: typed folders, each made by one process at a time and published by a single rename."""
+"""Artifact storage: typed folders, each built by one process at a time and published by a single rename."""

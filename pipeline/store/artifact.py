@@ -1,7 +1,7 @@
-"""An artifact: a folder of files that is published as a whole or not at all.
+"""Artifacts: folders that are published as a whole or not at all.
 
-Its files are written to a temporary folder, which a single rename then publishes. Its `manifest.json` holds the sha256
-of each file and of itself. A published folder is never modified; `Artifact.damage` reports any change.
+An artifact is built in a temporary folder and published by a single rename. Its `manifest.json` holds the sha256 of
+each file and of itself. A published folder is never modified; `Artifact.damage` detects changes.
 """
 
 import errno
@@ -23,21 +23,21 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.store.hashes import file_sha256, known_hashes, remember, stamp
-from pipeline.store.scratch import CHECK_S, MAKING, MANIFEST, LockLostError, Scratch, Written, aside_of
+from pipeline.store.scratch import BUILD_PREFIX, CHECK_S, MANIFEST, LockLostError, Scratch, Written, aside_path
 
 Result = TypeVar("Result")
 
 
-Made = TypeVar("Made", bound="Artifact")
+ArtifactT = TypeVar("ArtifactT", bound="Artifact")
 Content = TypeVar("Content")
 
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The errno values of an OSError that mean the disk is full."""
+"""errno values for a full disk or quota."""
 
 
 def map_here(function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
-    """Applies `function` to one argument list after another in this process; workflows use Ray tasks instead."""
+    """Applies `function` to each argument list in this process; workflows use Ray tasks instead."""
     return (function(*arguments) for arguments in calls)
 
 
@@ -47,33 +47,33 @@ def ignore(event: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Context:
-    """Provides a running stage with its folder, a receiver of events and a parallel map."""
+    """What a running stage works with: its build folder, an event receiver and a parallel map."""
 
     folder: Path
-    """The folder to write to. It starts out empty, except that training finds what an interrupted run left in it."""
+    """The folder to write to. Initially empty, except that training finds the files of an interrupted run."""
     emit: Callable[[dict[str, Any]], None] = ignore
-    """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} figures,
-    {"waiting": "no GPU is free"} is for the screen, {"warning": ...} for the screen and the manifest."""
+    """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} metrics,
+    {"waiting": "no GPU is free"} goes to the screen, {"warning": ...} to the screen and the manifest."""
     map: Callable[..., Iterable[Any]] = map_here
-    """`map(function, argument_lists)` yields results in order. Another process must be able to import `function`."""
+    """`map(function, argument_lists)` yields results in order. `function` must be importable in other processes."""
     shared: Scratch | None = None
-    """The folder as processes on other nodes see it; None: as this one does."""
+    """The build folder as seen from other nodes; None: as from this one."""
     device: str = "cpu"
-    """Device of torch's that is reserved for the stage."""
+    """The torch device reserved for the stage."""
     warnings: Sequence[str] = ()
-    """The warnings of all stages behind a table, each with the labels of its stages; empty for other stages."""
+    """For a table, the warnings of all stages behind it, each with its stages' labels; empty for other stages."""
     added: dict[str, Written] = field(default_factory=dict)
-    """The files that tasks have written, by their names in the artifact (`add`)."""
+    """Files written by tasks, by name in the artifact (`add`)."""
 
     @property
     def scratch(self) -> Scratch:
-        """The folder for processes on whatever nodes."""
+        """The build folder, for processes on any node."""
         return self.shared or Scratch(self.folder)
 
     def add(self, written: Written, name: str | None = None) -> None:
-        """Makes a file that a task wrote (`Scratch.writing`) part of the artifact, with the `name` if one is given.
+        """Adds a file written by a task (`Scratch.writing`) to the artifact, optionally under another `name`.
 
-        Where the nodes share no disk, the file is only in the bucket; it gets its name when the artifact is published.
+        Without a shared disk the file is only in the bucket, and is renamed when the artifact is published.
         """
         name = name or written.name
         if self.scratch.store is None and name != written.name:
@@ -83,7 +83,7 @@ class Context:
         self.added[name] = written
 
     def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
-        """Reports how far the stage has got. Raises LockLostError where another process has taken over (`check`)."""
+        """Reports progress. Raises LockLostError if another process has taken over (`Scratch.check`)."""
         self.scratch.check(every_s=CHECK_S)
         self.emit({"done": done, "total": total, "unit": unit, **more})
 
@@ -94,20 +94,20 @@ class Artifact:
 
     folder: Path
     record_file: ClassVar[str | None] = None
-    """The JSON file whose content goes into the manifest as the stage's figures."""
+    """The JSON file copied into the manifest, under "figures"."""
     outline: ClassVar[tuple[str, ...] | None] = None
-    """The files, as patterns (`fnmatch`), that a step gets of an input before it starts; None: all of them. Whoever
-    opens another one calls `Scratch.on_this_node`."""
+    """Patterns (`fnmatch`) of the files that a step downloads of an input before it starts; None: all. To open any
+    other file, call `Scratch.on_this_node`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
 
     def on_this_node(self, scratch: Scratch) -> Self:
-        """Returns the artifact, an input of the stage whose scratch this is, with all its files on this node."""
+        """Returns the artifact with all its files on this node; `scratch` is the stage's that has it as input."""
         return replace(self, folder=scratch.on_this_node(self.folder))
 
     def read_json(self, name: str) -> Any:
-        """Reads a JSON file in the folder. Raises UserError if it is missing or invalid."""
+        """Reads a JSON file of the folder. Raises UserError if it is missing or invalid."""
         path = self.folder / name
         try:
             return json.loads(path.read_text(encoding="utf-8"))
@@ -117,9 +117,9 @@ class Artifact:
             raise UserError(f"{path} is not valid JSON ({error}); restore it, or {self._remake}") from None
 
     def read(self, name: str, adapter: TypeAdapter[Content]) -> Content:
-        """Returns what a JSON file of the folder holds, validated. Raises UserError where it is missing or invalid.
+        """Reads and validates a JSON file of the folder. Raises UserError if it is missing or invalid.
 
-        Keys that this version does not know are ignored.
+        Unknown keys are ignored.
         """
         try:
             return adapter.validate_python(self.read_json(name), extra="ignore")
@@ -137,26 +137,26 @@ class Artifact:
 
     @property
     def summary(self) -> str:
-        """A few words about the artifact, shown when it is finished."""
+        """A few words shown when the artifact is finished."""
         return ""
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The inputs, settings, library versions, times, figures and hashes, as published."""
+        """The manifest as published: inputs, settings, library versions, times, the record and hashes."""
         manifest: dict[str, Any] = self.read_json(MANIFEST)
         return manifest
 
     def damage(self, *, again: bool = False) -> str | None:
-        """Returns what is wrong with the files of a published artifact, None if nothing is.
+        """Describes the first damaged file of a published artifact, or returns None.
 
-        Reads the files that are not remembered as intact (`pipeline.store.hashes`), and remembers those that are. With
-        `again`, it reads all of them and remembers nothing. Files that are not listed in the manifest are ignored. A
-        file that cannot be read is not damaged: raises UserError, since it may be readable again in a moment.
+        Reads only files not yet known to be intact (`pipeline.store.hashes`) and remembers those that are; with
+        `again`, reads all files and remembers nothing. Files not listed in the manifest are ignored. An unreadable
+        file raises UserError instead, since the failure may be temporary.
         """
         return next((damage for _, damage in self.damages(again=again)), None)
 
     def damages(self, files: Iterable[str] | None = None, *, again: bool = False) -> Iterator[tuple[str, str]]:
-        """Yields the damaged ones of these files, by default of all in the manifest, with what `damage` says."""
+        """Yields (name, damage) of damaged files, among `files` or all in the manifest."""
         listed, found = dict[str, Any](), dict[str, list[Any]]()
         known = {} if again else known_hashes(self.folder)
 
@@ -183,20 +183,20 @@ class Artifact:
                 remember(self.folder, found)
 
     def check(self) -> None:
-        """Raises UserError if the artifact is damaged; one without a manifest cannot be checked."""
+        """Raises UserError if the artifact is damaged. Without a manifest there is nothing to check."""
         damage = self.damage() if (self.folder / MANIFEST).exists() else None
         if damage:
-            raise UserError(f"{self.folder} is damaged: {damage}; move it elsewhere and make it again")
+            raise UserError(f"{self.folder} is damaged: {damage}; move it elsewhere and rebuild it")
 
     @property
     def _remake(self) -> str:
-        """The remedy for a folder that cannot be used, in messages; none of them advises deleting it."""
-        return f"move {self.folder} elsewhere and make it again"
+        """The remedy in messages; none advises deletion."""
+        return f"move {self.folder} elsewhere and rebuild it"
 
 
 @dataclass(frozen=True)
 class JsonArtifact(Artifact, Generic[Content]):
-    """An artifact whose figures are one JSON file that holds a pydantic model or a dataclass.
+    """An artifact with a JSON file that holds a pydantic model or a dataclass.
 
     class Scores(JsonArtifact[ScoringRecord]):
         record_file = "scores.json"
@@ -205,11 +205,11 @@ class JsonArtifact(Artifact, Generic[Content]):
     record_file: ClassVar[str]
 
     def load(self) -> Content:
-        """Returns the content of the figures file. Raises UserError where it is missing, broken or lacks a figure."""
+        """Reads the record. Raises UserError if it is missing, invalid or incomplete."""
         return self.read(self.record_file, self._adapter())
 
     def write(self, content: Content) -> Self:
-        """Writes the figures file into the folder; returns the artifact."""
+        """Writes the record; returns the artifact."""
         self.write_json(self.record_file, self._adapter().dump_python(content, mode="json"))
         return self
 
@@ -222,12 +222,12 @@ class JsonArtifact(Artifact, Generic[Content]):
 
 @cache
 def _adapter_of(content: Any) -> TypeAdapter[Any]:
-    """Makes what validates and dumps a type; once, since it takes milliseconds."""
+    """Builds the validator of a type; cached, since that takes milliseconds."""
     return TypeAdapter(content)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Returns the manifest of an artifact. Raises ValueError if it does not match its own sha256, and OSError."""
+    """Reads an artifact's manifest. Raises ValueError if it does not match its own sha256, and OSError."""
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     if manifest["sha256"] != _canonical_sha256({key: value for key, value in manifest.items() if key != "sha256"}):
         raise ValueError("it does not match its own sha256")
@@ -235,7 +235,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _damage(name: str, wrong: Callable[[str], str | None]) -> str | None:
-    """Returns what `wrong` returns about a file, or why the file cannot be the published one. Raises UserError."""
+    """Returns `wrong(name)`, or why the file cannot be the published one. Raises UserError if it is unreadable."""
     try:
         return wrong(name)
     except FileNotFoundError:
@@ -255,21 +255,21 @@ def _canonical_sha256(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def making_folder(target: Path) -> Path:
-    """Returns the folder in which an artifact is made before it is published as `target`."""
-    return target.with_name(f"{MAKING}{target.name}")
+def build_folder(target: Path) -> Path:
+    """Returns the temporary folder in which an artifact is built before it is published as `target`."""
+    return target.with_name(f"{BUILD_PREFIX}{target.name}")
 
 
 def set_aside(folder: Path) -> Path:
-    """Moves a folder that must not be used to a new name beside it, and returns that; `aiayn clean` lists it."""
-    aside = aside_of(folder)
+    """Renames an unusable folder, in place, and returns its new path; `aiayn clean` lists it."""
+    aside = aside_path(folder)
     os.rename(folder, aside)
     return aside
 
 
 @contextmanager
 def report_full_disk(target: Path) -> Iterator[None]:
-    """Raises UserError if the body, which writes `target`, fills the disk."""
+    """Raises UserError if the disk fills up while the body writes `target`."""
     try:
         yield
     except OSError as error:
@@ -277,53 +277,53 @@ def report_full_disk(target: Path) -> Iterator[None]:
             raise
         free_gb = shutil.disk_usage(target.parent).free / 1e9
         raise UserError(
-            f"the disk of {target.parent} is full ({free_gb:.2f} GB free) while making {target.name}; "
+            f"the disk of {target.parent} is full ({free_gb:.2f} GB free) while writing {target.name}; "
             "free some space and run the same command again"
         ) from error
 
 
 def publish(
     target: Path,
-    make: Callable[[Path], Made],
+    build: Callable[[Path], ArtifactT],
     manifest: dict[str, Any],
     resume: bool = False,
-    ours: Callable[[], bool] = lambda: True,
+    holds_lock: Callable[[], bool] = lambda: True,
     deliver: Callable[[Path], None] | None = None,
     flush: bool = False,
     added: Mapping[str, Written] = MappingProxyType({}),
-    remembers: bool = False,
-) -> Made:
-    """Publishes an artifact: calls `make` with a folder to write to, then renames that folder to `target`.
+    remember_hashes: bool = False,
+) -> ArtifactT:
+    """Publishes an artifact: calls `build` with a temporary folder, then renames that folder to `target`.
 
-    `manifest.json` is `manifest` plus times, the artifact's figures, the sha256 of each file and its own; the files
-    `added` (`Context.add`) are not read for it. The folder to write to is `<parent>/.making-<name>`. Unless `resume` is
-    set, it is removed first if an interrupted call left one, and again after an error. Once `ours()` is false, somebody
-    else has begun to make `target`, and nothing is published or removed. `deliver` gets the finished folder just before
-    it is renamed. `flush` waits until all is on the disk, so that not even a power failure leaves a part. If it
-    `remembers`, the next `Artifact.damage` reads no file. Raises LockLostError where `ours()` is false, and UserError
+    `manifest.json` is `manifest` plus times, the artifact's record and the sha256 of each file and of itself; `added`
+    files (`Context.add`) are not read for it. The temporary folder is `<parent>/.making-<name>`. Unless `resume` is
+    set, a leftover one is removed first, and it is removed after an error. If `holds_lock()` turns false, another
+    process is building `target`, and nothing is published or removed. `deliver` receives the finished folder just
+    before the rename. `flush` syncs all files to disk, so that not even a power failure leaves a partial artifact. With
+    `remember_hashes`, the next `Artifact.damage` reads no file. Raises LockLostError if the lock is lost, and UserError
     if `target` exists or the disk is full.
     """
     if target.exists():
-        raise UserError(f"{target} exists already; move it elsewhere or choose another folder")
-    making = making_folder(target)
-    if making.exists() and not resume:
-        shutil.rmtree(making)
+        raise UserError(f"{target} already exists; move it elsewhere or choose another folder")
+    building = build_folder(target)
+    if building.exists() and not resume:
+        shutil.rmtree(building)
     started = time.time()
     with report_full_disk(target):
         try:
-            making.mkdir(parents=True, exist_ok=True)
-            artifact = make(making)
-            for folder in sorted(path for path in making.rglob("*") if path.is_dir())[::-1]:
-                with suppress(OSError):  # all but the empty ones, which `Context.add` has left
+            building.mkdir(parents=True, exist_ok=True)
+            artifact = build(building)
+            for folder in sorted(path for path in building.rglob("*") if path.is_dir())[::-1]:
+                with suppress(OSError):  # only empty folders, left by `Context.add`, can be removed
                     os.rmdir(folder)
             files = {
-                path.relative_to(making).as_posix(): path
-                for path in sorted(making.rglob("*"))
-                if path.is_file() and path != making / MANIFEST and not _is_hidden(path.relative_to(making))
+                path.relative_to(building).as_posix(): path
+                for path in sorted(building.rglob("*"))
+                if path.is_file() and path != building / MANIFEST and not _is_hidden(path.relative_to(building))
             }
             for name in files.keys() & added.keys():
                 if files[name].stat().st_size != added[name].size_bytes:
-                    raise UserError(f"{files[name]} was changed after it was written; run the same command again")
+                    raise UserError(f"{files[name]} changed after it was written; run the same command again")
             hashed = {
                 name: [*stamp(path), added[name].sha256 if name in added else file_sha256(path)]
                 for name, path in files.items()
@@ -338,28 +338,28 @@ def publish(
                     **{name: {"bytes": each[0], "sha256": each[-1]} for name, each in hashed.items()},
                 },
             }
-            complete = json.loads(json.dumps(complete))  # the values that readers will get
+            complete = json.loads(json.dumps(complete))  # as readers will parse it
             artifact.write_json(MANIFEST, {**complete, "sha256": _canonical_sha256(complete)})
-            if not ours():
+            if not holds_lock():
                 raise LockLostError.of(target)
             if deliver:
-                deliver(making)
-            for path in (*files.values(), making / MANIFEST, making) if flush else ():
+                deliver(building)
+            for path in (*files.values(), building / MANIFEST, building) if flush else ():
                 _flush(path)
-            os.rename(making, target)
+            os.rename(building, target)
             if flush:
                 _flush(target.parent)
-            if remembers:
+            if remember_hashes:
                 remember(target, hashed)
         except BaseException:
-            if not resume and ours():
-                shutil.rmtree(making, ignore_errors=True)
+            if not resume and holds_lock():
+                shutil.rmtree(building, ignore_errors=True)
             raise
     return replace(artifact, folder=target)
 
 
 def _is_hidden(path: Path) -> bool:
-    """Says whether a file is in a folder that could not be removed (`pipeline.store.scratch.temporary_folder`)."""
+    """Whether a file is in a folder that could not be removed (`pipeline.store.scratch.temporary_folder`)."""
     return any(part.startswith(".") for part in path.parts)
 
 

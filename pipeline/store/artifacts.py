@@ -1,9 +1,9 @@
-"""The typed artifacts that flow from stage to stage. Each can be opened by hand: text, Arrow, safetensors, JSON.
+"""The typed artifacts passed between stages. All can be opened by hand: text, Arrow, safetensors, JSON.
 
     Corpus -> Vocabulary -> EncodedDataset -> TrainingRun -> Checkpoint      # training text and the dev set
     Checkpoint, EvaluationSet -> Hypotheses -> Scores                        # for each test set
 
-What is trained does not depend on test sets: another one trains nothing again.
+Training does not depend on test sets, so adding one retrains nothing.
 """
 
 import json
@@ -30,34 +30,34 @@ from pipeline.store.records import (
 from pipeline.store.scratch import Scratch
 
 ALL = "all"
-"""The name of the collection if there is only one."""
+"""Name of the only collection."""
 CHOICE_FILE = "parsing.json"
 METRICS = "metrics.jsonl"
-"""The file of a training run with one JSON line a report, which goes on after an interruption."""
+"""A run's metrics, one JSON line per report; appended to after an interruption."""
 CHECKPOINTS = "checkpoints"
-"""The folder of a run that holds the checkpoints it kept."""
+"""Folder of the checkpoints that a run kept."""
 VOCABULARY_FILE = "joint.model"
 CONFIG_FILE = "model.json"
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Aligned text files with one sentence per line."""
+    """Aligned text files, one sentence a line."""
 
     source: Path
     target: Path
     pairs: int
     collection: str = ALL
-    """The collection its pairs come from, e.g. "europarl-v7"."""
+    """The collection of its pairs, e.g. "europarl-v7"."""
 
     def on_this_node(self, scratch: Scratch) -> Self:
-        """Returns the shard, of an input of the stage whose scratch this is, with its files on this node."""
+        """Returns the shard with its files on this node; `scratch` is the stage's that has its corpus as input."""
         return replace(self, source=scratch.on_this_node(self.source), target=scratch.on_this_node(self.target))
 
 
 @dataclass(frozen=True)
 class Corpus(JsonArtifact[CorpusRecord]):
-    """Training text, aligned, in UTF-8: `<number>.<language>`, and `corpus.json`."""
+    """Aligned training text in UTF-8, `<number>.<language>`, and `corpus.json`."""
 
     record_file = "corpus.json"
     outline = ("corpus.json",)
@@ -70,7 +70,7 @@ class Corpus(JsonArtifact[CorpusRecord]):
 
     @property
     def summary(self) -> str:
-        """The number of training pairs, and how many were dropped for each reason."""
+        """The number of training pairs and of dropped pairs by reason."""
         dropped = {reason: pairs for reason, pairs in self.load().report.get("dropped", {}).items() if pairs}
         reasons = ", ".join(f"{pairs:,} {reason}" for reason, pairs in dropped.items())
         return f"{self.pairs:,} training pairs" + (f", dropped {reasons}" if reasons else "")
@@ -91,20 +91,20 @@ class Corpus(JsonArtifact[CorpusRecord]):
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The symbols of linearised trees, sorted; none if the target side is text."""
+        """The symbols of linearised trees, sorted; empty if the target side is text."""
         return self.load().symbols
 
     def shard_path(self, number: int, language: str) -> Path:
-        """Returns the path of one language's side of a shard."""
+        """Returns the path of one side of a shard."""
         return self.folder / f"{number:05d}.{language}"
 
 
 @dataclass(frozen=True)
 class EvaluationSet(JsonArtifact[EvaluationSetRecord]):
-    """The dev set or a test set: `<name>.<source language>`, its references `<name>.<target language>`, aligned, and
+    """The dev set or a test set: `<name>.<source language>`, the references `<name>.<target language>`, aligned, and
     `evaluation_set.json`.
 
-    Where the references are linearised trees, `gold.trees` holds the bracketed trees, with tags, one a line.
+    If the references are linearised trees, `gold.trees` holds the bracketed trees with tags, one a line.
     """
 
     record_file = "evaluation_set.json"
@@ -116,28 +116,28 @@ class EvaluationSet(JsonArtifact[EvaluationSetRecord]):
 
     @property
     def source(self) -> Path:
-        """The file of the sentences."""
+        """The file of the source sentences."""
         described = self.load()
         return self.folder / f"{described.name}.{described.source}"
 
     @property
     def references(self) -> Path:
-        """The file of their references."""
+        """The file of the references."""
         described = self.load()
         return self.folder / f"{described.name}.{described.target}"
 
     @property
     def gold_trees(self) -> Path:
-        """The file of the bracketed trees; there is none if the references are text."""
+        """The file of the bracketed trees; missing if the references are text."""
         return self.folder / "gold.trees"
 
 
 @dataclass(frozen=True)
 class Vocabulary(Artifact):
-    """A joint sentencepiece model, `joint.model` (ids: model.config), with the human-readable `joint.vocab`.
+    """A joint sentencepiece model, `joint.model` (ids: model.config), and its readable form, `joint.vocab`.
 
-    vocabulary.json: {"size", "sampled_pairs": pairs it was learned on, "train_pairs": pairs available, "words":
-    different words it was learned from}.
+    vocabulary.json: {"size", "sampled_pairs": pairs it was trained on, "train_pairs": pairs available, "words":
+    distinct words in the sample}.
     """
 
     record_file = "vocabulary.json"
@@ -156,7 +156,7 @@ class EncodedDataset(Artifact):
     outline = ("dataset.json",)
 
     def check_vocabulary(self, vocabulary_size: int) -> None:
-        """Raises UserError if a model's vocabulary size is not that of the dataset."""
+        """Raises UserError if the dataset has another vocabulary size."""
         pieces = self.read_json("dataset.json")["vocabulary_size"]
         if pieces != vocabulary_size:
             raise UserError(
@@ -173,18 +173,18 @@ class TrainingRun(JsonArtifact[TrainingRecord]):
     outline = ("run.json", METRICS, f"{CHECKPOINTS}/*/{CONFIG_FILE}")
 
     def checkpoint(self, update: int) -> "Checkpoint":
-        """Returns the weights that the run kept after an update; their vocabulary is the run's."""
+        """Returns the checkpoint kept after an update. It uses the run's vocabulary."""
         return Checkpoint(self.folder / CHECKPOINTS / f"{update:08d}")
 
     @property
     def summary(self) -> str:
-        """Updates and target tokens."""
+        """The number of updates and target tokens."""
         run = self.load()
         return f"{run.updates:,} updates, {run.target_tokens / 1e6:.2f} M target tokens"
 
 
 def read_metrics_line(line: bytes | str) -> dict[str, Any] | None:
-    """Returns the content of a line of `metrics.jsonl`, None if it is damaged or half-written."""
+    """Parses a line of `metrics.jsonl`; None if it is damaged or half-written."""
     try:
         content = json.loads(line)
     except ValueError:
@@ -194,19 +194,19 @@ def read_metrics_line(line: bytes | str) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class Checkpoint(JsonArtifact[AveragingRecord]):
-    """Weights that translate: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
+    """A trained model: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
 
     record_file = "averaging.json"
     outline: ClassVar[tuple[str, ...]] = ("averaging.json", CONFIG_FILE)
 
     @property
     def config(self) -> TransformerConfig:
-        """The model's configuration. Raises UserError where `model.json` is missing or describes no model."""
+        """The model's configuration. Raises UserError if `model.json` is missing or invalid."""
         return self.read(CONFIG_FILE, _config_adapter())
 
     def on_this_node(self, scratch: Scratch) -> Self:
         """Returns the checkpoint with its weights, configuration and vocabulary on this node."""
-        scratch.on_this_node(self.vocabulary)  # for a checkpoint within a run, not among its files
+        scratch.on_this_node(self.vocabulary)  # not among the files of a checkpoint within a run
         return super().on_this_node(scratch)
 
     @property
@@ -222,29 +222,29 @@ def _config_adapter() -> TypeAdapter[TransformerConfig]:
 
 
 def _refuse_unknown_fields(fields: Any) -> Any:
-    """Raises ValueError where a configuration has a field of a newer version: it may change what the weights mean."""
+    """Raises ValueError for a field of a newer version, which may change the meaning of the weights."""
     unknown = fields.keys() - TransformerConfig.__dataclass_fields__.keys() if isinstance(fields, dict) else set()
     if unknown:
-        raise ValueError(f"this version knows no {', '.join(sorted(unknown))}")
+        raise ValueError(f"unknown to this version: {', '.join(sorted(unknown))}")
     return fields
 
 
 @dataclass(frozen=True)
 class CTranslate2Model(Artifact):
-    """A checkpoint as CTranslate2 loads it: `model.bin`, `config.json`, `shared_vocabulary.json`, and the checkpoint's
-    `joint.model` and `model.json`."""
+    """A checkpoint converted for CTranslate2: `model.bin`, `config.json`, `shared_vocabulary.json`, and the
+    checkpoint's `joint.model` and `model.json`."""
 
     outline = (CONFIG_FILE,)
 
     @property
     def config(self) -> TransformerConfig:
-        """The model's configuration. Raises UserError where `model.json` is missing or describes no model."""
+        """The model's configuration. Raises UserError if `model.json` is missing or invalid."""
         return Checkpoint(self.folder).config
 
 
 @dataclass(frozen=True)
 class ChosenParser(Checkpoint):
-    """The checkpoint of the candidate that was chosen, and `parsing.json`."""
+    """The chosen candidate's checkpoint, and `parsing.json`."""
 
     outline = (*Checkpoint.outline, CHOICE_FILE)
 
@@ -255,12 +255,12 @@ class ChosenParser(Checkpoint):
 
     @property
     def choice(self) -> ChoiceRecord:
-        """What was chosen, and from what. Raises UserError where `parsing.json` is missing or broken."""
+        """The choice and its candidates. Raises UserError if `parsing.json` is missing or invalid."""
         return self.read(CHOICE_FILE, TypeAdapter(ChoiceRecord))
 
     @property
     def summary(self) -> str:
-        """The chosen candidate and beam, with their F1."""
+        """The chosen candidate and beam with their F1."""
         choice = self.choice
         beam_size = choice.settings.beam_size
         return f"{choice.model}, beam {beam_size}: F1 {choice.beams[beam_size]:.2f}"
@@ -268,12 +268,12 @@ class ChosenParser(Checkpoint):
 
 @dataclass(frozen=True)
 class Hypotheses(JsonArtifact[DecodingRecord]):
-    """What a model made of an evaluation set, one sentence a line: `<name>.<target language>`, and `decoding.json`."""
+    """A model's output for an evaluation set, one sentence a line: `<name>.<target language>`, and `decoding.json`."""
 
     record_file = "decoding.json"
 
     def path(self, text: EvaluationSet) -> Path:
-        """Returns the file of the hypotheses for the sentences of `text`."""
+        """Returns the file of hypotheses for `text`."""
         return self.folder / text.references.name
 
 

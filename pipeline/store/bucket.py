@@ -1,12 +1,12 @@
-"""A folder of objects in S3, Google Cloud Storage or Azure, with the conditional writes that a store needs.
+"""Objects in S3, Google Cloud Storage or Azure, with the conditional writes that a store needs.
 
     bucket = Bucket("s3://name/prefix")
-    bucket.create("locks/a.json", b"{}")     # False if it is there already
+    bucket.create("locks/a.json", b"{}")     # False if it exists
     bucket.upload({"store/a/model.safetensors": Path("model.safetensors")})
 
 Credentials, region and endpoint come from the environment (AWS_ACCESS_KEY_ID, AWS_REGION, AWS_ENDPOINT_URL, ...) or the
-machine's role, as obstore, the library beneath, finds them; a URI holds none. A service that fails or is slow is asked
-again for `PATIENCE_S`; then a BucketError says so in one line.
+machine's role, by obstore's rules; never from the URI. Requests to a failing or slow service are retried for
+`PATIENCE_S`, then raise a one-line BucketError.
 """
 
 import os
@@ -35,19 +35,19 @@ from pipeline.errors import BucketError
 
 SCHEMES = ("s3", "gs", "az")
 PATIENCE_S = 120.0
-"""How long a service may fail before a command gives up on it."""
+"""How long to retry a failing service."""
 REQUEST_S = 60
-"""How long one request may take."""
+"""Timeout of one request."""
 CHUNK_BYTES = 1 << 20
 AT_ONCE = 8
-"""Files that are copied at the same time."""
+"""Files copied concurrently."""
 STATED = (r"<Message>([^<]+)</Message>", r"status code: (\d+ [A-Za-z ]+)", r"(error sending request|timed out)")
-"""What a service says is wrong, within the long text of its client; what tells most comes first."""
+"""Patterns of the service's own message within the client's long error text, most specific first."""
 
 
 @dataclass(frozen=True)
 class Object:
-    """What an object held when it was read."""
+    """The content of an object when it was read."""
 
     data: bytes
     e_tag: str
@@ -55,12 +55,12 @@ class Object:
 
 @dataclass(frozen=True)
 class Bucket:
-    """The objects whose names begin with a URI's path. Instances are pickled; each process connects by itself."""
+    """The objects under a URI's path. Picklable; each process connects by itself."""
 
     uri: str
 
     def read(self, name: str) -> Object | None:
-        """Returns an object, None if there is none."""
+        """Returns an object, or None if it does not exist."""
         with self._in_a_line(f"read {name}"):
             try:
                 answer = obstore.get(self._service, name)
@@ -69,37 +69,37 @@ class Bucket:
                 return None
 
     def write(self, name: str, data: bytes) -> None:
-        """Writes an object, replacing any earlier one."""
+        """Writes an object, replacing any existing one."""
         self._put(name, data, "overwrite")
 
     def create(self, name: str, data: bytes) -> bool:
-        """Writes an object unless there is one of that name; returns whether there was none."""
+        """Writes an object unless it exists; returns whether it did so."""
         return self._put(name, data, "create")
 
     def replace(self, name: str, data: bytes, e_tag: str) -> bool:
-        """Writes an object if the one there is still the one with this `e_tag`; returns whether it was."""
+        """Replaces an object if its ETag still is `e_tag`; returns whether it did so."""
         return self._put(name, data, {"e_tag": e_tag})
 
     def sizes_bytes(self, folder: str) -> dict[str, int]:
-        """Returns the objects below a folder: their names without the folder's, and their sizes."""
+        """Returns the sizes of all objects below a folder, by name relative to it."""
         with self._in_a_line(f"list {folder}"):
             objects = [item for chunk in obstore.list(self._service, prefix=folder) for item in chunk]
         return {item["path"].removeprefix(f"{folder}/"): item["size"] for item in objects}
 
     def folders(self, folder: str) -> list[str]:
-        """Returns the names of the folders in a folder, sorted."""
+        """Returns the sorted names of a folder's subfolders."""
         with self._in_a_line(f"list {folder}"):
             folders = obstore.list_with_delimiter(self._service, prefix=folder)["common_prefixes"]
         return sorted(path.rpartition("/")[2] for path in folders)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes objects, many with one request; those that are not there count as removed."""
+        """Removes objects, many per request; missing ones are ignored."""
         names = list(names)
         if names:
             with self._in_a_line(f"remove {names[0]}"):
                 try:
                     obstore.delete(self._service, names)
-                except FileNotFoundError:  # which S3 does not raise; elsewhere, those after it are still there
+                except FileNotFoundError:  # not from S3; elsewhere, later objects of the list still exist
                     for name in names:
                         with suppress(FileNotFoundError):
                             obstore.delete(self._service, name)
@@ -109,7 +109,7 @@ class Bucket:
         self.remove([f"{folder}/{name}" for name in self.sizes_bytes(folder)])
 
     def copy(self, names: Mapping[str, str]) -> None:
-        """Copies objects within the bucket to other names, several at once. Raises BucketError if there is none."""
+        """Copies objects within the bucket to other names, concurrently. Raises BucketError if one is missing."""
 
         def copy(name: str) -> None:
             with self._in_a_line(f"copy {name}"):
@@ -125,9 +125,9 @@ class Bucket:
         self.remove([f"{folder}/{name}" for name in names])
 
     def upload(self, files: Mapping[str, Path]) -> None:
-        """Copies files to objects, given by name, several at once.
+        """Uploads files to objects, by name, concurrently.
 
-        A large file goes up in parts, of which nobody sees anything before the last.
+        A large file is uploaded in parts and becomes visible with the last.
         """
 
         def copy(name: str) -> None:
@@ -138,7 +138,7 @@ class Bucket:
             list(threads.map(copy, files))
 
     def download(self, files: Mapping[str, Path]) -> None:
-        """Copies objects, given by name, to files, several at once. Raises BucketError if there is none of a name."""
+        """Downloads objects, by name, to files, concurrently. Raises BucketError if one is missing."""
 
         def copy(name: str) -> None:
             with self._in_a_line(f"read {name}"):
@@ -151,7 +151,7 @@ class Bucket:
             list(threads.map(copy, files))
 
     def check(self) -> None:
-        """Raises BucketError if the bucket does not exist, does not let us in or does not answer."""
+        """Raises BucketError if the bucket does not exist, denies access or does not answer."""
         self.folders("")
 
     def _put(self, name: str, data: bytes, mode: Any) -> bool:
@@ -159,7 +159,7 @@ class Bucket:
             try:
                 obstore.put(self._service, name, data, mode=mode)
             except (AlreadyExistsError, PreconditionError):
-                # A request may have arrived although its answer was lost, and then been sent again.
+                # A write may have succeeded without its answer arriving, and then been retried.
                 stored = self.read(name)
                 return stored is not None and stored.data == data
             except (FileNotFoundError, NotFoundError):
@@ -174,7 +174,7 @@ class Bucket:
 
     @contextmanager
     def _in_a_line(self, action: str) -> Iterator[None]:
-        """Raises BucketError, in one line, for what the client raises in the body."""
+        """Converts the client's exceptions into a one-line BucketError."""
         try:
             yield
         except BucketError:
@@ -185,11 +185,11 @@ class Bucket:
 
 @cache
 def _connected(uri: str, endpoint: str, patience_s: float) -> ObjectStore:
-    # A service of one's own, in a trusted network, is often without TLS; then its address says so.
+    # A private service in a trusted network often has no TLS; its URL then says http.
     insecure = endpoint.startswith("http://")
     try:
         return from_url(
-            uri.replace("%", "%25").replace("?", "%3F").replace("#", "%23"),  # a name, as its user typed it
+            uri.replace("%", "%25").replace("?", "%3F").replace("#", "%23"),  # the name as the user typed it
             client_options={"allow_http": insecure, "timeout": timedelta(seconds=REQUEST_S)},
             retry_config={
                 "max_retries": 1000,
@@ -206,7 +206,7 @@ def _connected(uri: str, endpoint: str, patience_s: float) -> ObjectStore:
 
 
 def _reason(error: Exception) -> str:
-    """Returns what is wrong in a few words; the client's own text has several lines and the whole request."""
+    """Returns the problem in a few words; the client's text has several lines and the whole request."""
     for pattern in STATED:
         if match := re.search(pattern, str(error)):
             return match[1].strip().rstrip(".")
@@ -216,7 +216,7 @@ def _reason(error: Exception) -> str:
 
 def _remedy(error: Exception) -> str:
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return "check the credentials in the environment and what they allow"
+        return "check the credentials in the environment and their permissions"
     if isinstance(error, FileNotFoundError) or "does not exist" in str(error):
-        return "check the name of the bucket and of the folder"
+        return "check the names of the bucket and the folder"
     return "check the address and the network, and run the same command again"

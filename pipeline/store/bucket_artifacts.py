@@ -1,8 +1,8 @@
 """Published artifacts in a bucket.
 
-An artifact is `store/<name>/<attempt>/` with all its files, and `store/<name>/published.json`, written last and only if
-it is not there yet, which says which attempt counts. So nobody sees half an artifact, and of two who made the same one,
-only the first has published it. What a training keeps on its way is in `store/.making-<name>/`.
+An artifact's files are in `store/<name>/<attempt>/`. `store/<name>/published.json` names the attempt that counts; it is
+written last, and only if it does not exist. So nobody sees a partial artifact, and if two processes build the same one,
+the first to finish publishes it. An unfinished training run keeps its files in `store/.making-<name>/`.
 """
 
 import hashlib
@@ -22,37 +22,37 @@ from pipeline.store.artifact import MANIFEST, Artifact, read_manifest
 from pipeline.store.bucket import AT_ONCE, Bucket
 from pipeline.store.hashes import file_sha256, remember, stamp
 from pipeline.store.locks import FileLock
-from pipeline.store.scratch import MAKING, Written, aside_of
+from pipeline.store.scratch import BUILD_PREFIX, Written, aside_path
 
 PUBLISHED = "published.json"
 
 
 @dataclass(frozen=True)
 class Published:
-    """What is said of an artifact when it is published."""
+    """The content of `published.json`."""
 
     attempt: str
     sha256: str
-    """That of its manifest."""
+    """The manifest's sha256."""
     files: Mapping[str, int]
-    """Their sizes in bytes, without the manifest's."""
+    """Sizes in bytes by name, without the manifest."""
 
 
 @dataclass(frozen=True)
 class BucketArtifacts:
-    """The artifacts of a bucket. All methods raise BucketError if it does not answer."""
+    """The artifacts of a bucket. All methods raise BucketError if the service does not answer."""
 
     bucket: Bucket
 
     def published(self, name: str) -> Published | None:
-        """Returns what is said of an artifact, None if it is not published."""
+        """Returns an artifact's `published.json`, or None if it is not published."""
         stored = self.bucket.read(f"store/{name}/{PUBLISHED}")
         return Published(**json.loads(stored.data)) if stored else None
 
     def upload(self, name: str, added: Mapping[str, Written], folder: Path) -> None:
-        """Publishes the files of a finished artifact: those in the folder, and those that tasks have `added`.
+        """Publishes a finished artifact: the files in the folder, and those `added` by tasks.
 
-        Raises UserError if another process was faster.
+        Raises UserError if another process published it first.
         """
         manifest = Artifact(folder).manifest
         sizes_bytes = {file: described["bytes"] for file, described in manifest["files"].items()}
@@ -62,23 +62,23 @@ class BucketArtifacts:
         here = [*(file for file in sizes_bytes if file not in added), MANIFEST]
         try:
             self.bucket.copy(
-                {f"store/{MAKING}{name}/{written.name}": f"{place}/{file}" for file, written in added.items()}
+                {f"store/{BUILD_PREFIX}{name}/{written.name}": f"{place}/{file}" for file, written in added.items()}
             )
             self.bucket.upload({f"{place}/{file}": folder / file for file in here})
         except BaseException:
-            self.bucket.remove(files)  # not published, so no process reads them
+            self.bucket.remove(files)  # unpublished, so nobody reads them
             raise
-        # If this raises, the write may have succeeded without an answer, so the files must stay.
+        # If this raises, the write may have succeeded all the same, so the files must stay.
         if not self.bucket.create(f"store/{name}/{PUBLISHED}", json.dumps(asdict(published)).encode()):
             self.bucket.remove(files)
             raise UserError(f"{name} was published by another command meanwhile; run the same command again")
-        self.bucket.remove_folder(f"store/{MAKING}{name}")
+        self.bucket.remove_folder(f"store/{BUILD_PREFIX}{name}")
 
     def fetch(self, name: str, published: Published, parts: Iterable[str], folder: Path) -> None:
-        """Adds parts of an artifact to a copy, which may lack others: files, folders or patterns (`fnmatch`).
+        """Downloads parts of an artifact into a possibly incomplete copy: files, folders or patterns (`fnmatch`).
 
-        Files that the copy has are left alone unless they are damaged. Each other one is brought once, however many
-        processes of this machine ask for it, and has its name once it is checked. Raises UserError if one is damaged.
+        Intact files of the copy are kept. Concurrent processes on this machine download a file once. A file gets its
+        name after verification. Raises UserError if one is damaged.
         """
         if not _is_copy(folder, published):
             with FileLock(folder, f"fetch {name}") as lock:
@@ -93,7 +93,7 @@ class BucketArtifacts:
             digest = hashlib.sha256(file.encode()).hexdigest()[:16]
             with FileLock(folder.with_name(f".fetching-{folder.name}-{digest}"), f"fetch {name}/{file}") as lock:
                 lock.take_in_turn()
-                if not any(copy.damages([file])):  # another process has brought it
+                if not any(copy.damages([file])):  # downloaded by another process
                     return
                 path = folder / file
                 aside = path.with_name(f".fetching-{path.name}")
@@ -105,20 +105,20 @@ class BucketArtifacts:
 
         if missing := [file for file, _ in copy.damages(wanted)]:
             with FileLock(folder, "a copy") as lock, ThreadPoolExecutor(AT_ONCE) as threads:
-                lock.take()  # unless another process has: `aiayn clean` leaves a locked copy alone
+                lock.take()  # fails harmlessly if another process has it: `aiayn clean` skips locked copies
                 list(threads.map(bring, missing))
-            # At once: each of several threads would leave out what the others add.
+            # In one call: concurrent ones would overwrite each other's additions.
             remember(folder, {file: [*stamp(folder / file), listed[file]["sha256"]] for file in missing})
 
     def _begin_copy(self, name: str, published: Published, folder: Path) -> None:
-        """Replaces a folder by one with nothing but the manifest."""
+        """Replaces a folder by a copy that holds only the manifest."""
         aside = folder.with_name(f".fetching-{folder.name}")
         shutil.rmtree(aside, ignore_errors=True)  # left by a killed process
         self.bucket.download({f"store/{name}/{published.attempt}/{MANIFEST}": aside / MANIFEST})
         if not _is_copy(aside, published):
             shutil.rmtree(aside)
             raise self._damaged(name, published, f"{MANIFEST} is not the published one")
-        shutil.rmtree(folder, ignore_errors=True)  # what is not, or no longer, a copy
+        shutil.rmtree(folder, ignore_errors=True)  # not a copy of this artifact, or outdated
         os.rename(aside, folder)
 
     def _damaged(self, name: str, published: Published, damage: str) -> UserError:
@@ -129,7 +129,7 @@ class BucketArtifacts:
         )
 
     def damage(self, name: str) -> str | None:
-        """Returns what is missing of an artifact, or too short or long; the service checks its own objects."""
+        """Describes a missing file, or one of the wrong size, or returns None; the service checksums its objects."""
         published = self.published(name)
         if published is None:
             return f"{PUBLISHED} is missing"
@@ -142,28 +142,28 @@ class BucketArtifacts:
         return None
 
     def set_aside(self, name: str) -> None:
-        """Moves a damaged artifact to another folder of the bucket; no process finds it from the first step on."""
-        aside = aside_of(Path(name)).name
+        """Moves a damaged artifact to another folder of the bucket; the first step hides it from all processes."""
+        aside = aside_path(Path(name)).name
         self.bucket.copy({f"store/{name}/{PUBLISHED}": f"store/{aside}/{PUBLISHED}"})
         self.bucket.remove([f"store/{name}/{PUBLISHED}"])
         self.bucket.move_folder(f"store/{name}", f"store/{aside}")
 
     def reopen(self, name: str) -> None:
-        """Moves a damaged artifact's files back to its build folder: its stage continues from those that are intact."""
+        """Moves a damaged artifact back to its build folder, so that its stage resumes from the intact files."""
         if published := self.published(name):
-            self.bucket.move_folder(f"store/{name}/{published.attempt}", f"store/{MAKING}{name}")
-            self.bucket.remove([f"store/{MAKING}{name}/{MANIFEST}", f"store/{name}/{PUBLISHED}"])
+            self.bucket.move_folder(f"store/{name}/{published.attempt}", f"store/{BUILD_PREFIX}{name}")
+            self.bucket.remove([f"store/{BUILD_PREFIX}{name}/{MANIFEST}", f"store/{name}/{PUBLISHED}"])
 
     def peek(self, name: str, file: str) -> str | None:
-        """Returns the text of a file of an artifact, or of what has been kept of it, None if there is none."""
+        """Returns the text of a file, published or kept by an unfinished stage; None if it does not exist."""
         published = self.published(name)
-        place = f"{name}/{published.attempt}" if published else f"{MAKING}{name}"
+        place = f"{name}/{published.attempt}" if published else f"{BUILD_PREFIX}{name}"
         stored = self.bucket.read(f"store/{place}/{file}")
         return stored.data.decode(errors="replace") if stored else None
 
 
 def _is_copy(folder: Path, published: Published) -> bool:
-    """Says whether a folder has the manifest of what was published, which tells its files."""
+    """Whether a folder has the published manifest."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         return bool(read_manifest(folder)["sha256"] == published.sha256)
     return False

@@ -1,11 +1,11 @@
-"""Locks in a bucket, for processes on machines that share no disk (`pipeline.store.locks` says what a lock is).
+"""Locks in a bucket, for machines without a shared disk (semantics: `pipeline.store.locks`).
 
     with BucketLock(bucket, "store/training-0123", "train en-de base") as lock:
         owner = lock.take()
 
-A lock is an object that names its owner. It is written only on the condition that nobody has written it meanwhile, and
-its owner writes it anew every few seconds; whoever waits for it and sees it unchanged for longer than that frees it. A
-free lock stays as an object without an owner: removing it could remove the lock of whoever took it in that moment.
+A lock is an object that names its owner, written conditionally on being unchanged. The owner renews it every few
+seconds; a waiter that sees no renewal for `LEASE_S` frees it. A free lock remains as an object without an owner, since
+deleting it could delete a lock taken at that moment.
 """
 
 import logging
@@ -20,7 +20,7 @@ from pipeline.store.locks import POLL_S, Lock, Owner
 
 RENEWAL_S = 5.0
 LEASE_S = 30.0
-"""An owner counts as dead once it has not renewed its lock for this long."""
+"""An owner that has not renewed its lock for this long counts as dead."""
 MAX_POLL_S = 4.0
 FREE = b"{}"
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class BucketLock(Lock):
-    """The lock on making the artifact `target` of a bucket. All methods raise BucketError if that does not answer."""
+    """The lock on building the artifact `target` of a bucket. All methods raise BucketError if that does not answer."""
 
     def __init__(self, bucket: Bucket, target: str, task: str) -> None:
         parent, _, self._name = target.rpartition("/")
@@ -42,14 +42,14 @@ class BucketLock(Lock):
         return held is not None and held.data.startswith(line)
 
     def take(self) -> Owner | None:
-        """See `Lock.take`. The lock of a dead owner is free after `wait`."""
-        while True:  # until it is ours, or that of a faster process
+        """See `Lock.take`. `wait` first frees the lock of a dead owner."""
+        while True:  # until we or a faster process have it
             held = self._bucket.read(self._object)
             if held and held.data != FREE:
                 return Owner.read(held.data)
             if held and not held.e_tag:
                 raise BucketError(
-                    f"{self._bucket.uri}: the service gives its objects no ETags, so it can lock nothing; "
+                    f"{self._bucket.uri}: the service returns no ETags, which locks need; "
                     "use a service with conditional writes, or a folder as --store"
                 )
             if self._write(held):
@@ -64,11 +64,11 @@ class BucketLock(Lock):
                 seen, silent_s = held.e_tag, 0.0
             elif silent_s >= LEASE_S:
                 owner = Owner.read(held.data)
-                logger.warning("freeing the lock on %s (%s) from %s, which is silent", self._name, owner.task, owner)
+                logger.warning("freeing the lock on %s (%s): its owner, %s, is silent", self._name, owner.task, owner)
                 self._bucket.replace(self._object, FREE, held.e_tag)
                 continue
             time.sleep(poll_s)
-            silent_s += poll_s  # by no clock: while the service is away, nobody can renew anything
+            silent_s += poll_s  # not wall-clock time: while the service is down, owners cannot renew
             poll_s = min(2 * poll_s, MAX_POLL_S)
 
     def is_ours(self) -> bool:
@@ -85,11 +85,11 @@ class BucketLock(Lock):
 
     def _renew(self) -> None:
         while not self._released.wait(RENEWAL_S):
-            with suppress(Exception):  # the next time, perhaps; without this thread the lock would be lost
+            with suppress(Exception):  # retried next time; if this thread died, the lock would expire
                 if ours := self._ours():
                     self._write(ours)
                 else:
-                    logger.warning("the lock on %s (%s) is lost: another process has taken it", self._name, self._task)
+                    logger.warning("lost the lock on %s (%s): another process has taken it", self._name, self._task)
                     return
 
     def _ours(self) -> Object | None:
@@ -97,9 +97,9 @@ class BucketLock(Lock):
         return held if held and held.data.startswith(self.line) else None
 
     def _write(self, held: Object | None) -> bool:
-        """Writes that the lock is ours in place of what it held; returns whether it still held that."""
+        """Replaces the lock's content by our own; returns whether it was still `held`."""
         self.line = self.line or Owner.here(self._task).written()
-        data = self.line + b"\n" + secrets.token_hex(8).encode()  # each time another tag
+        data = self.line + b"\n" + secrets.token_hex(8).encode()  # a new ETag each time
         if held is None:
             return self._bucket.create(self._object, data)
         return self._bucket.replace(self._object, data, held.e_tag)

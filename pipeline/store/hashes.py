@@ -1,9 +1,8 @@
-"""Hashes of an artifact's files, remembered beside its folder, so that a file is read once and not at every use.
+"""Hashes of an artifact's files, cached beside its folder so that files are not reread at every use.
 
-`.verified/<name>.json` holds, for each file, the hash that was found right and the stat at that time: size, time of
-modification and of change (ctime) in ns, and inode. Any change to a file shows in these. The device is left out, since
-the clients of a file server do not agree on it. The record is not in the folder: whatever copies an artifact, or lists
-its files, takes all that is there.
+`.verified/<name>.json` holds each file's verified sha256 and its stat at that time: size, mtime and ctime in ns, and
+inode, one of which any change alters. The device number is left out, since clients of a file server disagree on it. The
+cache is outside the folder, so that copies and listings of an artifact need not exclude it.
 """
 
 import hashlib
@@ -19,9 +18,9 @@ from typing import Any
 STORE = "store"
 """The folder that holds a store's artifacts."""
 VERIFIED = ".verified"
-"""The folder of the records, beside the artifacts."""
+"""The folder of the cached hashes, beside the artifacts."""
 TICK_S = 0.05
-"""How long to wait for a tick of a file system's clock; of most it comes every 1 to 10 ms."""
+"""How long to wait for a tick of the file system's clock, usually 1 to 10 ms."""
 
 
 def file_sha256(path: Path) -> str:
@@ -31,37 +30,37 @@ def file_sha256(path: Path) -> str:
 
 
 def stamp(path: Path) -> list[int]:
-    """Returns what changes in a file's stat with any change to the file."""
+    """Returns the fields of a file's stat that change with the file."""
     status = path.stat()
     return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
 
 
-def record_of(folder: Path) -> Path:
-    """Returns the file that remembers the hashes of an artifact."""
+def hashes_file(folder: Path) -> Path:
+    """Returns the file with the cached hashes of an artifact."""
     folder = folder.resolve()
     return folder.parent / VERIFIED / f"{folder.name}.json"
 
 
 def known_hashes(folder: Path) -> dict[str, list[Any]]:
-    """Returns the stamp and sha256 of each file of an artifact as far as they are remembered; they may be outdated."""
+    """Returns the cached [*stamp, sha256] of an artifact's files; they may be outdated."""
     try:
-        known: dict[str, list[Any]] = dict(json.loads(record_of(folder).read_text(encoding="utf-8")))
+        known: dict[str, list[Any]] = dict(json.loads(hashes_file(folder).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return {}
     return known
 
 
 def remember(folder: Path, hashed: Mapping[str, list[Any]]) -> None:
-    """Adds files of an artifact, each with its stamp and sha256, to those that are remembered.
+    """Caches [*stamp, sha256] of an artifact's files.
 
-    A file whose next change its stamp might not show, since the file system's clock has not ticked since the last one,
-    is left out. So are all where nothing can be written or the artifact is in no store, as one in a folder that a user
-    chose, and any that another process adds at this moment.
+    Skips a file whose stamp might not show its next change, because the file system's clock has not ticked since the
+    last one. Does nothing if nothing can be written or the artifact is in no store (a folder that a user chose). May
+    lose entries that another process adds concurrently.
     """
     if not hashed:
         return
     with suppress(OSError):
-        record, began_s = record_of(folder), time.monotonic()
+        record, began_s = hashes_file(folder), time.monotonic()
         if record.parent.parent.name == STORE:
             record.parent.mkdir(exist_ok=True)
         aside = record.with_name(f".{record.name}-{secrets.token_hex(4)}")

@@ -1,10 +1,10 @@
-"""Locks that let only one process at a time make a folder, across processes, Ray clusters and hosts.
+"""Locks that let one process at a time build an artifact, across processes, Ray clusters and hosts.
 
     with FileLock(folder, "train en-de base") as lock:
-        owner = lock.take()  # None: we hold the lock until the body ends; otherwise, whoever holds it
+        owner = lock.take()  # None: we hold the lock until the end of the block; else its owner
 
-A file lock is the kernel's (`flock`), on the file `<parent>/.locks/<name>.lock`, which names its owner. It ends with
-the process that holds it, however that ends; on NFS 4 the server keeps it, for processes of all hosts.
+A file lock is the kernel's (`flock`) on the file `<parent>/.locks/<name>.lock`, which names its owner. It ends with its
+process, however that ends; on NFS 4 the server enforces it across hosts.
 """
 
 import errno
@@ -39,7 +39,7 @@ class Owner:
     host: str
     pid: int
     task: str
-    """What the lock is held for, e.g. `train en-de base`."""
+    """The owner's task, e.g. `train en-de base`."""
     since_s: float
     """Seconds since 1970."""
 
@@ -48,50 +48,50 @@ class Owner:
 
     @classmethod
     def here(cls, task: str) -> Self:
-        """Describes this process."""
+        """Returns this process as an owner."""
         return cls(socket.gethostname(), os.getpid(), task, time.time())
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """Returns the owner that a lock names in its first line; an unknown one where that cannot be read."""
+        """Parses the first line of a lock; an unreadable one gives an unknown owner."""
         try:
             return cls(**json.loads(text.partition(b"\n")[0]))
         except (ValueError, TypeError):
             return cls("unknown", 0, "something", time.time())
 
     def written(self) -> bytes:
-        """Returns what `read` reads."""
+        """The text that `read` parses."""
         return json.dumps(asdict(self)).encode()
 
 
 class Lock(ABC):
-    """The lock on making something. Leaving the `with` block releases the lock if it was taken."""
+    """The lock on building an artifact. Leaving the `with` block releases it if it was taken."""
 
     line = b""
-    """The lock's content while we hold it, unique to this owner: any process can check by it whether we still do."""
+    """The lock's content while we hold it, unique to this owner; lets other processes check that we still do."""
 
     @abstractmethod
     def names(self, line: bytes) -> bool:
-        """Returns whether the lock's owner is the one that wrote `line`; changes nothing."""
+        """Whether the lock's owner wrote `line`; does not change the lock."""
 
     @abstractmethod
     def take(self) -> Owner | None:
-        """Takes the lock if nobody holds it; otherwise returns the owner. It does not wait for the lock."""
+        """Takes the lock if it is free, else returns its owner. Does not block."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Waits until nobody holds the lock, which by then may be somebody else's again."""
+        """Blocks until the lock is free; another process may take it before the caller does."""
 
     @abstractmethod
     def is_ours(self) -> bool:
-        """Returns whether we have taken the lock and nobody has taken it over since."""
+        """Whether we took the lock and still hold it."""
 
     @abstractmethod
     def release(self) -> None:
-        """Releases the lock; does nothing if we do not hold it."""
+        """Releases the lock; no-op if we do not hold it."""
 
     def take_in_turn(self) -> None:
-        """Takes the lock as soon as its present owners have released it or are dead."""
+        """Blocks until it has taken the lock."""
         while self.take():
             self.wait()
 
@@ -103,13 +103,13 @@ class Lock(ABC):
 
 
 class FileLock(Lock):
-    """The lock on making the folder or file `target`."""
+    """The lock on building the folder or file `target`."""
 
     def __init__(self, target: Path, task: str) -> None:
         self.path = target.parent / ".locks" / f"{target.name}.lock"
         self._target, self._task = target, task
         self._file: FileIO | None = None
-        """Closed with the lock or when garbage-collected: a task cancelled at any point leaves no lock behind."""
+        """Closed on release or garbage collection, so a task cancelled at any point leaves no lock behind."""
 
     def names(self, line: bytes) -> bool:
         """See `Lock.names`."""
@@ -145,7 +145,7 @@ class FileLock(Lock):
             time.sleep(POLL_S)
 
     def is_ours(self) -> bool:
-        """See `Lock.is_ours`. Writing fails where a file server, for want of a sign of life, has dropped our lock."""
+        """See `Lock.is_ours`. Tries a write, which fails if a file server has expired our lock."""
         if self._file is None:
             return False
         try:
@@ -167,7 +167,7 @@ class FileLock(Lock):
 
 
 def holder(path: Path) -> Owner | None:
-    """Returns the living process that holds the lock in the file `path`, None if there is none."""
+    """Returns the living owner of the lock file `path`, or None."""
     with suppress(FileNotFoundError), path.open("rb") as file:
         try:
             _flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB, path)
@@ -178,7 +178,7 @@ def holder(path: Path) -> Owner | None:
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[None]:
-    """Lets one process at a time run the body, which must be short."""
+    """Runs the body, which must be short, in one process at a time."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "guard").open("a") as guard:
         _flock(guard.fileno(), fcntl.LOCK_EX, folder / "guard")
@@ -186,7 +186,7 @@ def guarded(folder: Path) -> Iterator[None]:
 
 
 def _flock(descriptor: int, operation: int, path: Path) -> None:
-    """Calls fcntl.flock on the open file `path`. Raises UserError where the file system has no locks."""
+    """Calls fcntl.flock on the open file `path`. Raises UserError if the file system has no locks."""
     try:
         fcntl.flock(descriptor, operation)
     except OSError as error:

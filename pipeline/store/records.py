@@ -9,7 +9,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pipeline.settings import DecodingSettings, TrainingSettings
 
 NOT_DEFINED = "not defined"
-"""What stands in place of paper BLEU where it is None."""
+"""Text shown for a paper BLEU of None."""
 
 
 class Record(BaseModel):
@@ -23,52 +23,51 @@ class Record(BaseModel):
 
 @dataclass(frozen=True)
 class SegmentDevices:
-    """The devices of one name that computed a segment of a training, one a worker."""
+    """The devices of one model that computed a segment of a run, one per worker."""
 
     name: str
     count: int
     matmul_flop_s: float | None
-    """The rate of a matrix product on one GPU, in the dtype of the segment: the mean over these devices, measured at
-    the beginning of the segment. None for CPUs."""
+    """Mean matmul rate of one GPU in the segment's dtype, measured at its start. None for CPUs."""
 
 
 @dataclass
 class Segment:
-    """A part of a training that was computed by the same workers throughout."""
+    """A part of a run that was computed by the same workers throughout."""
 
     devices: tuple[SegmentDevices, ...]
     threads: int
-    """CPU threads of each worker."""
+    """CPU threads per worker."""
     dtype: str
-    """The dtype of the matrix products, e.g. "bfloat16"."""
+    """The dtype of matrix products, e.g. "bfloat16"."""
     torch_version: str
     compiled: bool
     """Whether the layers were compiled."""
     train_s: float = 0.0
-    """Seconds spent on updates, as in `TrainingRecord`."""
+    """Time spent on updates, as in `TrainingRecord`."""
     packed: bool = False
     """Whether micro-batches were packed."""
     captured: bool = False
-    """Whether all workers computed them by a CUDA graph."""
+    """Whether all workers computed micro-batches by a CUDA graph."""
 
     @property
     def workers(self) -> int:
-        """The number of workers, each with a device of its own."""
+        """The number of workers, one device each."""
         return sum(device.count for device in self.devices)
 
     @property
     def device_names(self) -> str:
-        """The names of its devices, joined."""
+        """The names of the devices, joined."""
         return " and ".join(device.name for device in self.devices)
 
     @property
     def form(self) -> str:
-        """How its micro-batches were computed, e.g. "compiled layers, packed batches, a CUDA graph"."""
+        """How micro-batches were computed, e.g. "compiled layers, packed batches, a CUDA graph"."""
         layers = "compiled layers" if self.compiled else "layers not compiled"
         return layers + ", packed batches" * self.packed + ", a CUDA graph" * self.captured
 
     def is_alike(self, other: "Segment") -> bool:
-        """Tells whether the other one was computed on devices of the same names in the same way."""
+        """Whether both segments ran on the same numbers of the same devices in the same form."""
         return self._described() == other._described()
 
     def _described(self) -> object:
@@ -78,56 +77,55 @@ class Segment:
 
 
 class TrainingRecord(Record):
-    """`run.json`: what a training did. Tokens, seconds and operations include those before an interruption."""
+    """`run.json`: the record of a training run. Tokens, seconds and FLOP include interrupted sessions."""
 
     settings: TrainingSettings
     updates: int
     epochs: float
     train_s: float
-    """Seconds spent on updates, waiting for their data, the device and the other workers included. Left out is what
-    comes before the first update (compiling, recording, trying the largest batches) and between updates: writing
-    metrics, asking whether a machine goes, validation, and copying a checkpoint."""
+    """Time spent on updates, including waits for data, the device and other workers. Excludes start-up (compilation,
+    graph capture, trying the largest batches), metrics, preemption checks, validation and copying checkpoints."""
     checkpoint_s: float | None = None
-    """Seconds that the session which finished the training waited for checkpoints."""
+    """Time that the last session waited for checkpoints."""
     loop_s: float | None = None
-    """Seconds that the training loop took in that session. None: another version did not record it."""
+    """Duration of the last session's training loop. None if written by an older version."""
     source_tokens: int
     target_tokens: int
     padding_fraction: float
-    """The share of padding among all tokens computed."""
+    """Share of padding among all computed tokens."""
     counted_flop: float
-    """Operations of the model's matrix products."""
+    """FLOP of the model's matrix products."""
     parameters: int
     checkpoints: tuple[int, ...] = ()
     """The updates whose checkpoints were kept."""
     dev_left_out: int = 0
-    """Dev pairs that are too long to be computed, and so count in no loss or perplexity."""
+    """Dev pairs too long to be computed, excluded from loss and perplexity."""
     segments: tuple[Segment, ...] = Field(min_length=1, validation_alias=AliasChoices("segments", "stretches"))
-    """The parts of the run in order, whose seconds add up to `train_s`. An earlier version called them stretches."""
+    """The parts of the run in order; their seconds add up to `train_s`. Older files call them stretches."""
 
     @property
     def devices(self) -> int:
-        """The devices that ended the training, one a worker."""
+        """The number of devices at the end of the run, one per worker."""
         return self.segments[-1].workers
 
     @property
     def device_name(self) -> str:
-        """Their names."""
+        """The names of these devices."""
         return self.segments[-1].device_names
 
     @property
     def threads(self) -> int:
-        """The CPU threads of each worker at the end."""
+        """CPU threads per worker at the end."""
         return self.segments[-1].threads
 
     @property
     def dtype(self) -> str:
-        """The dtype of the matrix products at the end, e.g. "bfloat16"."""
+        """The dtype of matrix products at the end, e.g. "bfloat16"."""
         return self.segments[-1].dtype
 
 
 class AveragingRecord(Record):
-    """`averaging.json`: which checkpoints were averaged."""
+    """`averaging.json`: the averaged checkpoints."""
 
     updates: tuple[int, ...]
 
@@ -136,16 +134,16 @@ class CorpusRecord(Record):
     """`corpus.json`."""
 
     source: str
-    """The language of the sentences, e.g. "en"."""
+    """Source language, e.g. "en"."""
     target: str
     shards: tuple[int, ...]
-    """The pairs in each shard."""
+    """Number of pairs by shard."""
     collections: tuple[str, ...]
-    """The collection of each shard."""
+    """Collection by shard."""
     symbols: tuple[str, ...] = ()
-    """The symbols of linearised trees, where the target side consists of them, sorted."""
+    """The sorted symbols of linearised trees, if the target side consists of them."""
     report: Mapping[str, Any] = {}
-    """How the text was made."""
+    """How the text was prepared."""
 
 
 class EvaluationSetRecord(Record):
@@ -154,58 +152,59 @@ class EvaluationSetRecord(Record):
     name: str
     """E.g. "dev" or "newstest2014"."""
     source: str
-    """The language of the sentences."""
+    """Language of the sentences."""
     target: str
-    """The language of the references."""
+    """Language of the references."""
     sentences: int
     report: Mapping[str, Any] = {}
-    """How they were made."""
+    """How the set was prepared."""
 
 
 class DecodingRecord(Record):
-    """`decoding.json` of a model's hypotheses; those by word-by-word substitution have fewer figures."""
+    """`decoding.json` of a model's hypotheses. Word-by-word substitution writes fewer fields."""
 
     sentences: int
     seconds: float
-    """Summed over workers, without loading the model."""
+    """Summed over workers, without model loading."""
     tokens: int
-    """Tokens decoded, END_ID counted."""
+    """Decoded tokens, END_ID included."""
     settings: DecodingSettings
     dtype: str
-    """The dtype that the model computed in, e.g. "bfloat16"."""
+    """The dtype of the computation, e.g. "bfloat16"."""
 
     @property
     def computed_in(self) -> str:
-        """The dtype, with the engine if that is not torch."""
+        """The dtype, and the engine unless it is torch."""
         return self.dtype if self.settings.engine == "torch" else f"{self.dtype} by CTranslate2"
 
 
 class ChoiceRecord(Record):
-    """`parsing.json`: what was chosen on the dev set, by F1 in percent (§6.3)."""
+    """`parsing.json`: the choice made on the dev set by F1 in percent (§6.3)."""
 
     model: str
     """The chosen candidate."""
     models: Mapping[str, float]
-    """The F1 of each candidate, parsed with the beam of the profile's `decoding`."""
+    """F1 of each candidate, with the beam of the profile's `decoding`."""
     beams: Mapping[int, float]
-    """The F1 of the chosen candidate with each size of the beam."""
+    """F1 of the chosen candidate by beam size."""
     settings: DecodingSettings
     """The search with the chosen beam."""
 
 
 class BleuScores(Record):
-    """Both BLEU scores of one test set, their 95% confidence intervals (low, high) over sentences, and chrF: percent.
+    """BLEU by the paper's method and by sacreBLEU, and chrF, of one test set, in percent.
 
-    An earlier version had neither chrF nor intervals. More than 10,000 sentences have no interval.
+    Intervals are 95% confidence intervals (low, high) over sentences, for up to 10,000 sentences. Older files have
+    neither intervals nor chrF.
     """
 
     paper_bleu: float | None
-    """Tokenized and case-sensitive, as the paper's authors scored (§6.1). None for a language that is written without
-    spaces between words, where it is not defined."""
+    """Tokenized and case-sensitive, like the paper's scores (§6.1). None for languages written without spaces, where
+    it is not defined."""
     sacrebleu: float
-    """Detokenized, with sacreBLEU's default settings and its tokenizer for the language."""
+    """Detokenized, with sacreBLEU's defaults and its tokenizer for the language."""
     signature: str
-    """sacreBLEU's own description of how it scored."""
+    """sacreBLEU's signature."""
     sentences: int
     chrf: float | None = None
     chrf_signature: str | None = None
@@ -214,7 +213,7 @@ class BleuScores(Record):
 
     @property
     def defined(self) -> dict[str, float]:
-        """The figures that are defined, by name: "paper_bleu", "paper_bleu_low", "paper_bleu_high", "chrf" etc."""
+        """The defined scores by name: "paper_bleu", "paper_bleu_low", "paper_bleu_high", "chrf" etc."""
         scores = {"paper_bleu": self.paper_bleu, "sacrebleu": self.sacrebleu, "chrf": self.chrf}
         for name, interval in (("paper_bleu", self.paper_bleu_interval), ("sacrebleu", self.sacrebleu_interval)):
             scores |= zip((f"{name}_low", f"{name}_high"), interval or (), strict=False)
@@ -222,18 +221,18 @@ class BleuScores(Record):
 
     @property
     def deciding(self) -> float:
-        """The score by which models and searches are compared: paper BLEU, or sacreBLEU where that is not defined."""
+        """The score by which models and searches are compared: paper BLEU, or sacreBLEU if that is not defined."""
         return self.sacrebleu if self.paper_bleu is None else self.paper_bleu
 
     @property
     def text(self) -> str:
-        """Both scores in words."""
+        """Both BLEU scores as text."""
         paper_bleu = NOT_DEFINED if self.paper_bleu is None else f"{self.paper_bleu:.2f}"
         return f"paper BLEU {paper_bleu}, sacreBLEU {self.sacrebleu:.2f}"
 
     @property
     def long_text(self) -> str:
-        """The same with 95% intervals over sentences, and chrF: `paper BLEU 27.31 [26.72, 27.90], sacreBLEU ...`."""
+        """The same with 95% intervals, and chrF: `paper BLEU 27.31 [26.72, 27.90], sacreBLEU ...`."""
         intervals = (self.paper_bleu_interval, self.sacrebleu_interval)
         parts = [
             part + (f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else "")
@@ -248,4 +247,4 @@ class ScoringRecord(BleuScores):
     name: str
     """The evaluation set."""
     language: str
-    """The target language, which decides how paper BLEU tokenizes."""
+    """Target language, which decides how paper BLEU tokenizes."""

@@ -1,10 +1,10 @@
-"""Remembers facts about a file, such as its hash, while its stat stays the same: reading gigabytes takes minutes.
+"""Caches facts about a file, such as its hash, until its stat changes: reading gigabytes takes minutes.
 
 lines = remembered(Path("train.en.gz"), "sha256", file_sha256, str)
 
-Facts about large files outlive the process, in `files/` of the cache folder, one JSON file for each fact. A file
-counts as changed if its `stamp` has. One that changed in the last seconds is read again, since the clock of its file
-system may be too coarse to show another change.
+Facts about large files are stored in `files/` of the cache folder, one JSON file each. A file has changed if its
+`stamp` has. A file modified in the last seconds is not cached, since its file system's clock may be too coarse to show
+another change.
 """
 
 import hashlib
@@ -23,17 +23,17 @@ from pipeline.store.hashes import stamp
 Value = TypeVar("Value", int, str, list[int])
 
 LARGE_BYTES = 1 << 20
-"""Facts about smaller files are only remembered by this process."""
+"""Facts about smaller files are cached in this process only."""
 SETTLED_S = 3.0
-"""Seconds since a file's last change after which it is remembered; FAT's clock ticks every two."""
+"""A file is cached only this long after its last change; FAT's clock ticks every two seconds."""
 _known: dict[tuple[Path, str], tuple[list[int], Any]] = {}
-"""The stamp and the value of each fact, by path and name."""
+"""Stamp and value of each fact, by path and name."""
 
 
 def remembered(path: Path, fact: str, compute: Callable[[Path], Value], kind: type[Value]) -> Value:
-    """Returns `compute(path)`, or what it was for the unchanged file. Raises OSError where the file has no stat.
+    """Returns `compute(path)`, cached while the file is unchanged. Raises OSError if the file has no stat.
 
-    The name of the `fact` must change whenever `compute` does, as other versions of this package read it too. `kind` is
+    Change the name of the `fact` whenever `compute` changes: other versions of this package share the cache. `kind` is
     the type of the value.
     """
     path = path.absolute()
@@ -59,12 +59,12 @@ def _read(path: Path, fact: str) -> tuple[list[int], Any]:
     try:
         known = json.loads(_record(path, fact).read_text(encoding="utf-8"))
         return known["stamp"], known["value"]
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # the last where the user has no home
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # RuntimeError: the user has no home
         return [], None
 
 
 def _write(path: Path, fact: str, known: dict[str, Any]) -> None:
-    with suppress(OSError, RuntimeError):  # a full or read-only disk, or a user without a home, costs only time
+    with suppress(OSError, RuntimeError):  # the cache is optional: read-only or full disk, no home
         record = _record(path, fact)
         record.parent.mkdir(parents=True, exist_ok=True)
         aside = record.with_name(f".{record.name}-{secrets.token_hex(4)}")

@@ -1,11 +1,11 @@
-"""Removes folders from a store that other processes may be using.
+"""Deletes folders from a store that other processes may be using.
 
-    with locks_closed(store):                       # no process can start building an artifact meanwhile
-        hidden = hide(store, names)                 # from here on no process finds them
-    delete(hidden)                                  # takes as long as it takes
+    with locks_closed(store):                       # no process can start building an artifact
+        hidden = hide(store, names)                 # from here on, no process finds them
+    delete(hidden)                                  # may take long
 
-Whatever is removed is renamed first, so that nobody ever finds half an artifact. What a killed process has renamed and
-not deleted is in `leftovers`.
+Folders are renamed before deletion, so nobody finds a partial artifact. `leftovers` lists folders renamed but not
+deleted by a killed process.
 """
 
 import os
@@ -17,22 +17,22 @@ from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.hashes import VERIFIED, record_of
+from pipeline.store.hashes import VERIFIED, hashes_file
 from pipeline.store.locks import Owner, guarded, holder
-from pipeline.store.scratch import ASIDE, MAKING
+from pipeline.store.scratch import ASIDE_PREFIX, BUILD_PREFIX
 from pipeline.store.store import Store
 
 HIDDEN = ".deleted-"
-"""Prefix of a folder that is being deleted."""
+"""Prefix of folders about to be deleted."""
 
 
 def locks_closed(store: Store) -> AbstractContextManager[None]:
-    """Returns a context in which no process can take the lock on an artifact; its body must be short."""
+    """Returns a context in which no process can lock an artifact; its body must be short."""
     return guarded(store.artifacts / ".locks")
 
 
 def owners(store: Store) -> dict[str, Owner]:
-    """Returns the living owners of the store's locks, by what they make."""
+    """Returns the living owners of the store's locks, by artifact name."""
     owners = {path.stem: holder(path) for path in (store.artifacts / ".locks").glob("*.lock")}
     return {name: owner for name, owner in owners.items() if owner}
 
@@ -42,11 +42,10 @@ def published(store: Store) -> list[str]:
     return [name for name in _folders(store) if not name.startswith(".") and (store.folder(name) / MANIFEST).is_file()]
 
 
-def half_made(store: Store) -> list[str]:
-    """Returns the names of the folders in which artifacts are or were being made, of what was set aside for being
-    damaged, and of workspaces.
+def unfinished(store: Store) -> list[str]:
+    """Returns the names of build folders, of damaged artifacts set aside, and of workspaces.
 
-    `lock_name` returns whose lock their maker holds.
+    `lock_name` returns the lock of their builder.
     """
     others = (".locks", VERIFIED)
     return [
@@ -60,14 +59,14 @@ def leftovers(store: Store) -> list[str]:
 
 
 def lock_name(name: str) -> str:
-    """Returns the name of the lock that the maker of a folder holds: the artifact's, or a workspace's own."""
-    if name.startswith(ASIDE):
-        return name.removeprefix(ASIDE).rpartition("-")[0]
-    return name.removeprefix(MAKING)
+    """Returns the name of the lock that the builder of a folder holds: the artifact's, or a workspace's own."""
+    if name.startswith(ASIDE_PREFIX):
+        return name.removeprefix(ASIDE_PREFIX).rpartition("-")[0]
+    return name.removeprefix(BUILD_PREFIX)
 
 
 def size_bytes(folder: Path) -> int:
-    """Returns the size of all files in a folder; what vanishes meanwhile counts as nothing."""
+    """Returns the total size of a folder's files, ignoring those deleted meanwhile."""
     total = 0
     for parent, _, files in os.walk(folder):
         for file in files:
@@ -77,9 +76,9 @@ def size_bytes(folder: Path) -> int:
 
 
 def hide(store: Store, names: Iterable[str]) -> list[Path]:
-    """Renames folders that are to be deleted, so that no process finds them, and returns where they are now.
+    """Renames folders to be deleted, so that no process finds them; returns their new paths.
 
-    Raises UserError where the file system does not allow it.
+    Raises UserError if the file system denies it.
     """
     moved = []
     for name in names:
@@ -89,18 +88,18 @@ def hide(store: Store, names: Iterable[str]) -> list[Path]:
             os.rename(folder, hidden)
         except OSError as error:
             raise UserError(f"{folder} cannot be renamed ({error.strerror})") from None
-        with suppress(OSError):  # a record is small, and of no use without the folder
-            record_of(folder).unlink(missing_ok=True)
+        with suppress(OSError):  # cached hashes are small, and useless without the folder
+            hashes_file(folder).unlink(missing_ok=True)
         moved.append(hidden)
     return moved
 
 
 def delete(folders: Iterable[Path]) -> None:
-    """Deletes hidden folders. Raises UserError where the file system does not allow it."""
+    """Deletes hidden folders. Raises UserError if the file system denies it."""
     for folder in folders:
         try:
             shutil.rmtree(folder)
-        except FileNotFoundError:  # another process is deleting it too
+        except FileNotFoundError:  # deleted by another process
             continue
         except OSError as error:
             raise UserError(f"{error.filename} cannot be deleted ({error.strerror})") from None

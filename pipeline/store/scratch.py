@@ -1,18 +1,18 @@
-"""The build folder of an artifact, as seen by the processes that build it, on any node.
+"""The build folder of an artifact, as seen by worker processes on any node.
 
-with scratch.writing("train/00000.arrow") as writing:   # in a task, on any node
-    ...                                                 # write the file writing.paths[0]
+with scratch.writing("train/00000.arrow") as writing:   # in a task on any node
+    ...                                                 # write writing.paths[0]
 return writing.written                                  # its hash, for Context.add in the stage
 
-with scratch.opened() as folder:        # in a process that goes on for hours
+with scratch.opened() as folder:        # in a long-running process
     ...                                 # write folder/checkpoints/00000050
     scratch.keep("checkpoints/00000050")
-scratch.collect()                       # in the stage, once they are done
+scratch.collect()                       # in the stage, after these processes
 
-What is kept is a file, which may only grow, or an artifact, whose manifest is copied last: where that is, all of it is.
+`keep` takes an append-only file, or an artifact, whose manifest is uploaded last: if the manifest is there, all is.
 
-While a process was cut off from the others, one of them may have taken over its lock. From then on the files are the
-other's: `check` raises LockLostError, and nothing is written or removed.
+A process that was cut off may have lost its lock, and then its files, to another one: `check` raises LockLostError, and
+nothing is written or removed.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from pipeline.errors import BucketError, UserError
 from pipeline.store.hashes import file_sha256
 
-if TYPE_CHECKING:  # so that a served model needs no client of object stores
+if TYPE_CHECKING:  # so that serving a model needs no object-store client
     from pipeline.store.bucket import Bucket
 
 MANIFEST = "manifest.json"
-MAKING = ".making-"
+BUILD_PREFIX = ".making-"
 """Prefix of the temporary folder in which an artifact is built."""
-ASIDE = ".aside-"
-"""Prefix of a folder of damaged files, which are neither used nor deleted."""
+ASIDE_PREFIX = ".aside-"
+"""Prefix of folders of damaged files, which are neither used nor deleted."""
 
 CHECK_S = 5.0
-"""Seconds between two checks that no other process has taken over the artifact, for a stage that often asks."""
+"""Minimum seconds between lock checks of a stage that reports often."""
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class LockLostError(UserError):
 
     @classmethod
     def of(cls, folder: Path) -> Self:
-        """Returns the error of a process that was building `folder`."""
+        """Returns the error for a process that was building `folder`."""
         return cls(
             f"another command has taken over {folder} because this one went silent; let that one finish, "
             "or stop it and run the same command again"
@@ -63,10 +63,10 @@ class LockLostError(UserError):
 
 @dataclass(frozen=True)
 class Written:
-    """A file of an artifact, as hashed by the process that wrote it."""
+    """A file of an artifact, hashed by the process that wrote it."""
 
     name: str
-    """Where it was written, relative to the build folder."""
+    """Path relative to the build folder."""
     size_bytes: int
     sha256: str
 
@@ -76,28 +76,28 @@ class Writing:
     """Files that are being written."""
 
     paths: list[Path]
-    """Their paths on this node."""
+    """Paths on this node."""
     written: list[Written] = field(default_factory=list)
-    """The same files, once they are complete."""
+    """The same files, filled in when complete."""
 
 
-def aside_of(folder: Path) -> Path:
-    """Returns an unused name beside a folder, for it or parts of it to be set aside."""
-    return folder.with_name(f"{ASIDE}{folder.name.removeprefix(MAKING)}-{secrets.token_hex(4)}")
+def aside_path(folder: Path) -> Path:
+    """Returns an unused path beside a folder, for setting it or parts of it aside."""
+    return folder.with_name(f"{ASIDE_PREFIX}{folder.name.removeprefix(BUILD_PREFIX)}-{secrets.token_hex(4)}")
 
 
 @contextmanager
 def temporary_folder(within: Path) -> Iterator[Path]:
-    """Provides a folder within a build folder, which is removed after the body and never part of the artifact.
+    """Yields a temporary folder within a build folder; it never becomes part of the artifact.
 
-    A file server may keep some of its files, as long as a process has them open.
+    A file server may retain files that a process still has open.
     """
     with TemporaryDirectory(dir=within, prefix=".temporary-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 
-class Copies(Protocol):
-    """A store in a bucket, of which each machine has copies."""
+class BucketStore(Protocol):
+    """A store in a bucket with a copy on each machine."""
 
     @property
     def bucket(self) -> Bucket:
@@ -105,41 +105,41 @@ class Copies(Protocol):
 
     @property
     def artifacts(self) -> Path:
-        """The folder on this machine that holds the copies."""
+        """The folder of this machine's copies."""
 
     def fetch(self, name: str, parts: Iterable[str] | None = None) -> Path:
-        """Returns a folder on this machine with files of a published artifact: all, or those that `parts` name."""
+        """Downloads files of a published artifact, all or `parts`; returns their folder on this machine."""
 
     def in_use(self, folder: Path) -> AbstractContextManager[None]:
-        """Keeps other commands on this machine from deleting a folder while the body uses it."""
+        """Keeps other commands on this machine from deleting a folder during the body."""
 
     def workspace(self, kind: str) -> AbstractContextManager[Path]:
-        """Yields the path of a folder for this process alone, which is removed after the body."""
+        """Yields the path of a private folder, which is removed after the body."""
 
 
 @dataclass
 class Scratch:
-    """A folder on a disk that all nodes share, or one on each of them, and what is kept goes through a bucket.
+    """A build folder: on a disk shared by all nodes, or one per node, synchronised through a bucket.
 
-    Instances are pickled.
+    Picklable.
     """
 
     folder: Path
-    store: Copies | None = field(default=None, kw_only=True)
-    """None: all nodes share the disk, so there is nothing to carry."""
+    store: BucketStore | None = field(default=None, kw_only=True)
+    """None: all nodes share the disk, so nothing is copied."""
     is_ours: Callable[[], bool] | None = field(default=None, kw_only=True)
-    """Whether the stage still holds the artifact's lock; picklable. None: no other process can take it."""
+    """Whether the stage still holds the artifact's lock; picklable. None: there is no lock."""
     _checked_s: float = field(default=-math.inf, kw_only=True)
-    """Time of the last check by this machine's clock."""
-    _owed: list[str] = field(default_factory=list, kw_only=True)
-    """What could not be kept yet."""
+    """Time of the last check, on this machine's clock."""
+    _pending: list[str] = field(default_factory=list, kw_only=True)
+    """Parts whose upload has failed so far."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out the time of the last check, which is that of another clock on another machine."""
+        """Drops the time of the last check, which other machines' clocks do not share."""
         return {**self.__dict__, "_checked_s": -math.inf}
 
     def check(self, every_s: float = 0.0) -> None:
-        """Raises LockLostError if another process has taken over; asks at most once in `every_s` seconds.
+        """Raises LockLostError if another process has taken over; checks at most once in `every_s` seconds.
 
         If the lock cannot be read, the previous answer stands.
         """
@@ -152,9 +152,9 @@ class Scratch:
 
     @contextmanager
     def opened(self) -> Iterator[Path]:
-        """Yields the folder on this node, with what has been kept; whatever was kept in the body is safe after it.
+        """Yields the folder on this node with all kept parts; parts kept in the body are safe after it.
 
-        Raises BucketError if the bucket does not take what is still to be kept.
+        Raises BucketError if the last uploads fail.
         """
         if self.store is None:
             yield self.folder
@@ -166,29 +166,29 @@ class Scratch:
             here.mkdir(parents=True, exist_ok=True)
             self._pull(self.store.bucket, operator.lt)
             yield here
-            self._settle()
+            self._upload_pending()
         if not is_stage_folder:
             shutil.rmtree(here, ignore_errors=True)
 
     def keep(self, part: str) -> None:
-        """Puts a file of the folder, or an artifact in it, where other nodes find it, in place of what was kept before.
+        """Uploads a file of the folder, or an artifact in it, for other nodes, replacing its earlier version.
 
-        Where the bucket does not answer, the next call tries again, after a warning. Raises LockLostError (`check`).
+        If the bucket does not answer, logs a warning and retries in the next call. Raises LockLostError (`check`).
         """
         self.check()
         if self.store is None:
             return
-        self._owed = [*(owed for owed in self._owed if owed != part), part]
+        self._pending = [*(owed for owed in self._pending if owed != part), part]
         try:
-            self._settle()
+            self._upload_pending()
         except BucketError as error:
-            logger.warning("%s is on this machine alone (%s)", part, error)
+            logger.warning("%s is only on this machine (%s)", part, error)
 
     def drop(self, part: str) -> None:
-        """Removes what was kept of a file or an artifact. Raises LockLostError (`check`)."""
+        """Removes a kept file or artifact. Raises LockLostError (`check`)."""
         self.check()
-        if part in self._owed:
-            self._owed.remove(part)
+        if part in self._pending:
+            self._pending.remove(part)
         try:
             if self.store:
                 self.store.bucket.remove_folder(f"{self._place}/{part}")
@@ -196,12 +196,12 @@ class Scratch:
             logger.warning("%s was not removed (%s)", part, error)
 
     def set_aside(self, parts: Iterable[str]) -> Path:
-        """Moves artifacts to a new folder beside this one, in the bucket too, and returns its path.
+        """Moves artifacts to a new folder beside this one, also in the bucket, and returns its path.
 
-        Raises LockLostError (`check`), and BucketError where the bucket does not answer.
+        Raises LockLostError (`check`), and BucketError if the bucket does not answer.
         """
         self.check()
-        aside = aside_of(self.folder)
+        aside = aside_path(self.folder)
         for part in parts:
             if self.store:
                 self.store.bucket.move_folder(f"{self._place}/{part}", f"store/{aside.name}/{part}")
@@ -210,7 +210,7 @@ class Scratch:
         return aside
 
     def collect(self) -> None:
-        """Brings the stage's own folder to what has been kept. Raises BucketError where the bucket does not answer."""
+        """Downloads all kept parts into the stage's folder. Raises BucketError if the bucket does not answer."""
         if self.store is None:
             return
         bucket = self.store.bucket
@@ -224,11 +224,11 @@ class Scratch:
 
     @contextmanager
     def writing(self, *names: str) -> Iterator[Writing]:
-        """Provides paths on this node for files of the build folder, or folders of them, to be hashed after the body.
+        """Yields paths on this node for files or folders of the build folder, hashed after the body.
 
-        Each attempt writes to a folder of its own: another one, of a task that Ray took for lost, may still be alive.
-        Where the nodes share no disk, the files are then in the bucket, and no longer on this node. Files of these
-        names that an earlier attempt wrote are replaced. Raises LockLostError (`check`), before the body and after it.
+        Each attempt writes to its own folder, since another attempt, presumed dead by Ray, may still be running.
+        Without a shared disk, the files are then moved to the bucket. Replaces files of these names from earlier
+        attempts. Raises LockLostError (`check`), before and after the body.
         """
         self.check()
         with temporary_folder(self.folder) if self.store is None else self.store.workspace("writing") as folder:
@@ -249,9 +249,9 @@ class Scratch:
                     os.replace(folder / each.name, self.folder / each.name)
 
     def on_this_node(self, path: Path) -> Path:
-        """Returns the path on this node of an input of the stage, or of a file or folder in one, and brings it here.
+        """Downloads an input of the stage, or a file or folder in one; returns its path on this node.
 
-        A file of this machine that is in no copy, such as a user's model, stays where it is.
+        A local file that belongs to no copy, such as a user's model, stays in place.
         """
         if self.store is None or (self.store.artifacts.parent.name not in path.resolve().parts and path.exists()):
             return path
@@ -264,12 +264,12 @@ class Scratch:
         return f"store/{self.folder.name}"
 
     def _pull(self, bucket: Bucket, differs: Callable[[int, int], bool]) -> None:
-        """Downloads the artifacts that have been kept and are not here, and the files whose size here `differs`."""
+        """Downloads kept artifacts that are missing here, and files whose local size `differs`."""
         kept_bytes = bucket.sizes_bytes(self._place)
         for folder in sorted({name.rpartition("/")[0] for name in kept_bytes if "/" in name}):
             manifest = f"{folder}/{MANIFEST}"
             if manifest not in kept_bytes:
-                logger.warning("%s/%s/%s is not whole; it is passed over", bucket.uri, self._place, folder)
+                logger.warning("skipping %s/%s/%s, which is incomplete", bucket.uri, self._place, folder)
             elif not (self.folder / manifest).is_file():
                 names = [name for name in kept_bytes if name.startswith(f"{folder}/") and name != manifest]
                 self._download(bucket, names)
@@ -284,13 +284,13 @@ class Scratch:
     def _download(self, bucket: Bucket, names: list[str]) -> None:
         bucket.download({f"{self._place}/{name}": self.folder / name for name in names})
 
-    def _settle(self) -> None:
-        """Copies what is owed to the bucket."""
-        while self.store and self._owed:
-            path = self.folder / self._owed[0]
+    def _upload_pending(self) -> None:
+        """Uploads the pending parts."""
+        while self.store and self._pending:
+            path = self.folder / self._pending[0]
             files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
             names = {f"{self._place}/{file.relative_to(self.folder).as_posix()}": file for file in files}
             manifest = {name: names.pop(name) for name in [*names] if names[name] == path / MANIFEST}
             self.store.bucket.upload(names)
             self.store.bucket.upload(manifest)
-            del self._owed[0]
+            del self._pending[0]

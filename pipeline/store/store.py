@@ -1,13 +1,13 @@
-"""The store, which finds, publishes and locks artifacts by name.
+"""The store: finds, publishes and locks artifacts by name.
 
     store = Store(Path("runs"))                     # or Store.at("s3://bucket/aiayn")
     store.find("cleaning-0123456789abcdef")         # its folder, or None if it is not published
 
-A store is a folder. Where the machines share no disk, it is one on each of them, in `$AIAYN_CACHE` (by default
-`~/.cache/aiayn`), and artifacts come from and go to a bucket (`pipeline.store.bucket_artifacts`). A machine fetches
-of an artifact what its processes ask for, each file once, and checks it against the manifest.
+A store is a folder. Without a shared disk, it is a folder on each machine, in `$AIAYN_CACHE` (default
+`~/.cache/aiayn`), synchronised with a bucket (`pipeline.store.bucket_artifacts`): a machine downloads the files that
+its processes need, each once, and checks them against the manifest.
 
-A name may also be an absolute path: single stages publish wherever their user says.
+A name may also be an absolute path, since single stages publish to any folder that the user chooses.
 """
 
 import hashlib
@@ -27,30 +27,30 @@ from urllib.parse import unquote
 
 from pipeline.environment import cache_folder
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, Made, making_folder, publish, set_aside
+from pipeline.store.artifact import MANIFEST, Artifact, ArtifactT, build_folder, publish, set_aside
 from pipeline.store.bucket import SCHEMES, Bucket
 from pipeline.store.bucket_artifacts import BucketArtifacts
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.hashes import STORE
 from pipeline.store.locks import FileLock, Lock
-from pipeline.store.scratch import MAKING, LockLostError, Scratch, Written
+from pipeline.store.scratch import BUILD_PREFIX, LockLostError, Scratch, Written
 
 _seen: set[tuple[str, str]] = set()
-"""The artifacts that this process has found published in buckets, by URI and name: they do not change."""
+"""Artifacts that this process has found published in buckets, by URI and name. They never change."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of artifacts; with a `uri`, of copies of what is in a bucket. Pickled with the tasks that use it."""
+    """A folder of artifacts or, with a `uri`, of copies from a bucket. Picklable."""
 
     root: Path
-    """Artifacts are in its subfolder `store/`, with MLflow's files next to it."""
+    """Artifacts are in its subfolder `store/`, MLflow's files next to it."""
     uri: str = ""
     """Empty: all nodes share the folder."""
 
     @classmethod
     def at(cls, where: str | Path) -> Self:
-        """Returns the store that `--store` names, a folder or a URI (s3://, gs://, az://, file://).
+        """Returns the store for a `--store` value: a folder or a URI (s3://, gs://, az://, file://).
 
         Raises UserError for any other URI.
         """
@@ -71,11 +71,11 @@ class Store:
         return cls(cache_folder() / f"{re.sub(r'[^A-Za-z0-9.]+', '-', uri)}-{digest}", uri)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles a bucket's store as its URI, since the folder differs by machine."""
+        """Pickles a bucket's store by its URI, since the folder differs between machines."""
         return (Store.at, (self.uri,)) if self.uri else (Store, (self.root,))
 
     def checked(self) -> Self:
-        """Returns itself. Raises UserError if nothing can be stored here; a folder may still refuse what is written."""
+        """Returns itself. Raises UserError if nothing can be stored here; a folder may still be read-only."""
         if self.uri:
             self.bucket.check()
         if self.root.is_file():
@@ -83,7 +83,7 @@ class Store:
         return self
 
     def as_folder(self) -> Self:
-        """Returns itself. Raises UserError if it is in a bucket, of which there are only copies here."""
+        """Returns itself. Raises UserError if it is in a bucket, since only copies are here."""
         if self.uri:
             raise UserError(
                 f"--store {self.uri}: only folders can be cleaned; this machine's copies are in {self.root}"
@@ -92,44 +92,44 @@ class Store:
 
     @property
     def exists(self) -> bool:
-        """Whether anything can have been stored here."""
+        """Whether anything may be stored here."""
         return bool(self.uri) or self.root.is_dir()
 
     @property
-    def is_apart(self) -> bool:
-        """Whether each node has a folder of its own."""
+    def is_per_node(self) -> bool:
+        """Whether each node has its own folder."""
         return bool(self.uri)
 
     @property
-    def shown(self) -> str:
-        """The store as its user named it."""
+    def display_name(self) -> str:
+        """The store as the user named it."""
         return self.uri or str(self.root)
 
     @property
     def bucket(self) -> Bucket:
-        """The bucket; only where there is a `uri`."""
+        """The bucket; requires a `uri`."""
         return Bucket(self.uri)
 
     @property
     def remote(self) -> BucketArtifacts | None:
-        """The artifacts of the bucket, None if all nodes share the folder."""
+        """The bucket's artifacts, or None if all nodes share the folder."""
         return BucketArtifacts(self.bucket) if self.uri else None
 
     @property
     def artifacts(self) -> Path:
-        """The folder that holds the artifacts."""
+        """The folder of the artifacts."""
         return self.root / STORE
 
     def folder(self, name: str) -> Path:
-        """Returns the folder in which an artifact is or will be published."""
+        """Returns the folder of an artifact, published or not."""
         return self.artifacts / name
 
     def scratch(self, name: str) -> Path:
-        """Returns the folder on this machine in which an artifact is made until it is published."""
-        return making_folder(self.folder(name))
+        """Returns the folder on this machine in which an artifact is built."""
+        return build_folder(self.folder(name))
 
     def shared_scratch(self, name: str, lock: Lock | None = None) -> Scratch:
-        """Returns the build folder of an artifact for processes on any node, as long as the caller holds its `lock`."""
+        """Returns an artifact's build folder for processes on any node, valid while the caller holds its `lock`."""
         is_ours = partial(self._is_held_by, name, lock.line) if lock else None
         return Scratch(self.scratch(name), store=self if self.uri else None, is_ours=is_ours)
 
@@ -137,7 +137,7 @@ class Store:
         return self.lock(name, "").names(line)
 
     def find(self, name: str) -> Path | None:
-        """Returns the folder of a published artifact, or None; its files may be elsewhere until `fetch` is called."""
+        """Returns a published artifact's folder, or None; its files may need `fetch` first."""
         folder, key = self.folder(name), (self.uri, name)
         if not self.remote:
             return folder if folder.is_dir() else None
@@ -146,10 +146,10 @@ class Store:
         return folder if key in _seen else None
 
     def fetch(self, name: str, parts: Iterable[str] | None = None) -> Path:
-        """Returns a folder on this machine with the files of a published artifact, or only with these parts of it.
+        """Downloads the files of a published artifact, or only `parts`; returns their folder on this machine.
 
-        A part is a file, a folder or a pattern (`fnmatch`); the folder may have more. Raises UserError if the artifact
-        is gone from the bucket, or what is fetched is damaged there.
+        A part is a file, a folder or a pattern (`fnmatch`). Raises UserError if the artifact is gone from the bucket or
+        a file is damaged there.
         """
         folder = self.folder(name)
         if self.remote:
@@ -161,7 +161,7 @@ class Store:
         return folder
 
     def has(self, name: str) -> bool:
-        """Returns whether the folder of an artifact has, or will have once it is published, all its files."""
+        """Whether an artifact's folder has all its files, now or once it is published."""
         artifact = Artifact(self.folder(name))
         if not self.remote:
             return True
@@ -172,37 +172,37 @@ class Store:
     def publish(
         self,
         name: str,
-        make: Callable[[Path], Made],
+        build: Callable[[Path], ArtifactT],
         manifest: dict[str, Any],
         *,
         resume: bool = False,
-        ours: Callable[[], bool],
+        holds_lock: Callable[[], bool],
         added: Mapping[str, Written] = MappingProxyType({}),
-    ) -> Made:
-        """Makes an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`).
+    ) -> ArtifactT:
+        """Builds an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`).
 
-        `added` has the files that tasks wrote (`Context.add`) by the time that `make` returns. With `resume`, all files
-        are flushed to the disk before this returns.
+        `added` holds the files written by tasks (`Context.add`) once `build` returns. With `resume`, all files are
+        synced to disk.
         """
         folder = self.folder(name)
-        if not ours():
+        if not holds_lock():
             raise LockLostError.of(folder)
         if not self.remote:
-            return publish(folder, make, manifest, resume, ours, None, resume, added, remembers=True)
+            return publish(folder, build, manifest, resume, holds_lock, None, resume, added, remember_hashes=True)
         if folder.exists():
-            set_aside(folder)  # a copy, perhaps the last one, of what the bucket no longer has
+            set_aside(folder)  # perhaps the last copy of an artifact that the bucket has lost
         if not resume:
-            self.bucket.remove_folder(f"store/{MAKING}{name}")  # left by a killed process
+            self.bucket.remove_folder(f"store/{BUILD_PREFIX}{name}")  # left by a killed process
         deliver = partial(self.remote.upload, name, added)
         with self.in_use(self.scratch(name)):
-            return publish(folder, make, manifest, resume, ours, deliver, resume, added, remembers=True)
+            return publish(folder, build, manifest, resume, holds_lock, deliver, resume, added, remember_hashes=True)
 
     def damage(self, name: str) -> str | None:
-        """Returns what is wrong with the files of a published artifact, None if nothing is; reads those of a folder."""
+        """Describes a published artifact's damage, or returns None. In a shared folder, reads its files."""
         return self.remote.damage(name) if self.remote else Artifact(self.folder(name)).damage()
 
     def set_aside(self, name: str) -> None:
-        """Unpublishes a damaged artifact by moving its folder, so that nothing of it is lost."""
+        """Unpublishes a damaged artifact by moving its folder; nothing is deleted."""
         if self.remote:
             _seen.discard((self.uri, name))
             self.remote.set_aside(name)
@@ -210,24 +210,24 @@ class Store:
             set_aside(self.folder(name))
 
     def reopen(self, name: str) -> None:
-        """Unpublishes a damaged artifact by making its folder the build folder, from which its stage continues."""
-        folder, making = self.folder(name), self.scratch(name)
-        if making.exists():
-            set_aside(making)
+        """Unpublishes a damaged artifact by turning it into its build folder, from which its stage resumes."""
+        folder, building = self.folder(name), self.scratch(name)
+        if building.exists():
+            set_aside(building)
         if self.remote:
             _seen.discard((self.uri, name))
             self.remote.reopen(name)
-            if folder.exists():  # what counts, and is brought here again, is in the bucket
+            if folder.exists():  # the bucket's files count, and are downloaded again
                 set_aside(folder)
         else:
-            os.rename(folder, making)
+            os.rename(folder, building)
 
     def lock(self, name: str, task: str) -> Lock:
-        """Returns the lock on making an artifact; `task` tells others what it is held for."""
+        """Returns the lock on building an artifact; `task` describes it to others."""
         return BucketLock(self.bucket, f"store/{name}", task) if self.uri else FileLock(self.folder(name), task)
 
     def peek(self, name: str, file: str) -> str | None:
-        """Returns the text of a file of an artifact, published or being made, as far as it is known; None if not."""
+        """Returns the text of an artifact's file, published or being built, if available, else None."""
         for folder in (self.folder(name), self.scratch(name)):
             with suppress(OSError):
                 return (folder / file).read_text(encoding="utf-8", errors="replace")
@@ -235,9 +235,9 @@ class Store:
 
     @contextmanager
     def workspace(self, kind: str) -> Iterator[Path]:
-        """Yields the path of a folder for this process alone; it does not exist yet and is removed after the body.
+        """Yields the path of a private folder, which does not exist yet and is removed after the body.
 
-        Leftovers of killed processes are removed first.
+        First removes leftovers of killed processes.
         """
         self.artifacts.mkdir(parents=True, exist_ok=True)
         for leftover in self.artifacts.glob(f".{kind}-*"):
@@ -254,10 +254,10 @@ class Store:
 
     @contextmanager
     def in_use(self, folder: Path) -> Iterator[None]:
-        """Keeps `aiayn clean` from deleting a folder of this machine while the body uses it.
+        """Keeps `aiayn clean` from deleting a folder of this machine during the body.
 
-        The lock that says so for a folder which all nodes share is, for the others, in the bucket.
+        In a shared folder the artifact's own lock does so; with a bucket, that lock is in the bucket.
         """
         with FileLock(folder, "a copy") as lock:
-            lock.take()  # unless another process here has
+            lock.take()  # fails harmlessly if another process here has it
             yield

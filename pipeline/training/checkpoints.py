@@ -35,7 +35,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.artifacts import METRICS, read_metrics_line
 from pipeline.store.records import Segment
-from pipeline.store.scratch import MAKING, Scratch
+from pipeline.store.scratch import BUILD_PREFIX, Scratch
 from pipeline.training.workers import Workers
 
 Tensors = dict[str, Tensor]
@@ -183,7 +183,7 @@ class CheckpointWriter:
     ) -> None:
         self.scratch.check()
         target = self.folder / kind / f"{update:08d}"
-        for leftover in target.parent.glob(f"{MAKING}*"):  # left by a killed process
+        for leftover in target.parent.glob(f"{BUILD_PREFIX}*"):  # left by a killed process
             shutil.rmtree(leftover)
         if target.exists():  # a damaged checkpoint of the same update, or the same after a kill
             shutil.rmtree(target)

@@ -77,7 +77,7 @@ def make(store: Store, target: Step[Artifact]) -> list[str]:
                     step.name,
                     lambda folder, step=step, ready=arguments: step.stage.function(Context(folder), *ready),
                     described,
-                    ours=lock.is_ours,
+                    holds_lock=lock.is_ours,
                 )
             labels.append(step.label)
     return labels

@@ -128,7 +128,7 @@ def make(step: Step[Any], uri: str) -> Store:
 
         added: dict[str, Any] = {}
         described = {"label": step.label, "stage": step.stage.name, "fingerprint": step.fingerprint, "inputs": []}
-        store.publish(step.name, stage, described, ours=lock.is_ours, added=added)
+        store.publish(step.name, stage, described, holds_lock=lock.is_ours, added=added)
     return store
 
 

@@ -25,7 +25,6 @@ from pipeline.store.locks import guarded
 from pipeline.store.removal import (
     HIDDEN,
     delete,
-    half_made,
     hide,
     leftovers,
     lock_name,
@@ -33,8 +32,9 @@ from pipeline.store.removal import (
     owners,
     published,
     size_bytes,
+    unfinished,
 )
-from pipeline.store.scratch import ASIDE
+from pipeline.store.scratch import ASIDE_PREFIX
 from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
@@ -67,7 +67,7 @@ def plan(store: Store) -> list[Unneeded]:
         if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
             raise UserError(f"{owner} is making {owner.task} here, and no run says from what; clean when it has ended")
     unneeded = [name for name in published(store) if name not in needed]
-    unneeded += [name for name in half_made(store) if lock_name(name) not in needed or store.find(lock_name(name))]
+    unneeded += [name for name in unfinished(store) if lock_name(name) not in needed or store.find(lock_name(name))]
     kept = {*needed, *making}
     unneeded = [name for name in unneeded if name not in kept and lock_name(name) not in making]
     free = [*unneeded, *leftovers(store)]
@@ -97,7 +97,7 @@ def _described(store: Store, name: str) -> Unneeded:
         label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
     if name.startswith(HIDDEN):
         label = "left by a cleaning that was interrupted"
-    elif name.startswith(ASIDE):
+    elif name.startswith(ASIDE_PREFIX):
         label = f"{label}, set aside as damaged"
     elif name != artifact:
         label = f"half of {label}"

@@ -368,7 +368,7 @@ def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: d
     with store.lock(name, task) as lock:
         if owner := lock.take():
             raise UserError(f"{out} is being made by {owner}; wait for it, or choose another folder")
-        store.publish(name, make, manifest, ours=lock.is_ours)
+        store.publish(name, make, manifest, holds_lock=lock.is_ours)
 
 
 app.command()(runs)

@@ -221,7 +221,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         "libraries": {name: version(name) for name in LIBRARIES},
     }
 
-    peaks_bytes, added, here = list[int](), dict[str, Written](), store.is_apart and not step.inputs
+    peaks_bytes, added, here = list[int](), dict[str, Written](), store.is_per_node and not step.inputs
 
     def make(folder: Path) -> Artifact:
         shared = store.shared_scratch(step.name, lock)
@@ -239,7 +239,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         manifest["warnings"] = ray.get(post.board.warnings.remote(step.fingerprint))
         return artifact
 
-    return store.publish(step.name, make, manifest, resume=step.stage.resumes, ours=lock.is_ours, added=added)
+    return store.publish(step.name, make, manifest, resume=step.stage.resumes, holds_lock=lock.is_ours, added=added)
 
 
 def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
@@ -312,7 +312,7 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
         options["runtime_env"] = {"env_vars": worker_environment()}
     if step.stage.resumes:  # a training, whose controller (Ray Train's) runs where this task does
         options["resources"] = ON_HEAD
-    if store.is_apart:
+    if store.is_per_node:
         if step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
             options["num_gpus"] = step.stage.gpus
         if not step.inputs:

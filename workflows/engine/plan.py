@@ -60,7 +60,7 @@ def print_plan(
     why |= {step.fingerprint: FORCED for step in forced}
     print_table = _stages if verbose else _models
     console.print(print_table(targets, models, store, why))
-    console.print(f"{len(why)} stages to run; store: {store.shown}", highlight=False, soft_wrap=True)
+    console.print(f"{len(why)} stages to run; store: {store.display_name}", highlight=False, soft_wrap=True)
 
 
 def _stages(

@@ -87,7 +87,7 @@ def test_actors_of_another_machine_decode_from_a_bucket(
     large; its scores are those of a shared disk."""
     expected = dev_scores.measure(_folder(tmp_path / "shared"), run, text, SETTINGS).load()
     store = Store.at(f"{at_s3.bucket()}/runs")
-    stored = store.publish("training-1", lambda folder: _copied(run, folder), {}, ours=lambda: True)
+    stored = store.publish("training-1", lambda folder: _copied(run, folder), {}, holds_lock=lambda: True)
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "another machine")}
     monkeypatch.setattr(decoding, "worker_environment", lambda: there)
     context = replace(_folder(store.scratch("dev_scores-1")), shared=store.shared_scratch("dev_scores-1"))

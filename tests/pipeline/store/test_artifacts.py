@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, Context, making_folder, publish
+from pipeline.store.artifact import MANIFEST, Artifact, Context, build_folder, publish
 from pipeline.store.artifacts import Corpus
 from pipeline.store.hashes import file_sha256
 from pipeline.store.scratch import Written
@@ -32,7 +32,7 @@ def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> Non
     assert manifest["stage"] == "test"
     assert manifest["files"] == {"part/text.txt": {"bytes": 3, "sha256": file_sha256(tmp_path / "a/part/text.txt")}}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
-    with pytest.raises(UserError, match="exists already"):
+    with pytest.raises(UserError, match="already exists"):
         publish(tmp_path / "a", _write, {})
 
 
@@ -58,7 +58,7 @@ def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path: Path) -> N
         for size in range(len(whole) - 1):  # the last byte of JSON is a newline
             path.write_bytes(whole[:size])
             assert name in str(artifact.damage()), (name, size)
-        with pytest.raises(UserError, match=rf"/a is damaged: {name} .*; move it elsewhere and make it again"):
+        with pytest.raises(UserError, match=rf"/a is damaged: {name} .*; move it elsewhere and rebuild it"):
             artifact.check()
         path.unlink()
         assert artifact.damage() == f"{name} is missing"
@@ -91,9 +91,9 @@ def test_what_cannot_be_read_is_not_damaged(code: int, tmp_path: Path, monkeypat
 def test_a_process_that_lost_its_lock_publishes_and_removes_nothing(tmp_path: Path) -> None:
     """Neither the final path nor the temporary folder, which another process may be using by now, is touched."""
     with pytest.raises(UserError, match=r"^another command has taken over .*a because"):
-        publish(tmp_path / "a", _write, {}, ours=lambda: False)
+        publish(tmp_path / "a", _write, {}, holds_lock=lambda: False)
     assert not (tmp_path / "a").exists()
-    assert (making_folder(tmp_path / "a") / "part" / "text.txt").exists()
+    assert (build_folder(tmp_path / "a") / "part" / "text.txt").exists()
 
 
 def test_files_of_tasks_are_published_with_the_hashes_that_they_had_there(tmp_path: Path) -> None:

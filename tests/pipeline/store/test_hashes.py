@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.store import artifact as module
 from pipeline.store.artifact import Artifact
-from pipeline.store.hashes import VERIFIED, record_of
+from pipeline.store.hashes import VERIFIED, hashes_file
 from pipeline.store.store import Store
 
 FILES = ("a", "part/b")
@@ -41,7 +41,7 @@ def published(tmp_path: Path, reads: list[str]) -> Artifact:
             (folder / name).write_text("text")
         return Artifact(folder)
 
-    artifact = Store(tmp_path).publish("words-1", make, {}, ours=lambda: True)
+    artifact = Store(tmp_path).publish("words-1", make, {}, holds_lock=lambda: True)
     assert sorted(reads) == ["a", "b"]
     reads.clear()
     return artifact
@@ -70,7 +70,7 @@ def test_what_was_published_is_not_read_again(published: Artifact, reads: list[s
 
 def test_whoever_deletes_the_records_reads_everything_again(published: Artifact, reads: list[str]) -> None:
     """As docs/recovery.md says. A broken record is none, and one with another hash helps no damaged file."""
-    record = record_of(published.folder)
+    record = hashes_file(published.folder)
     known = record.read_text()
     for content in (None, "{", "[]", known.replace(known.split('"')[3], "0" * 64)):
         record.unlink() if content is None else record.write_text(content)
@@ -95,7 +95,7 @@ def test_a_disk_that_takes_no_records_costs_only_time(
     published: Artifact, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What cannot be written is not an error, and leaves nothing behind."""
-    record_of(published.folder).unlink()
+    hashes_file(published.folder).unlink()
 
     def refuse(*_: Any) -> None:
         raise OSError(30, "Read-only file system")

@@ -14,7 +14,7 @@ def _write(folder: Path) -> Artifact:
 def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
     """Single stages publish wherever their user says, outside the store."""
     store, mine = Store(tmp_path / "runs"), tmp_path / "mine"
-    assert store.publish(str(mine), _write, {}, ours=lambda: True).folder == mine
+    assert store.publish(str(mine), _write, {}, holds_lock=lambda: True).folder == mine
     assert store.find(str(mine)) == mine
     assert not (tmp_path / "runs").exists()
 

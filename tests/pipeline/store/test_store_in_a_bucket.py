@@ -34,7 +34,7 @@ def _write(folder: Path) -> Artifact:
 
 
 def _publish(store: Store, name: str = "words-1") -> Artifact:
-    return store.publish(name, _write, {"fingerprint": "1"}, ours=lambda: True)
+    return store.publish(name, _write, {"fingerprint": "1"}, holds_lock=lambda: True)
 
 
 def _publish_at(uri: str) -> None:
@@ -266,7 +266,7 @@ def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) 
     assert Store.at(odd.as_uri()) == Store.at(odd) == Store(odd)
     uri = at_s3.bucket()
     store = Store.at(f"{uri}/runs/").checked()
-    assert store.shown == f"{uri}/runs"
+    assert store.display_name == f"{uri}/runs"
     for wrong in ("ftp://host/runs", "s3://", "http://host"):
         with pytest.raises(UserError, match="give a folder, or a URI that begins with s3://"):
             Store.at(wrong)
@@ -304,7 +304,7 @@ def test_checkpoints_travel_between_machines(
         (stage.folder / "checkpoints" / earlier / "manifest.json").write_text("of it")
     store.bucket.write("store/.making-training-1/checkpoints/20/model", b"of a killed worker")
     stage.collect()
-    assert "checkpoints/20 is not whole; it is passed over" in caplog.text
+    assert "checkpoints/20, which is incomplete" in caplog.text
     assert {path.name: (path / "model").read_text() for path in (stage.folder / "checkpoints").iterdir()} == {
         "10": "10",
         "15": "15",
@@ -341,7 +341,7 @@ def test_what_tasks_write_on_other_machines_is_published(store: Store, elsewhere
         assert [*folder.iterdir()] == []
         return _write(folder)
 
-    published = store.publish("words-1", make, {}, ours=lambda: True, added=written)
+    published = store.publish("words-1", make, {}, holds_lock=lambda: True, added=written)
     assert sorted(published.manifest["files"])[:4] == ["00000.de", "00000.en", "00001.de", "00001.en"]
     assert store.damage("words-1") is None
     assert store.bucket.sizes_bytes("store/.making-words-1") == {}
@@ -375,7 +375,7 @@ def test_what_could_not_be_kept_is_kept_later(
             for name in ("a", "b"):
                 (folder / name).write_text(name)
                 scratch.keep(name)
-            assert caplog.text.count("is on this machine alone") == 2
+            assert caplog.text.count("is only on this machine") == 2
             proxy.fails = False
             (folder / "c").write_text("c")
             scratch.keep("c")

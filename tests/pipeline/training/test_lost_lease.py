@@ -42,7 +42,7 @@ def test_a_run_whose_lease_is_lost_stops_and_leaves_the_other_s_alone(
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
     monkeypatch.setattr(on_ray, "worker_environment", lambda: there)
     store, name = Store.at(f"{at_s3.bucket()}/runs"), "training-1"
-    encoded = store.publish("encoding-1", partial(_copied, dataset), {}, ours=lambda: True)
+    encoded = store.publish("encoding-1", partial(_copied, dataset), {}, holds_lock=lambda: True)
     settings = with_fields(updates=5000, checkpoint_updates=10, keep_checkpoints=500, workers=workers)
     place = f"store/.making-{name}"
     with store.lock(name, "train") as lock, store.in_use(store.scratch(name)):

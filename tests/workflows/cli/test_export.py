@@ -65,7 +65,7 @@ def test_the_printed_code_translates(kind: str, tmp_path: Path) -> None:
     assert outputs.pop().strip()
     again = run(tmp_path, kind, "checkpoint", "--out", "the model's")
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     with lock_holder(tmp_path / "busy") as holder:
         busy = run(tmp_path, kind, "checkpoint", "--out", "busy")
     assert busy.returncode == 2

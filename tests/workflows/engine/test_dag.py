@@ -82,7 +82,7 @@ def test_damage_in_a_users_own_folder_is_reported_in_one_line(tmp_path: Path) ->
     with pytest.raises(UserError, match=r"/out is damaged: words.txt has 0 bytes, not the 4 .*; move it elsewhere"):
         to_run([step], Store(tmp_path))
     (given.folder / "words.txt").write_text("G")
-    with pytest.raises(UserError, match=r"tiny_stages-.* is damaged: words.txt has 1 bytes, .*make it again$"):
+    with pytest.raises(UserError, match=r"tiny_stages-.* is damaged: words.txt has 1 bytes, .*rebuild it$"):
         to_run([step], Store(tmp_path))
     assert words.exists()
 

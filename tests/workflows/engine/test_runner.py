@@ -17,7 +17,7 @@ from rich.console import Console
 
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
-from pipeline.store.artifact import Artifact, Context, making_folder
+from pipeline.store.artifact import Artifact, Context, build_folder
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_stages import (
@@ -250,7 +250,7 @@ def test_a_step_whose_process_is_killed_is_retried(tmp_path: Path) -> None:
     (words,) = runner.run([step], Store(tmp_path))
     assert words.text == "whole"
     assert (tmp_path / "log").exists()
-    assert not making_folder(Store(tmp_path).folder(step.name)).exists()
+    assert not build_folder(Store(tmp_path).folder(step.name)).exists()
 
 
 def _driver(function: str, folder: Path) -> tuple[list[str], dict[str, str]]:
