@@ -1,8 +1,6 @@
-"""Says why steps must run: what differs from the nearest artifact of the same stage that the store has.
+"""Says why steps must run: what differs from the nearest artifact of the same stage whose manifest this machine has.
 
     why = reasons(to_run([table], store), store)     # {step: Reason("made with updates 30 (here 40)"), ...}
-
-Manifests are read as far as this machine has them.
 """
 
 import json
@@ -16,8 +14,7 @@ from pipeline.store.store import Store
 from workflows.engine.dag import Step, inputs_of, labels_of
 
 NEVER, INPUT = "never made", "another "
-MAX_CHANGES = 6
-"""An artifact with more changed settings is another experiment's, such as another profile's, and explains nothing."""
+MAX_CHANGES = 6  # with more changed settings, an artifact is another experiment's and explains nothing
 
 
 @dataclass(frozen=True)
@@ -67,9 +64,9 @@ def _manifests(store: Store) -> Iterator[Mapping[str, Any]]:
 
 def _reason(step: Step[Artifact], made: Iterable[Mapping[str, Any]], missing: set[str]) -> Reason:
     """Compares a step with the artifacts made under its label: with the one from which it differs least."""
-    newest_first = sorted(made, key=lambda manifest: -manifest["ns"])
-    near = [manifest for manifest in newest_first if len(list(step.differing(manifest))) <= MAX_CHANGES]
-    differences = min((list(_differences(step, manifest)) for manifest in near), key=len, default=None)
+    near = (manifest for manifest in made if len(list(step.differing(manifest))) <= MAX_CHANGES)
+    newest_first = sorted(near, key=lambda manifest: -manifest["ns"])
+    differences = min((list(_differences(step, manifest)) for manifest in newest_first), key=len, default=None)
     if differences is None:
         return Reason(NEVER)
     others = [text for text in differences if not text.startswith(INPUT)]
