@@ -1,6 +1,6 @@
 """Says why steps must run: what differs from the nearest artifact of the same stage whose manifest this machine has.
 
-    why = reasons(to_run([table], store), store)     # {step: Reason("made with updates 30 (here 40)"), ...}
+why = reasons(to_run([table], store), store)     # {step: Reason("made with updates 30 (here 40)"), ...}
 """
 
 import json
