@@ -18,10 +18,11 @@ from pipeline.evaluation.perplexity import LengthPerplexity, Perplexity
 from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifacts import TrainingRun
+from pipeline.training.speed import TrainingSpeed
 from workflows import stages
 from workflows.claims.competitors import MODELS
 from workflows.claims.translators import ALL_LENGTHS, LEARNED, SINUSOIDS
-from workflows.engine.dag import Stage, Step
+from workflows.engine.dag import Imported, Stage, Step
 from workflows.profiles.attention import RATES, WIDTHS, attention_settings
 from workflows.profiles.profile import Profile, Recipe, SearchGrid
 from workflows.tables.claims import Trial
@@ -31,6 +32,7 @@ from workflows.trials import LAST_CHECKPOINT, trials_of
 TRAIN_ATTENTION = Stage(
     "attention_training.train", attention_training.train, AttentionTraining, computes=True, resumes=True
 )
+TIME_TRAINING = Stage("training_speed.time", Imported("pipeline.training.speed:time_"), TrainingSpeed, gpus=1)
 LENGTH_PERPLEXITY = Stage(
     "length_perplexity.measure", perplexity.measure_by_length, LengthPerplexity, version=3, gpus=1, computes=True
 )
@@ -84,10 +86,21 @@ def heads(of: Seeded, model: str, text: GeneratedText) -> list[Trial[Relations]]
     return trials
 
 
+def competes(profile: Profile, pair: str) -> bool:
+    """Whether the profile has recipes for the Transformer and all its competitors."""
+    return {*MODELS} <= profile.for_pair(pair).recipes.keys()
+
+
+def training_speed(profile: Profile, pair: str) -> Step[TrainingSpeed]:
+    """Returns the step that times updates of the Transformer and its competitors in turn, on reserved CPUs."""
+    profile = profile.for_pair(pair)
+    settings = [profile.recipes[model].training for model in MODELS]
+    timed = replace(TIME_TRAINING, cpus=max(1, *(each.threads for each in settings)))
+    return timed("time training", stages.prepared(profile, pair).dataset, settings)
+
+
 def competitors(profile: Profile, pair: str) -> list[Trial[Perplexity]]:
-    """Returns trainings of the Transformer and its competitors, where the profile has recipes for all of them."""
-    if not {*MODELS} <= profile.for_pair(pair).recipes.keys():
-        return []
+    """Returns trainings of the Transformer and its competitors."""
     trials = []
     for model in MODELS:
         of = seeded(profile, pair, model)

@@ -48,7 +48,7 @@ JUDGE = Stage(
     "claims.judge", Imported("workflows.reports.claims:judge"), ClaimsArtifact, computes=True, follows_source=True
 )
 READ_BY: Mapping[str, tuple[str, ...]] = {
-    "pairs": ("table2", "table3", "averaging", "extrapolation", "functions", "heads", "competitors"),
+    "pairs": ("table2", "table3", "averaging", "extrapolation", "functions", "heads", "competitors", "training_speed"),
     "models": ("table2", "averaging", "heads"),
     "rows": ("table3",),
     "treebank": ("table4",),
@@ -167,8 +167,10 @@ def experiments(
         tables["table4"] = reproduce_table4.reproduction(trees, request)
     if "functions" in needs:
         made["functions"] = claim_trials.functions(profile, pair)
-    if "competitors" in needs:
-        made["competitors"] = claim_trials.competitors(profile, pair)
+    if needs & {"competitors", "training_speed"} and claim_trials.competes(profile, pair):
+        made["training_speed"] = claim_trials.training_speed(profile, pair)
+        if "competitors" in needs:
+            made["competitors"] = claim_trials.competitors(profile, pair)
     if "extrapolation" in needs:
         made["extrapolation"] = claim_trials.extrapolation(profile, pair)
     if needs & {"averaging", "heads"}:

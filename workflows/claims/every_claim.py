@@ -7,12 +7,6 @@ from workflows.claims.claim import Claim
 
 WAITING: tuple[Claim, ...] = (
     Claim(
-        "1",
-        "recurrence precludes parallelization within training examples",
-        "competitors",
-        lacks="tokens/s of recurrent, convolutional and attention models over the length of sentences",
-    ),
-    Claim(
         "3.2.2",
         "with a single head, averaging inhibits attending to several positions at once",
         "competitors",

@@ -13,9 +13,10 @@ from pipeline.complexity.records import TimedArguments
 from pipeline.evaluation.perplexity import LengthPerplexity, Perplexity
 from pipeline.evaluation.search_choice import DecodingChoice
 from pipeline.store.artifact import Artifact
+from pipeline.training.speed import TrainingSpeed
 from workflows import paper
 from workflows.claims.claim import KINDS, Data, Evidence, Judged, judged
-from workflows.claims.competitors import LearningCurve
+from workflows.claims.competitors import MODELS, LearningCurve
 from workflows.claims.every_claim import CLAIMS
 from workflows.claims.identities import IDENTITIES
 from workflows.claims.translators import LEARNED, SINUSOIDS
@@ -23,7 +24,7 @@ from workflows.engine.dag import Ref, to_artifact
 from workflows.tables.differences import ASPECTS, Difference, differences
 from workflows.tables.judged import VERDICTS, verdicts
 from workflows.tables.measurements import TrainedModel, Translation
-from workflows.tables.provenance import hardware
+from workflows.tables.provenance import dtypes
 from workflows.tables.table import Results, ResultsArtifact
 
 T_co = TypeVar("T_co", bound=Artifact, covariant=True)
@@ -64,6 +65,8 @@ class Made:
     """Words that the heads of each model join."""
     competitors: Sequence[Trial[Perplexity]] = ()
     """The Transformer, a recurrent and a convolutional model."""
+    training_speed: Ref[TrainingSpeed] | None = None
+    """Of the same models, in the order of `claims.competitors.MODELS`."""
     data: tuple[Data, ...] = ()
     """What the text can judge."""
 
@@ -103,25 +106,28 @@ def evidence(made: Made) -> Evidence:
         ]
     if made.heads:
         found["heads"] = [to_artifact(trial.measured).load().relations for trial in made.heads]
-    if made.competitors:
-        curves: dict[str, list[LearningCurve]] = {}
-        for trial in made.competitors:
-            curves.setdefault(trial.kind, []).append(learning_curve(trial.evaluation))
+    if made.training_speed:
+        speeds = dict(zip(MODELS, to_artifact(made.training_speed).load().models, strict=True))
+        found["training_speed"] = speeds
         # A schedule that ends with its training serves no shorter budget.
         if all(trial.evaluation.settings.optimizer.schedule == "inverse_sqrt" for trial in made.competitors):
+            curves: dict[str, list[LearningCurve]] = {}
+            for trial in made.competitors:
+                curve = learning_curve(trial.evaluation, speeds[trial.kind].mean_update_s)
+                curves.setdefault(trial.kind, []).append(curve)
             found["competitors"] = curves
     return Evidence(found, made.data)
 
 
-def learning_curve(model: TrainedModel) -> LearningCurve:
-    """Returns how a training's dev NLL fell, over the seconds and the FLOP of its updates."""
+def learning_curve(model: TrainedModel, update_s: float) -> LearningCurve:
+    """Returns how a training's dev NLL fell, over FLOP and over the seconds of updates that take `update_s` each."""
     run, measured = model.run, [line for line in model.metrics if "dev_nll" in line]
+    settings = {name: value for name, value in run.settings.identity().items() if name not in ("model", "seed")}
     return LearningCurve(
-        [line["train_s"] for line in measured],
+        [line["update"] * update_s for line in measured],
         [line["update"] / run.updates * run.counted_flop for line in measured],
         [line["dev_nll"] for line in measured],
-        run.train_s / run.updates,
-        f"{hardware(run)}; {[item for item in run.settings.identity().items() if item[0] not in ('model', 'seed')]}",
+        f"{dtypes(run.segments)}; {settings}",
     )
 
 

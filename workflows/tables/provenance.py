@@ -18,7 +18,7 @@ def hardware(run: TrainingRecord, name: Callable[[str], str] = str) -> str:
     groups = [
         " and ".join(f"{device.count} × {name(device.name)}" for device in segment.devices) for segment in segments
     ]
-    return f"{', then '.join(dict.fromkeys(groups))}, {_types(segments)}"
+    return f"{', then '.join(dict.fromkeys(groups))}, {dtypes(segments)}"
 
 
 def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
@@ -31,9 +31,9 @@ def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
         for device in segment.devices:
             counts.setdefault(device.name, []).append(device.count)
     devices = (f"{span(f'{min(used)}', f'{max(used)}')} × {name}" for name, used in counts.items())
-    types = {cell.label: _types(cell.run.segments) for cell in cells}
+    types = {cell.label: dtypes(cell.run.segments) for cell in cells}
     note = (
-        f"Trained in {_types(segments)} on {', '.join(devices)}, with torch "
+        f"Trained in {dtypes(segments)} on {', '.join(devices)}, with torch "
         f"{_listed(segment.torch_version for segment in segments)}, "
         f"{_listed(segment.form for segment in segments)}; decoded in "
         f"{_listed(cell.decoding.computed_in for cell in cells)}."
@@ -70,7 +70,8 @@ def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:
     ]
 
 
-def _types(segments: Iterable[Segment]) -> str:
+def dtypes(segments: Iterable[Segment]) -> str:
+    """Names the dtypes of a training."""
     return _listed(segment.dtype for segment in segments)
 
 

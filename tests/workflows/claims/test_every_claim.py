@@ -13,9 +13,10 @@ from pipeline.complexity.attention_training import AttentionTrainingRecord
 from pipeline.evaluation.perplexity import LengthPerplexityRecord, LengthRange, PerplexityRecord
 from pipeline.evaluation.search_choice import DecodingChoiceRecord, SearchScores
 from pipeline.settings import DecodingSettings
+from pipeline.training.speed import ModelSpeed
 from workflows.claims import comparisons
 from workflows.claims.claim import Data, Effect, Evidence, judged
-from workflows.claims.competitors import Curves, LearningCurve, common_budget
+from workflows.claims.competitors import Curves, LearningCurve, Speeds, common_budget
 from workflows.claims.every_claim import CLAIMS, SECTIONS, WAITING
 from workflows.claims.functions import ADDITIVE, SCALED, UNSCALED, at_best_rates
 from workflows.claims.translators import ALL_LENGTHS, LEARNED, SINUSOIDS
@@ -136,8 +137,30 @@ def heads(share: float, largest: float, spread: float = 0.01) -> list[list[Relat
     ]
 
 
-def learned(behind: float, slower: float = 1.5, spread: float = 0.001) -> Curves:
-    """Curves of base, and of competitors that are this far behind after each second, with slower updates.
+def speeds(slower: float = 1.5, sequential: float = 0.3, spread: float = 0.01) -> Speeds:
+    """Competitors with slower updates, whose recurrent one keeps this share of its tokens/s in long sentences."""
+    made = {}
+    for model, update_s, kept in (
+        ("base", 1.0, 0.9),
+        ("recurrent", slower, sequential),
+        ("convolutional", slower, 0.9),
+    ):
+        sign = -1 if model == "base" else 1
+        made[model] = ModelSpeed(
+            architecture=model,
+            parameters=1,
+            update_s=tuple(update_s * (1 + sign * spread * noise) for noise in NOISE),
+            tokens_s={
+                8: tuple(1000 * (1 + sign * spread * noise) for noise in NOISE),
+                32: (1.0,) * len(NOISE),
+                128: tuple(1000 * kept * (1 - sign * spread * noise) for noise in NOISE),
+            },
+        )
+    return made
+
+
+def learned(behind: float, spread: float = 0.001) -> Curves:
+    """Curves of base, and of competitors that are this far behind after each second.
 
     Competitors do half as many FLOP a second; the recurrent model stops first, at 80 s.
     """
@@ -149,7 +172,6 @@ def learned(behind: float, slower: float = 1.5, spread: float = 0.001) -> Curves
                 seconds,
                 [(1.0 if model == "base" else 0.5) * each for each in seconds],
                 [5 - each / 50 + ahead + spread * noise for each in seconds],
-                1 + 0.01 * noise if model == "base" else slower * (1 - 0.01 * noise),
             )
             for noise in NOISE
         ]
@@ -197,7 +219,10 @@ CASES: Mapping[str, Case] = {
     ),
     "and so after as many operations": Case("competitors", learned(1.0), learned(0.5), learned(1.0, spread=0.5)),
     "it trains significantly faster than recurrent or convolutional layers: an update takes less time": Case(
-        "competitors", learned(1.0), learned(1.0, slower=0.9), learned(1.0, slower=1.005)
+        "training_speed", speeds(), speeds(slower=0.9), speeds(slower=1.005)
+    ),
+    "recurrence precludes parallelization within training examples, which becomes critical at longer lengths": Case(
+        "training_speed", speeds(), speeds(sequential=1.1), speeds(sequential=0.9)
     ),
     "for small d_k, additive and dot-product attention perform similarly": Case(
         "functions", functions(0.1, 0.1), functions(0.1, 0.1, small=0.1), functions(0.1, 0.1, spread=0.1)
@@ -357,7 +382,7 @@ def test_only_the_named_data_can_judge() -> None:
     """On generated text, trade-offs are not judged though their figures are there; mechanisms are."""
     found = {case.needs: case.holds or case.undecided for case in CASES.values()}
     verdicts = {outcome.text: outcome.verdict for outcome in judged(CLAIMS, Evidence(found))}
-    mechanisms = {text for text, case in CASES.items() if case.needs in ("heads", "extrapolation")}
+    mechanisms = {text for text, case in CASES.items() if case.needs in ("heads", "extrapolation", "training_speed")}
     assert {verdicts[text] for text in mechanisms} == {"holds"}
     assert all(verdicts[text].startswith("needs ") for text in CASES.keys() - mechanisms)
     assert verdicts["dropout is very helpful in avoiding over-fitting"] == "needs real text"
@@ -627,7 +652,7 @@ def test_curves_of_other_conditions_are_not_compared() -> None:
     """Nor are those of which nothing is known at the budget: a model so slow that it was first measured later."""
     of_time = "superior in quality to recurrent and convolutional models after the same time of training"
     curves = learned(0.1)
-    elsewhere = [replace(curve, conditions="another machine") for curve in curves["recurrent"]]
+    elsewhere = [replace(curve, conditions="another dtype") for curve in curves["recurrent"]]
     late = [replace(curve, seconds=[90.0, 100.0], nll=[4.0, 3.0]) for curve in curves["convolutional"]]
     for changed in ({"recurrent": elsewhere}, {"convolutional": late}):
         assert verdict(of_time, "competitors", {**curves, **changed}) == "not run"
