@@ -19,7 +19,7 @@ from model.config import END_ID
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.store.figures import Figures
+from pipeline.store.records import Record
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ UPDATES_OF_LENGTH = 3
 NEVER = 10**9
 
 
-class ModelSpeed(Figures):
+class ModelSpeed(Record):
     """How fast one model trains; a value a round."""
 
     architecture: str
@@ -50,7 +50,7 @@ class ModelSpeed(Figures):
         return sum(self.update_s) / len(self.update_s)
 
 
-class TrainingSpeedFigures(Figures):
+class TrainingSpeedRecord(Record):
     """`training_speed.json`: how fast models train on one machine."""
 
     models: tuple[ModelSpeed, ...]
@@ -62,10 +62,10 @@ class TrainingSpeedFigures(Figures):
 
 
 @dataclass(frozen=True)
-class TrainingSpeed(JsonArtifact[TrainingSpeedFigures]):
+class TrainingSpeed(JsonArtifact[TrainingSpeedRecord]):
     """`training_speed.json`: how fast models train on one machine."""
 
-    figures_file = "training_speed.json"
+    record_file = "training_speed.json"
 
     @property
     def summary(self) -> str:
@@ -115,7 +115,7 @@ def time_(context: Context, dataset: EncodedDataset, settings: Sequence[Training
     )
     shutil.rmtree(folder)
     return TrainingSpeed(context.folder).write(
-        TrainingSpeedFigures(
+        TrainingSpeedRecord(
             models=models,
             budget_tokens=settings[0].budget_tokens,
             device_name=device_name(context.device),
