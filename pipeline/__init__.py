@@ -1,1 +1,1 @@
-"""The stages: each one function from typed artifacts and settings to one typed artifact (paper §5)."""
+"""The stages: each a function from typed artifacts and settings to one typed artifact (paper §5)."""

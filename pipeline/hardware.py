@@ -1,4 +1,4 @@
-"""Facts about the machine: a device's name, its dtype, its matrix multiplication rate, whether it compiles."""
+"""Properties of devices: name, dtype, matmul rate, and whether torch.compile works."""
 
 import logging
 import os
@@ -15,17 +15,17 @@ from pipeline.settings import DecodingDtype
 log = logging.getLogger(__name__)
 
 MATMUL_S = 0.3
-"""How long `matmul_flop_s` measures."""
+"""Duration of a `matmul_flop_s` measurement."""
 BFLOAT16_GAIN = 1.2
-"""How many times as fast as float32 a processor must multiply bfloat16, because rounding takes time too. Known
-processors are far from it on either side, so that the choice does not depend on what else the machine does."""
+"""Minimum measured bfloat16/float32 matmul speed-up for a CPU to use bfloat16; the margin pays for the casts. Known
+CPUs are well clear of it either way, so background load does not flip the decision."""
 LOGICAL_GPUS = "AIAYN_LOGICAL_GPUS"
-"""The environment variable by which tests place work on GPUs that Ray only counts (`ray start --num-gpus 2`): if it is
-1, processes for which Ray has reserved one compute on CPUs, and everything else is as on GPUs."""
+"""Environment variable for tests that schedule on GPUs that only Ray counts (`ray start --num-gpus 2`): if it is 1,
+processes that reserve a GPU compute on CPUs instead."""
 
 
 def reserved_gpu(device: str) -> str:
-    """Returns a GPU that Ray has reserved for this process, e.g. "cuda:0"; "cpu" where LOGICAL_GPUS is set.
+    """Returns the GPU that Ray has reserved for this process, e.g. "cuda:0"; "cpu" if LOGICAL_GPUS is set.
 
     Raises UserError if torch finds no GPU.
     """
@@ -33,28 +33,28 @@ def reserved_gpu(device: str) -> str:
         return "cpu"
     if not torch.cuda.is_available():
         raise UserError(
-            f"Ray counts a GPU on {platform.node()}, but torch finds none there; install a torch that suits its "
+            f"Ray counts a GPU on {platform.node()}, but torch finds none there; install a torch that supports its "
             "driver, or set device to cpu"
         )
     return device
 
 
 def dtype_of(setting: DecodingDtype, device: str) -> torch.dtype:
-    """Returns the dtype that a setting means on a device."""
+    """Returns the dtype of a setting on a device."""
     dtype: torch.dtype = compute_dtype(device) if setting == "auto" else getattr(torch, setting)
     return dtype
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """Returns the name of a dtype as files and tables give it, e.g. "bfloat16"."""
+    """Returns a dtype's name in files and tables, e.g. "bfloat16"."""
     return str(dtype).removeprefix("torch.")
 
 
 def matmul_flop_s(device: str, dtype: torch.dtype) -> float:
-    """Measures the rate of a square product on one device with torch's current threads: 0.3 s, after one to warm up.
+    """Measures a device's rate on square products with torch's current threads, for 0.3 s after a warm-up.
 
-    The matrices have 8192 columns on a GPU and 2048 on CPUs, where the rate no longer grows with the size. A GPU is
-    given ten products at a time, so that it does not wait for the host between them.
+    Matrices have 8,192 columns on a GPU and 2,048 on CPUs, where larger ones are no faster. On a GPU, ten products are
+    queued at a time, so that it need not wait for the host.
     """
     on_gpu = device.startswith("cuda")
     size, at_once = (8192, 10) if on_gpu else (2048, 1)
@@ -75,7 +75,7 @@ def matmul_flop_s(device: str, dtype: torch.dtype) -> float:
 
 
 def device_name(device: str) -> str:
-    """Returns the name of the GPU or of the processor."""
+    """Returns the name of the GPU or CPU."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
     try:
@@ -86,9 +86,9 @@ def device_name(device: str) -> str:
 
 
 def instruction_set(device: str) -> str:
-    """Returns the instructions that torch's own kernels use on a device, e.g. "AVX2" or "sm_90".
+    """Returns the instruction set of torch's kernels on a device, e.g. "AVX2" or "sm_90".
 
-    The same kernel for other instructions may round differently.
+    The same kernel may round differently with other instructions.
     """
     if device.startswith("cuda"):
         return "sm_{}{}".format(*torch.cuda.get_device_capability(device))
@@ -96,9 +96,9 @@ def instruction_set(device: str) -> str:
 
 
 def compute_dtype(device: str) -> torch.dtype:
-    """Returns bfloat16 if the device multiplies it natively and a processor gains by it, else float32.
+    """Returns bfloat16 if the device supports it natively and, on a CPU, is faster with it; else float32.
 
-    A processor gains if its products take at most 1 / `BFLOAT16_GAIN` of the time of those in float32.
+    A CPU's products must be at least `BFLOAT16_GAIN` times as fast.
     """
     if not multiplies_bfloat16(device):
         return torch.float32
@@ -107,7 +107,7 @@ def compute_dtype(device: str) -> torch.dtype:
 
 
 def multiplies_bfloat16(device: str) -> bool:
-    """Tells whether the device multiplies bfloat16 natively (AMX, AVX512-BF16, recent GPUs)."""
+    """Whether the device multiplies bfloat16 natively (AMX, AVX512-BF16, recent GPUs)."""
     if device.startswith("cuda"):
         return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
@@ -116,11 +116,11 @@ def multiplies_bfloat16(device: str) -> bool:
 
 @cache
 def bfloat16_speedup() -> float:
-    """Measures how many times as fast this processor multiplies bfloat16 as float32, on torch's current threads.
+    """Measures the CPU's bfloat16/float32 matmul speed-up on torch's current threads.
 
-    Having the instructions says nothing: Intel's AVX512-BF16 without AMX multiplies at half the rate of float32, AMD's
-    at twice. The products alternate and the fastest of each type counts, so that other work on the machine hardly
-    matters; it takes some 50 ms, once in a process.
+    Instruction sets do not tell: Intel's AVX512-BF16 without AMX has half the rate of float32, AMD's twice. Products
+    alternate and the fastest of each type counts, which makes the result robust to other load; takes about 50 ms, once
+    per process.
     """
     size, rounds = 512, 10
     generator = torch.Generator().manual_seed(0)
@@ -136,35 +136,35 @@ def bfloat16_speedup() -> float:
 
 
 def compiles(device: str) -> bool:
-    """Tells whether `torch.compile` pays off: on GPUs on which it works.
+    """Whether to use `torch.compile`: on GPUs where it works.
 
-    On two CPU cores the compiled layers were slower than the plain ones (3+3 layers of 256; mostly because of the
-    random bits), and compiling took two minutes.
+    On two CPU cores compiled layers were slower than eager ones (3+3 layers of 256; mostly because of random bits), and
+    compiling took two minutes.
     """
     return device.startswith("cuda") and toy_layer_compiles(device)
 
 
 @cache
 def toy_layer_compiles(device: str) -> bool:
-    """Compiles a tiny layer, runs it forward and backward, and logs a warning if that fails.
+    """Compiles a tiny layer and runs it forward and backward; logs a warning if that fails.
 
-    It fails without Triton, a C compiler or Python's header files, each of which is often missing.
+    It fails without Triton, a C compiler or Python's headers, any of which is often missing.
     """
     layer = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.LayerNorm(16)).to(device)
     try:
         torch.compile(layer, dynamic=True)(torch.randn(4, 16, device=device)).sum().backward()
-    except Exception as error:  # Dynamo, Inductor, Triton and the compilers they start each raise their own
+    except Exception as error:  # Dynamo, Inductor, Triton and their compilers raise various exceptions
         reason = " ".join(str(error).split())[:300]
-        log.warning("torch.compile does not work on %s, so the layers are not compiled (%s)", device, reason)
+        log.warning("torch.compile does not work on %s, so layers are not compiled (%s)", device, reason)
         return False
     return True
 
 
 def make_deterministic() -> None:
-    """Makes every later computation of this process on a GPU end in the same bits, in other processes too.
+    """Makes GPU computation in this process bit-reproducible, also across processes.
 
-    Call it before the first matrix product: cuBLAS reads its workspace's size only once. Operations without a
-    deterministic kernel raise RuntimeError from then on. On CPUs the bits do not differ anyway.
+    Call it before the first matrix product, because cuBLAS reads its workspace size only once. Operations without a
+    deterministic kernel then raise RuntimeError. CPUs are deterministic anyway.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)

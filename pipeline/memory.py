@@ -1,6 +1,6 @@
-"""The memory of this process: its peak, as the operating system counts it, and errors that mean there was too little.
+"""This process's peak memory, as the operating system counts it, and detection of out-of-memory errors.
 
-It does not import torch, so that `--help` is quick.
+Does not import torch, so that `--help` is fast.
 """
 
 import resource
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def peak_memory_bytes() -> int:
-    """Returns the peak resident memory since the process began, or since `forget_peak_memory` where that works."""
+    """Returns the peak resident memory since process start, or since `forget_peak_memory` if that is supported."""
     with suppress(OSError):  # Linux, whose ru_maxrss is inherited from the parent process
         lines = Path("/proc/self/status").read_text().split("\n")
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
@@ -19,15 +19,15 @@ def peak_memory_bytes() -> int:
 
 
 def forget_peak_memory() -> None:
-    """Restarts the measurement of peak memory, if the operating system allows it, as Linux does."""
+    """Resets the peak, if the operating system supports it (Linux does)."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # man 5 proc: resets the peak
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tells whether an error of Python's or torch's means that memory ran out.
+    """Whether an error of Python's or torch's means that memory ran out.
 
-    On a GPU that is torch.OutOfMemoryError alone: "illegal memory access" and Triton's "out of resource: shared memory"
+    On a GPU that is only torch.OutOfMemoryError; "illegal memory access" and Triton's "out of resource: shared memory"
     are other faults. On a CPU torch raises a plain RuntimeError that names its allocator.
     """
     is_torchs = type(error).__name__ == "OutOfMemoryError" and type(error).__module__ == "torch"

@@ -1,15 +1,15 @@
-"""The private parts of Ray that this project needs. No other module imports any.
+"""Uses of Ray's private API. No other module has any.
 
-Ray may change them in any release. tests/pipeline/test_ray_private.py says which one has changed and who relies on it.
+Ray may change them in any release; tests/pipeline/test_ray_private.py shows which one has changed and its users.
 
 - `lean_torch_trainer` drops two of Ray Train's default callbacks; RunConfig(callbacks=...) can only add some.
 - `loopback_only` makes a new cluster's processes listen on the loopback interface, as Ray itself does on macOS and
-  Windows. `ray.init(_node_ip_address="127.0.0.1")` takes that for any address of this machine.
-- `abandoned_placement_groups` reads who created a placement group, and whether that actor is dead.
-  `ray.util.placement_group_table` leaves both out, and `ray.util.state` needs the dashboard.
-- `head_address`, `accepts_driver`, `has_token`, `sends_token` and `send_token` ask a head node whether it accepts this
-  process, before `ray.init`: which sends a token for the address `auto` alone, asks again for 20 s after a refusal,
-  printing a line each time, and aborts the process where token mode is on and there is no token.
+  Windows. `ray.init(_node_ip_address="127.0.0.1")` resolves that to any address of this machine.
+- `abandoned_placement_groups` reads a placement group's creator and whether that actor is dead.
+  `ray.util.placement_group_table` has neither, and `ray.util.state` needs the dashboard.
+- `head_address`, `accepts_driver`, `has_token`, `sends_token` and `send_token` check that a head node accepts this
+  process before `ray.init`, which sends a token only for the address `auto`, retries for 20 s after a refusal, printing
+  a line each time, and aborts the process if token mode is on and there is no token.
 """
 
 import os
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def loopback_only() -> Iterator[None]:
-    """Gives a cluster that `ray.init` starts in the body the address 127.0.0.1, where all its processes listen."""
+    """Makes a cluster started by `ray.init` in the body use the address 127.0.0.1, on which all processes listen."""
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
         yield
@@ -42,14 +42,14 @@ def loopback_only() -> Iterator[None]:
 
 
 def lean_torch_trainer(*arguments: Any, **options: Any) -> "TorchTrainer":
-    """Makes a TorchTrainer that runs without two of Ray Train's processes, each of which takes 5 s of a core to start.
+    """Returns a TorchTrainer without two of Ray Train's processes, each of which takes 5 s of a core to start.
 
-    One hands out Ray datasets, which this project does not use. The other frees what a killed controller had reserved,
-    but asks the dashboard about the controller: where there is none, as in a cluster on one machine, it frees nothing
-    within a minute, and the end of every training, in an error too, waits 10 s for it. The workflow engine frees it
-    instead, by `abandoned_placement_groups`.
+    One distributes Ray datasets, which are not used here. The other releases the resources of a killed controller, but
+    asks the dashboard about it: without one, as in a single-machine cluster, it releases nothing within a minute, and
+    the end of every run, even on errors, waits 10 s for it. The workflow engine releases them instead, by
+    `abandoned_placement_groups`.
     """
-    # Every worker process of a workflow imports this module, and ray.train takes 1.5 s of a core.
+    # Imported here: every worker process imports this module, and ray.train takes 1.5 s of a core.
     from ray.train.torch import TorchTrainer
     from ray.train.v2._internal.callbacks.datasets import DatasetsCallback
     from ray.train.v2._internal.callbacks.placement_group_callback import PlacementGroupCleanerCallback
@@ -67,10 +67,10 @@ def lean_torch_trainer(*arguments: Any, **options: Any) -> "TorchTrainer":
 
 
 def abandoned_placement_groups() -> list[PlacementGroup]:
-    """Lists the placement groups that actors of this job created before they died, and that nobody has removed.
+    """Lists placement groups created by actors of this job that have died, and not removed.
 
-    Groups created by the driver or by tasks, Tune's among them, are never listed: Ray calls their creating actor dead
-    although they have none.
+    Groups created by the driver or by tasks, including Tune's, are never listed: Ray reports their creating actor as
+    dead although there is none.
     """
     job, abandoned = ray.get_runtime_context().get_job_id(), []
     for serialized in state._connect_and_get_accessor().get_placement_group_table():
@@ -83,14 +83,14 @@ def abandoned_placement_groups() -> list[PlacementGroup]:
 
 
 def head_address(address: str) -> str:
-    """Returns the HOST:PORT that Ray takes an address such as `auto` or `localhost:6379` for."""
+    """Resolves an address such as `auto` or `localhost:6379` to Ray's HOST:PORT."""
     return str(canonicalize_bootstrap_address(address) or address)
 
 
 def accepts_driver(address: str, timeout_ms: int) -> bool:
-    """Asks the head node whether it accepts this process as it is. Raises RayError where no head node answers."""
+    """Whether the head node accepts this process as it is. Raises RayError if no head node answers."""
     screen, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)  # Ray's C++ reports the failure there, too
+    os.dup2(nowhere, 2)  # Ray's C++ prints the failure to stderr, too
     try:
         InnerGcsClient.standalone(address, None, timeout_ms)
     except ray.exceptions.AuthenticationError:
@@ -103,18 +103,18 @@ def accepts_driver(address: str, timeout_ms: int) -> bool:
 
 
 def has_token() -> bool:
-    """Says whether RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token gives this machine a token.
+    """Whether RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token provides a token.
 
-    Raises ray.exceptions.AuthenticationError where one of them is set and cannot be read.
+    Raises ray.exceptions.AuthenticationError if one is set but cannot be read.
     """
     return bool(AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True))
 
 
 def sends_token() -> bool:
-    """Says whether this process sends its token when it connects."""
+    """Whether this process sends its token when connecting."""
     return bool(is_token_auth_enabled())
 
 
 def send_token() -> None:
-    """Makes this process send its token when it connects."""
+    """Makes this process send its token when connecting."""
     _enable_token_auth()

@@ -1,4 +1,4 @@
-"""Settings of the stages: frozen and validated; the defaults are the paper's base model on WMT14 (paper §5).
+"""Settings of the stages: frozen and validated; defaults are the paper's base model on WMT14 (paper §5).
 
 A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing.
 """
@@ -14,28 +14,28 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from model.config import OptimizerConfig, SearchConfig, TransformerConfig
 
 Device = Literal["auto", "cpu", "gpu"]
-"""auto: GPUs if the cluster has any (one per worker, nccl between them), otherwise CPUs (gloo)."""
+"""auto: GPUs if the cluster has any (one per worker, connected by NCCL), else CPUs (gloo)."""
 Dtype = Literal["auto", "float32", "bfloat16"]
-"""auto: bfloat16 if the device gains by it (`pipeline.hardware`), otherwise float32. All workers of a training use the
-same type, and a training that is continued keeps its own (`pipeline.training.devices`)."""
+"""auto: bfloat16 if the device gains by it (`pipeline.hardware`), else float32. All workers of a run use the same
+dtype, and a resumed run keeps its own (`pipeline.training.devices`)."""
 AbsolutePath = Annotated[Path, AfterValidator(lambda path: Path(os.path.expanduser(path)).absolute())]
-"""Made absolute when it is read, since a stage may run in another working directory. A name that begins with a tilde
-and is no user's, which Path.expanduser refuses, is the name of a file."""
+"""Made absolute on reading, since stages may run in another working directory. "~name" without such a user, which
+Path.expanduser rejects, is a file name."""
 DecodingDtype = Literal["auto", "float32", "bfloat16", "int8"]
-"""int8: weights in int8, which only CTranslate2 computes with; `auto` never chooses it."""
+"""int8: int8 weights, which only CTranslate2 supports; never chosen by `auto`."""
 Engine = Literal["torch", "ctranslate2"]
-"""What searches: `model.search`, or CTranslate2, with the model exported to it (`pipeline.export.ctranslate2`)."""
+"""The search engine: `model.search`, or CTranslate2 with an exported model (`pipeline.export.ctranslate2`)."""
 
 
 MAX_COUNT = 10**9
-"""More than any machine counts up to: what is above it is a slip of the keyboard."""
+"""Larger values are typing errors."""
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
-"""What torch and NumPy take."""
+"""The range accepted by torch and NumPy."""
 Threads = Annotated[int, Field(ge=1, le=4096)]
 LONGEST_TOKENS = 1024
-"""The longest sentence that a model computes whole, END_ID counted: attention's memory grows with the length squared.
-Training and what is measured on the dev split leave longer pairs out, and translation cuts longer sources."""
+"""Maximum sentence length that a model computes whole, END_ID included, since attention's memory is quadratic. Training
+and metrics on the dev split skip longer pairs; translation splits longer sources."""
 BeamSize = Annotated[int, Field(ge=1, le=1024)]
 LengthPenalty = Annotated[float, Field(ge=0, le=10)]
 """α of ((5 + |y|) / 6)^α (Wu et al. 2016)."""
@@ -50,7 +50,7 @@ MAX_WORKERS = 10_000
 
 
 def _bounds(value: Any) -> list[int]:
-    """Reads a number or a range of two, such as "2:8" or (2, 8); -1 stands for what is no number."""
+    """Parses a number or a range such as "2:8" or (2, 8); -1 marks an invalid number."""
     bounds = value if isinstance(value, list | tuple) else str(value).split(":")
     return [int(bound) if str(bound).isdecimal() else -1 for bound in bounds]
 
@@ -61,17 +61,15 @@ def _number_of_workers(value: Any) -> int | tuple[int, int]:
             return number
         case [fewest, most] if 1 <= fewest <= most <= MAX_WORKERS:
             return fewest, most
-    raise ValueError(
-        f"{value} is not a number of workers; write 4, or 2:8 for 2 to 8, or 0 for as many as there is room for"
-    )
+    raise ValueError(f"{value} is not a number of workers; write 4, or 2:8 for 2 to 8, or 0 for as many as fit")
 
 
 Workers = Annotated[int | tuple[int, int], BeforeValidator(_number_of_workers)]
-"""A number, or a minimum and a maximum: (2, 8), written "2:8" as text."""
+"""A number, or a minimum and a maximum: (2, 8), as text "2:8"."""
 
 
 MAX_PROFILED = 20
-"""Updates in one profile: those of base are written in minutes, in which all workers wait."""
+"""Maximum updates per profile: for base, writing them takes minutes, in which all workers wait."""
 
 
 def _profiled_updates(value: Any) -> tuple[int, int] | None:
@@ -84,16 +82,16 @@ def _profiled_updates(value: Any) -> tuple[int, int] | None:
 
 
 ProfiledUpdates = Annotated[tuple[int, int] | None, BeforeValidator(_profiled_updates)]
-"""The first and the last update to profile: (100, 110), written "100:110" as text; None, or "", for no update."""
+"""The first and last update to profile: (100, 110), as text "100:110"; None or "": none."""
 
 
 class Settings(BaseModel):
-    """Base class of all settings: frozen, and unknown fields, infinity and NaN are rejected."""
+    """Base class of all settings: frozen; rejects unknown fields, infinity and NaN."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def identity(self) -> dict[str, Any]:
-        """Returns the fields that determine the output, as JSON values; those added later only where they are set."""
+        """Returns the fields that determine the output, as JSON values; fields added later only if set."""
         hidden = {
             name
             for name, field in type(self).model_fields.items()
@@ -109,12 +107,12 @@ class Settings(BaseModel):
 
 
 class CleaningSettings(Settings):
-    """Decides which training pairs are dropped. Lengths are counted in words, which are what spaces separate; or, if a
-    side is written without spaces between words, in characters, five for each word that is allowed."""
+    """Rules for dropping training pairs. Lengths are counted in words, separated by spaces; if a side is written
+    without spaces, in characters, five per allowed word."""
 
     max_words: Count = 250
     max_ratio: float = Field(9.0, ge=1, le=1e6)
-    """Largest ratio of the longer side to the shorter one."""
+    """Maximum ratio of the longer side to the shorter one."""
     shard_pairs: Count = 100_000
     """Pairs per shard of the cleaned corpus."""
 
@@ -123,19 +121,18 @@ class VocabularySettings(Settings):
     """Joint byte-pair encoding (§5.1)."""
 
     size: int = Field(37_000, ge=8, le=1_000_000)
-    """Number of pieces, including the four special ones."""
+    """Number of pieces, including four special ones."""
     sample_pairs: Count = 2_000_000
-    """Maximum number of pairs, spread evenly over the training shards, that the vocabulary is learned from."""
+    """Maximum number of pairs to learn from, spread evenly over the training shards."""
     character_coverage: float = Field(0.9999, ge=0.98, le=1)
-    """Share of the text's characters, the most frequent first, that get a piece each. sentencepiece allows no less."""
+    """Share of the text covered by the most frequent characters, which become pieces. sentencepiece allows no less."""
     byte_fallback: bool = True
-    """Spend 256 pieces on the bytes, so that a character without a piece is spelled in UTF-8 instead of unknown."""
+    """Use 256 pieces for bytes, so that other characters are spelled in UTF-8 instead of unknown."""
 
     def without_word_spaces(self) -> "VocabularySettings":
-        """Returns the settings for text that includes a language such as Chinese, with thousands of characters.
+        """Returns the settings for text that includes a language with thousands of characters, such as Chinese.
 
-        There are 2000 pieces more, and the coverage is what sentencepiece advises; the rarest characters are spelled
-        in bytes.
+        Adds 2,000 pieces and uses sentencepiece's recommended coverage; the rarest characters are spelled in bytes.
         """
         changes = {"size": self.size + 2000, "character_coverage": 0.9995, "byte_fallback": True}
         return self.model_copy(update=changes)
@@ -145,7 +142,7 @@ class EncodingSettings(Settings):
     """Conversion of text to token ids."""
 
     max_tokens: int = Field(256, ge=2, le=LONGEST_TOKENS)
-    """Training pairs with a longer side, end mark included, are left out and counted; dev and test keep every pair."""
+    """Training pairs with a longer side, END_ID included, are excluded and counted; dev and test keep every pair."""
 
 
 class TrainingSettings(Settings):
@@ -155,44 +152,44 @@ class TrainingSettings(Settings):
     optimizer: OptimizerConfig = OptimizerConfig()
     updates: Count = 100_000
     budget_tokens: Count = 25_000
-    """Maximum source tokens, and maximum target tokens, per update (§5.1)."""
+    """Maximum number of source tokens, and of target tokens, per update (§5.1)."""
     micro_batches: int = Field(8, ge=1, le=MAX_WORKERS)
-    """Number of parts an update is split into, like the paper's GPUs. More workers than this have nothing to do."""
+    """Number of micro-batches per update, like the paper's GPUs; also the maximum number of workers."""
     seed: Seed = 1
     dtype: Dtype = "auto"
     exact_reduction: bool = False
-    """Add the micro-batches' gradients in a fixed order, and let GPUs use deterministic kernels alone: bit-identical
-    results for any number of workers. On GPUs nothing else gives the same bits twice, not even after a kill."""
+    """Sum micro-batches' gradients in a fixed order, and use only deterministic kernels on GPUs: bit-identical results
+    for any number of workers. On GPUs, nothing else is reproducible, not even after an interruption."""
     exchange: Literal["float32", "bfloat16"] = "float32"
-    """The type in which workers add up gradients; bfloat16 halves what they send and keeps 8 bits of every sum."""
+    """Dtype in which workers sum gradients; bfloat16 halves the traffic and keeps 8 bits of every sum."""
     checkpoint_updates: Count = round(10 * 60 / 0.4)
-    """Updates between checkpoints (§6.1: 10 minutes; §5.2: 0.4 s an update of base, so 1 500)."""
+    """Updates between checkpoints (§6.1: 10 minutes; §5.2: 0.4 s per update of base, so 1,500)."""
     keep_checkpoints: Count = 5
-    """The number of checkpoints that stay when the training is done, the last ones; `kept_updates` lists them."""
+    """Number of last checkpoints that a finished run retains; `kept_updates` lists them."""
     validation_updates: Count = 1000
-    """Updates between measurements of the loss on the dev set."""
+    """Updates between validations on the dev set."""
     log_updates: Count = not_in_fingerprint(200)
-    """Updates between two lines of metrics: every few seconds on fast GPUs, which wait for the host meanwhile."""
+    """Updates between metrics lines: every few seconds on fast GPUs, which wait for the host meanwhile."""
     workers: Workers = not_in_fingerprint(0)
-    """Number of training processes; 0: one per CPU or GPU of the cluster, at most `micro_batches`; "2:8": from 2 to 8,
-    as many as there is room for at any time. The batches do not depend on it."""
+    """Number of training processes; 0: one per CPU or GPU of the cluster, at most `micro_batches`; "2:8": elastic, from
+    2 to 8. The batches do not depend on it."""
     threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
     speed: Literal["auto", "plain"] = not_in_fingerprint("auto")
-    """auto: on GPUs, do what is fast and works: pack micro-batches (in bfloat16), compile layers (with Triton, without
-    `exact_reduction`), and launch a micro-batch as one CUDA graph. plain: do none of it, as on CPUs."""
+    """auto: on GPUs, use each optimisation that works: pack micro-batches (in bfloat16), compile layers (with Triton,
+    without `exact_reduction`), and launch a micro-batch as one CUDA graph. plain: none of these, as on CPUs."""
     profile_updates: ProfiledUpdates = not_in_fingerprint(None)
-    """Updates that torch.profiler records at rank 0: `pipeline.training.profiling`."""
+    """Updates to profile with torch.profiler at rank 0 (`pipeline.training.profiling`)."""
 
     @property
     def micro_batch_tokens(self) -> int:
-        """Limit on the source tokens, and on the target tokens, of one micro-batch."""
+        """Maximum number of source tokens, and of target tokens, per micro-batch."""
         return self.budget_tokens // self.micro_batches
 
     @property
     def kept_updates(self) -> tuple[int, ...]:
-        """The updates after which there is a checkpoint that stays: the last multiples of an interval, and the end."""
+        """The updates whose checkpoints are retained: the last multiples of an interval, and the end."""
         multiples = range(self.checkpoint_updates, self.updates, self.checkpoint_updates)
         return (*multiples[max(0, len(multiples) + 1 - self.keep_checkpoints) :], self.updates)
 
@@ -201,7 +198,7 @@ class TrainingSettings(Settings):
         if self.micro_batches > self.budget_tokens:
             raise ValueError(f"micro_batches is {self.micro_batches}, but budget_tokens only {self.budget_tokens}")
         if self.exact_reduction and self.exchange != "float32":
-            raise ValueError(f"exact_reduction adds in float32, not in {self.exchange}; leave one of the two out")
+            raise ValueError(f"exact_reduction sums in float32, not in {self.exchange}; drop one of the two")
         if self.optimizer.schedule == "linear" and self.optimizer.warmup_steps >= self.updates:
             raise ValueError(
                 f"optimizer.schedule is linear, but optimizer.warmup_steps ({self.optimizer.warmup_steps}) leave none "
@@ -225,29 +222,29 @@ class DecodingSettings(Settings):
     beam_size: BeamSize = SearchConfig.beam_size
     length_penalty: LengthPenalty = SearchConfig.length_penalty
     max_extra_tokens: int = Field(SearchConfig.max_extra_tokens, ge=1, le=1_000_000)
-    """The output is at most this many tokens longer than the input."""
+    """The output may be this many tokens longer than the input."""
     well_formed: bool = False
-    """Write nothing but a tree with as many words as the input (§6.3, for parsers: `pipeline.parsing.constraint`)."""
+    """Constrain outputs to trees with as many words as the input (§6.3, for parsers: `pipeline.parsing.constraint`)."""
     engine: Engine = not_in_fingerprint("torch")
-    """The exported model is an artifact of its own, by whose fingerprint its translations differ from the others."""
+    """Not fingerprinted: the exported model is a separate artifact, so its fingerprint distinguishes translations."""
     dtype: DecodingDtype = "auto"
     batch_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
-    """Source tokens decoded at once, not counting beams; 0: 4096 on a CPU and 16384 on a GPU."""
+    """Source tokens decoded at once, beams not counted; 0: 4,096 on a CPU and 16,384 on a GPU."""
     workers: int = not_in_fingerprint(0, ge=0, le=MAX_WORKERS)
-    """Number of Ray actors, which share the test sets; 0: one per CPU, or up to four per GPU as its memory allows.
-    There are fewer if the sentences do not occupy as many."""
+    """Number of Ray actors, shared by the test sets; 0: one per CPU, or up to four per GPU as memory allows, but no
+    more than the sentences can occupy."""
     threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
 
     @property
     def on_torch(self) -> "DecodingSettings":
-        """The same search by torch, in a dtype that it has."""
+        """Returns the same search by torch, in a dtype that torch supports."""
         dtype = "auto" if self.dtype == "int8" else self.dtype
         return self.model_copy(update={"engine": "torch", "dtype": dtype})
 
     def searching_like(self, chosen: "DecodingSettings") -> "DecodingSettings":
-        """Returns these settings with the beam, length penalty and greatest length of a chosen search."""
+        """Returns these settings with a chosen search's beam, length penalty and maximum length."""
         search = chosen.model_dump(include={"beam_size", "length_penalty", "max_extra_tokens"})
         return DecodingSettings(**{**self.model_dump(), **search})
 
@@ -256,12 +253,12 @@ class DecodingSettings(Settings):
         if self.well_formed and self.max_extra_tokens < 2:
             raise ValueError("a tree has at least two symbols more than words; set max_extra_tokens to 2 or more")
         if self.dtype == "int8" and self.engine == "torch":
-            raise ValueError("only engine ctranslate2 computes in int8; choose that engine, or dtype auto")
+            raise ValueError("only engine ctranslate2 supports int8; choose that engine, or dtype auto")
         return self
 
 
 PARSING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
-"""The paper's search for a tree (§6.3)."""
+"""The paper's search for parsing (§6.3)."""
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Turns what the project's loggers warn of into events of the stage that runs.
+"""Turns warnings of the project's loggers into events of the running stage.
 
-The engine does so around every stage and every task of its map; training and decoding do so in the processes that they
-start. Code within a stage just logs.
+The engine does so around every stage and map task; training and decoding do so in the processes that they start. Code
+within a stage just logs.
 """
 
 import logging
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 PACKAGES = ("model", "pipeline", "workflows")
-"""The loggers whose warnings become events. Those of libraries do not."""
+"""Loggers whose warnings become events; libraries' do not."""
 
 
 class _Emitter(logging.Handler):
@@ -22,16 +22,16 @@ class _Emitter(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._emit({"warning": " ".join(record.getMessage().split())})
-        except Exception:  # a warning that cannot be delivered must not end the stage
+        except Exception:  # an undeliverable warning must not end the stage
             self.handleError(record)
 
 
 def emitting_warnings(
     emit: Callable[[dict[str, Any]], None], function: Callable[..., Result], *arguments: Any
 ) -> Result:
-    """Calls the function, and emits {"warning": text} for every warning that any thread of this process logs meanwhile.
+    """Calls the function, and emits {"warning": text} for every warning logged meanwhile by any thread of this process.
 
-    The text is a single line.
+    The text is one line.
     """
     handler, loggers = _Emitter(emit), [logging.getLogger(name) for name in PACKAGES]
     for logger in loggers:

@@ -1,1 +1,1 @@
-"""Attention weights of trained models: of one translation, of all heads on a sample, and against what words mean."""
+"""Attention weights of trained models: of single translations, of all heads on a sample, and against word relations."""

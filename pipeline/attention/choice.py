@@ -1,8 +1,8 @@
-"""Chooses the heads and words of the appendix's figures: what is drawn where the user does not say.
+"""Chooses heads and words for the appendix's figures, where the user has not.
 
-    all_heads(attended, Wanted())             # Figure 3: a layer and a word that looks far
-    one_antecedent(attended, Wanted())        # Figure 4: a word that looks at one earlier word, and two heads that do
-    two_heads(attended, Wanted())             # Figure 5: the two heads of a layer that differ most
+    all_heads(attended, Wanted())             # Figure 3: a layer and a word with distant attention
+    one_antecedent(attended, Wanted())        # Figure 4: a word and two heads that attend to one earlier word
+    two_heads(attended, Wanted())             # Figure 5: the two most different heads of a layer
 
 Shapes: N layers, H heads, L words.
 """
@@ -19,22 +19,22 @@ from pipeline.corpora.grammar.references import LONG_WORDS
 from pipeline.errors import UserError
 
 KIND: Kind = "encoder"
-"""The figures of the paper's appendix are all of the encoder's self-attention."""
+"""All figures of the paper's appendix show encoder self-attention."""
 
 
 class Wanted(NamedTuple):
-    """What the user has chosen; layers and heads are counted from 1."""
+    """The user's choice; layers and heads count from 1."""
 
     layer: int | None = None
     heads: tuple[int, ...] = ()
     word: str | None = None
     reason: str = "chosen"
-    """Why, for the caption."""
+    """Explanation for the caption."""
 
     def within(self, attended: Attended) -> tuple[int | None, tuple[int, ...], int | None]:
-        """Returns layer, heads and the first word that is spelled so, capitals aside, all counted from 0.
+        """Returns layer, heads and the first such word (ignoring case), all from 0.
 
-        Raises UserError where the model lacks the layer or a head, or the sentence the word.
+        Raises UserError if the model lacks the layer or a head, or the sentence the word.
         """
         n_layers, n_heads = attended.weights[KIND].shape[:2]
         if self.layer is not None and not 1 <= self.layer <= n_layers:
@@ -52,20 +52,20 @@ class Wanted(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What a figure draws."""
+    """The content of a figure."""
 
     layer: int
-    """Counted from 0."""
+    """From 0."""
     heads: tuple[int, ...]
-    """Counted from 0."""
+    """From 0."""
     word: int | None
-    """Number of the word whose attention is drawn; None for all words."""
+    """Index of the word whose attention is drawn; None for all words."""
     why: str
-    """How it was chosen, for the caption."""
+    """Explanation for the caption."""
 
 
 def all_heads(attended: Attended, wanted: Wanted) -> Choice:
-    """Chooses the layer and the word whose heads attend most to words at least LONG_WORDS away."""
+    """Chooses the layer and word whose heads attend most to words at least LONG_WORDS away."""
     weights_NHLL, is_word_L = _weights(attended), _is_word(attended)
     far_LL = np.abs(_offsets(len(is_word_L))) >= LONG_WORDS
     share_NL = (weights_NHLL * (far_LL & is_word_L)).sum(-1).mean(1) * is_word_L
@@ -80,7 +80,7 @@ def all_heads(attended: Attended, wanted: Wanted) -> Choice:
 
 
 def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
-    """Chooses the word, and two heads of a layer, with the most attention on one word at least LONG_WORDS before it."""
+    """Chooses a word and two heads of a layer with the most attention on one word at least LONG_WORDS before it."""
     weights_NHLL, is_word_L = _weights(attended), _is_word(attended)
     earlier_LL = _offsets(len(is_word_L)) <= -LONG_WORDS
     peak_NHL = (weights_NHLL * (earlier_LL & is_word_L)).max(-1) * is_word_L
@@ -101,7 +101,7 @@ def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
 
 
 def two_heads(attended: Attended, wanted: Wanted) -> Choice:
-    """Chooses the two heads of a layer whose attention differs most, on average over the words."""
+    """Chooses the two heads of a layer whose attention differs most, averaged over words."""
     weights_NHLL = _weights(attended)
     best: tuple[float, int, tuple[int, ...]] = (-1.0, 0, (0,))
     wanted_layer, asked, _ = wanted.within(attended)
@@ -134,7 +134,7 @@ def _is_word(attended: Attended) -> NDArray[np.bool_]:
 
 
 def _best(score_NL: NDArray[np.float32], layer: int | None, word: int | None) -> tuple[int, int]:
-    """Returns the layer and the word of the best score, among those that the user left open."""
+    """Returns the layer and word with the best score, within the user's choice."""
     open_NL = np.full(score_NL.shape, -1.0)
     chosen = (
         slice(None) if layer is None else slice(layer, layer + 1),

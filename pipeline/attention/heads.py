@@ -1,4 +1,4 @@
-"""Examines all heads of a model on a sample of the dev set: where they look, and what they are worth.
+"""Examines all heads of a model on a sample of the dev set: what they attend to, and their effect on perplexity.
 
     examine(Context(folder), checkpoint, dev, HeadSettings()).load().heads[0].perplexity_change
 
@@ -28,14 +28,14 @@ from pipeline.text.encoding import EncodedSplit, encoded_set
 from pipeline.training.validation import batches
 
 BATCH_TOKENS = 2048
-"""Limit on the tokens of either side in one batch; weights are recorded of a batch at a time."""
+"""Maximum tokens per side of a batch, whose weights are all recorded."""
 
 
 class _Sample(NamedTuple):
     source_BS: Tensor
     target_BT: Tensor
     batch: Batch
-    """The same, as the model computes it."""
+    """The same pairs as the model's input."""
 
     def queries(self, kind: Kind) -> Tensor:
         """Returns True for real queries, (B, L)."""
@@ -49,7 +49,7 @@ class _Sample(NamedTuple):
 def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settings: HeadSettings) -> Heads:
     """Writes the table of heads, computed in float32 on `context.device`.
 
-    Raises UserError where no dev pair is short enough to be computed, or the model has no heads.
+    Raises UserError if no dev pair is short enough to be computed, or the model has no heads.
     """
     checkpoint = checkpoint.on_this_node(context.scratch)
     model = with_heads(load_model(checkpoint.folder, context.device), checkpoint.folder)
@@ -60,7 +60,7 @@ def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settin
         encoded = [model.encode(sample.batch.source) for sample in samples]
         with_all, n_tokens = _nll(model, samples, encoded)
         perplexity = perplexity_of(with_all / n_tokens)
-        figures = []
+        statistics = []
         for kind in KINDS:
             for layer, means_HX in enumerate(_means(model, samples, kind)):
                 attention = attentions(model, kind)[layer]
@@ -69,7 +69,7 @@ def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settin
                         nll, _ = _nll(model, samples, encoded if kind != "encoder" else None)
                     without = perplexity_of(nll / n_tokens)
                     names = ("entropy", "distance", "previous", "same", "next", "separator")
-                    figures.append(
+                    statistics.append(
                         HeadRecord(
                             kind=kind,
                             layer=layer + 1,
@@ -79,10 +79,10 @@ def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settin
                             perplexity_change=without - perplexity,
                         )
                     )
-                    context.progress(len(figures), total, "heads")
+                    context.progress(len(statistics), total, "heads")
     pairs = sum(len(sample.source_BS) for sample in samples)
     return Heads(context.folder).write(
-        HeadsRecord(heads=tuple(figures), perplexity=perplexity, pairs=pairs, tokens=n_tokens)
+        HeadsRecord(heads=tuple(statistics), perplexity=perplexity, pairs=pairs, tokens=n_tokens)
     )
 
 
@@ -97,7 +97,7 @@ def _sample(split: EncodedSplit, at_most_pairs: int, device: str) -> list[_Sampl
 
 
 def _nll(model: Transformer, samples: list[_Sample], encoded: list[EncoderOutput] | None) -> tuple[float, int]:
-    """Returns the negative log-likelihood in nats and the target tokens; sources are encoded unless given encoded."""
+    """Returns the negative log-likelihood in nats and the number of target tokens; encodes sources unless `encoded`."""
     nll, n_tokens = 0.0, 0
     for number, sample in enumerate(samples):
         batch = sample.batch
@@ -108,7 +108,7 @@ def _nll(model: Transformer, samples: list[_Sample], encoded: list[EncoderOutput
 
 
 def _means(model: Transformer, samples: list[_Sample], kind: Kind) -> list[Tensor]:
-    """Returns the mean figures of each layer's heads, (H, 6), in the order of `_figures`."""
+    """Returns the mean statistics of each layer's heads, (H, 6), in the order of `_statistics`."""
     sums: list[Tensor] = []
     n_queries = 0
     for sample in samples:
@@ -116,14 +116,15 @@ def _means(model: Transformer, samples: list[_Sample], kind: Kind) -> list[Tenso
             model(sample.batch.source, sample.batch.inputs)
         real_BL = sample.queries(kind)
         n_queries += int(real_BL.sum())
-        figures = [
-            _figures(weights_BHLM.double(), sample.separators(kind), real_BL) for weights_BHLM in getattr(weights, kind)
+        statistics = [
+            _statistics(weights_BHLM.double(), sample.separators(kind), real_BL)
+            for weights_BHLM in getattr(weights, kind)
         ]
-        sums = [before + added for before, added in zip(sums, figures, strict=True)] if sums else figures
+        sums = [before + added for before, added in zip(sums, statistics, strict=True)] if sums else statistics
     return [of_layer / n_queries for of_layer in sums]
 
 
-def _figures(weights_BHLM: Tensor, separators_BM: Tensor, real_BL: Tensor) -> Tensor:
+def _statistics(weights_BHLM: Tensor, separators_BM: Tensor, real_BL: Tensor) -> Tensor:
     """Sums entropy, distance and shares over the real queries of a batch: (H, 6)."""
     n_queries, n_keys = weights_BHLM.shape[2:]
     place = weights_BHLM.new_tensor(range(max(n_queries, n_keys)))

@@ -1,13 +1,13 @@
-"""Attention weights, recorded as a forward pass uses them, and heads switched off (paper §3.2, appendix).
+"""Records attention weights in a forward pass, and switches heads off (paper §3.2, appendix).
 
     with recording(model) as weights:
         model(batch.source, batch.inputs)
     weights.cross[layer]                                     # weights_BHTS
 
-    with heads_off(attentions(model, "encoder")[0], [2]):    # head 2 of the first layer adds nothing
+    with heads_off(attentions(model, "encoder")[0], [2]):    # head 2 of the first layer contributes nothing
         model(batch.source, batch.inputs)
 
-Both use the one place of an attention that sees its weights, its function's `on_weights`, which is None otherwise.
+Both use an attention function's `on_weights`, which is None otherwise.
 
 Shapes: B batch, S source length, T target length, L query length, M key length, H heads.
 """
@@ -25,16 +25,16 @@ from pipeline.attention.records import KINDS, Kind
 
 
 class AttentionWeights(NamedTuple):
-    """The weights of a forward pass, one tensor a layer: (B, H, L, M)."""
+    """The weights of a forward pass, one (B, H, L, M) tensor per layer."""
 
     encoder: list[Tensor]
     decoder: list[Tensor]
-    """Row t writes the output's token t, and column t belongs to the token read there: BEGIN_ID, then the output."""
+    """Row t writes output token t; column t is the token read there: BEGIN_ID, then the output."""
     cross: list[Tensor]
 
 
 def attentions(model: Transformer, kind: Kind) -> list[MultiHeadAttention]:
-    """Returns the attentions of one kind, first layer first."""
+    """Returns the attention modules of one kind, first layer first."""
     if kind == "encoder":
         layers = (layer for layer in model.encoder if isinstance(layer, EncoderLayer))
         return [layer.attention for layer in layers]
@@ -43,7 +43,7 @@ def attentions(model: Transformer, kind: Kind) -> list[MultiHeadAttention]:
 
 @contextmanager
 def _passing(attention: MultiHeadAttention, function: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Passes the weights of an attention through `function`, after whatever they already pass through."""
+    """Passes an attention's weights through `function`, after its current `on_weights`."""
     before = attention.function.on_weights
     attention.function.on_weights = (lambda weights: function(before(weights))) if before else function
     try:
@@ -54,7 +54,7 @@ def _passing(attention: MultiHeadAttention, function: Callable[[Tensor], Tensor]
 
 @contextmanager
 def recording(model: Transformer) -> Iterator[AttentionWeights]:
-    """Collects the weights of a forward pass that is run in the body; they hold no gradient."""
+    """Collects the weights of a forward pass in the body, detached."""
     weights = AttentionWeights([], [], [])
 
     def kept_in(weights: list[Tensor]) -> Callable[[Tensor], Tensor]:
@@ -73,7 +73,7 @@ def recording(model: Transformer) -> Iterator[AttentionWeights]:
 
 @contextmanager
 def heads_off(attention: MultiHeadAttention, heads: Collection[int]) -> Iterator[None]:
-    """Switches heads off in the body: their weights are 0, so they add nothing. Raises IndexError if there is none."""
+    """Switches heads off in the body by zeroing their weights. Raises IndexError for a missing head."""
     for head in heads:
         if not 0 <= head < attention.n_heads:
             raise IndexError(f"there is no head {head} of {attention.n_heads}")

@@ -1,14 +1,13 @@
-"""Which encoder heads join words that belong together: pronoun and antecedent, verb and distant object (appendix).
+"""Finds encoder heads that connect related words: pronoun and antecedent, verb and distant object (appendix).
 
     measure(Context(folder), checkpoint, embedded_settings, RelationSettings()).load().relations
 
-The paper shows such heads for one sentence. Here the sentences are those of the embedded corpus that no model was
-trained on, whose grammar knows which words belong together (`pipeline.corpora.grammar.references`). A case is a hit
-where the word that a head attends to most is the right one. Beside it stand chance, one divided by the number of words,
-and the best fixed offset ("three words to the left"). Head and offset are chosen on every other case, and their shares
-are those of the rest.
+The paper shows such heads for one sentence. Here, sentences are held-out ones of the embedded corpus, whose grammar
+knows the related words (`pipeline.corpora.grammar.references`). A case is a hit if a head attends most to the related
+word. Baselines are chance, 1 / (number of words), and the best fixed offset ("three words to the left"). Head and
+offset are chosen on every other case and evaluated on the rest.
 
-Shapes: X heads, layer by layer; L pieces, W words, M words that are attended to; C cases.
+Shapes: X heads, layer by layer; L pieces, W words, M attended words; C cases.
 """
 
 from collections import Counter
@@ -45,7 +44,7 @@ CONFIDENCE = 0.95
 
 
 class _Case(NamedTuple):
-    """Two words of a sentence, by their numbers, with the heads' attention from the first to all words but ⟨end⟩."""
+    """Indices of two words, and all heads' attention from the first to all words but ⟨end⟩."""
 
     query: int
     key: int
@@ -53,13 +52,13 @@ class _Case(NamedTuple):
 
     @property
     def hits(self) -> NDArray[np.bool_]:
-        """True for heads that attend most to the right word."""
+        """True for heads that attend most to the related word."""
         hits_X: NDArray[np.bool_] = self.attention_XM.argmax(axis=1) == self.key
         return hits_X
 
 
 def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, settings: RelationSettings) -> Relations:
-    """Writes the shares of each relation, computed in float32 on `context.device`.
+    """Writes the shares for each relation, computed in float32 on `context.device`.
 
     Raises UserError if the model has no heads.
     """
@@ -80,14 +79,14 @@ def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, set
             context.progress(
                 sum(map(len, cases_by_relation.values())), len(cases_by_relation) * settings.cases, "cases"
             )
-    figures = tuple(
-        _figures(name, cases[: settings.cases], model.config.n_heads) for name, cases in cases_by_relation.items()
+    records = tuple(
+        _evaluate(name, cases[: settings.cases], model.config.n_heads) for name, cases in cases_by_relation.items()
     )
-    return Relations(context.folder).write(RelationsRecord(relations=figures))
+    return Relations(context.folder).write(RelationsRecord(relations=records))
 
 
 def _pairs(derivation: Derivation) -> Iterator[tuple[RelationName, Span, Span]]:
-    """Yields the related words of a sentence, each time the one that should attend first."""
+    """Yields a sentence's related words, the attending one first."""
     if pair := anaphora(derivation):
         yield "pronoun to antecedent", *pair
     for pair in verb_objects(derivation):
@@ -97,7 +96,7 @@ def _pairs(derivation: Derivation) -> Iterator[tuple[RelationName, Span, Span]]:
 def _attention(
     model: Transformer, vocabulary: SentencePieceProcessor, sentence: str
 ) -> tuple[Pieces, NDArray[np.float32]]:
-    """Returns the pieces of a sentence, and the encoder's attention between its words: (X, W, W)."""
+    """Returns a sentence's pieces, and the encoder's attention between its words: (X, W, W)."""
     (ids,) = encode_lines(vocabulary, [sentence])
     rows = Rows.padded(torch.tensor([ids], device=model.embedding.weight.device), torch.float32)
     with torch.inference_mode(), recording(model) as weights:
@@ -108,14 +107,14 @@ def _attention(
 
 
 def _word(vocabulary: SentencePieceProcessor, sentence: str, side: Pieces, span: Span) -> int | None:
-    """Returns the number of the word that ends where `span` does; None if it shares its pieces with punctuation."""
+    """Returns the index of the word that ends where `span` does; None if it shares its pieces with punctuation."""
     ends_bytes = [piece.end for piece in vocabulary.encode(sentence, return_type="proto").pieces]
     wanted = len(sentence[: span.end].encode())
     words = enumerate(side.words[:-1])  # without ⟨end⟩
     return next((number for number, (_, end) in words if ends_bytes[end - 1] == wanted), None)
 
 
-def _figures(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> RelationRecord:
+def _evaluate(relation: RelationName, cases: Sequence[_Case], n_heads: int) -> RelationRecord:
     hits_CX = np.array([case.hits for case in cases])
     weights_CX = np.array([case.attention_XM[:, case.key] for case in cases])
     largest_CX = np.array([case.attention_XM.max(axis=1) for case in cases])

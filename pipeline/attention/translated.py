@@ -1,4 +1,4 @@
-"""Translates a sentence, and records the attention weights with which the model reads it and its translation (§6.1).
+"""Translates a sentence and records the attention weights of encoding it and decoding its translation (§6.1).
 
     attended = AttentionTranslator(folder, DecodingSettings(dtype="float32")).attend("The dog sleeps.")
     attended.translation, attended.weights["cross"][layer, head, written, source]
@@ -28,20 +28,20 @@ from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import SPACE_SIGN
 
 LONGEST_TOKENS = 256
-"""The longest source that is drawn, END_ID counted: every head has a weight for each pair of its tokens."""
+"""Maximum source length, END_ID included: every head has a weight for each pair of tokens."""
 BEGIN, END = "⟨begin⟩", "⟨end⟩"
-"""How BEGIN_ID and END_ID are shown."""
+"""How BEGIN_ID and END_ID are displayed."""
 
 
 class Pieces(NamedTuple):
-    """One side of an attention: its tokens, and the words they make."""
+    """One side of an attention: its tokens and words."""
 
     texts: tuple[str, ...]
-    """Each piece without the sign for a space."""
+    """The pieces, without the space sign."""
     words: tuple[tuple[int, int], ...]
-    """The words, punctuation marks and marks of beginning and end: the first piece and the one after the last."""
+    """First piece and end (exclusive) of words, punctuation marks, ⟨begin⟩ and ⟨end⟩."""
     separators: tuple[int, ...]
-    """The pieces that stand for no text: ⟨begin⟩ and ⟨end⟩."""
+    """The pieces ⟨begin⟩ and ⟨end⟩."""
 
     def word(self, number: int) -> str:
         """Returns the text of a word."""
@@ -50,28 +50,28 @@ class Pieces(NamedTuple):
 
 @dataclass(frozen=True)
 class Attended:
-    """A sentence, its translation, and the weights with which it was encoded and decoded."""
+    """A sentence, its translation, and the attention weights."""
 
     sentence: str
     translation: str
     score: float
-    """The log-probability over the length penalty (`model.search`)."""
+    """Log-probability divided by the length penalty (`model.search`)."""
     source: Pieces
     read: Pieces
-    """What the decoder read: ⟨begin⟩ and the output."""
+    """The decoder's input: ⟨begin⟩ and the output."""
     written: Pieces
-    """What the decoder wrote meanwhile: the output and ⟨end⟩."""
+    """The decoder's output and ⟨end⟩."""
     weights: Mapping[Kind, NDArray[np.float32]]
-    """(layers, H, L, M) of each kind."""
+    """(layers, H, L, M) by kind."""
 
     def sides(self, kind: Kind) -> tuple[Pieces, Pieces]:
-        """Returns the pieces that attend and those that are attended to."""
+        """Returns the attending and the attended pieces."""
         queries = self.source if kind == "encoder" else self.written
         return queries, self.read if kind == "decoder" else self.source
 
 
 class AttentionTranslator(Translator):
-    """A translator that tells what its model attended to."""
+    """A translator that also returns attention weights."""
 
     def _load(self, folder: Path) -> None:
         """Raises UserError if the model has no heads."""
@@ -79,7 +79,7 @@ class AttentionTranslator(Translator):
         self._model = with_heads(self._decoder.model, folder)
 
     def attend(self, sentence: str) -> Attended:
-        """Translates a sentence. Raises UserError if it is blank, or too long to be drawn or for learned positions."""
+        """Translates a sentence. Raises UserError if it is blank, or too long for drawing or learned positions."""
         sentence = " ".join(filter(None, normalised(sentence).split(" ")))
         if not sentence:
             raise UserError("the sentence is empty; write one")
@@ -87,10 +87,10 @@ class AttentionTranslator(Translator):
         longest = min(LONGEST_TOKENS, self._max_positions)
         if len(source) > longest:
             raise UserError(
-                f"the sentence has {len(source)} tokens, and at most {longest} are drawn; write a shorter one"
+                f"the sentence has {len(source)} tokens, more than the {longest} that can be drawn; write a shorter one"
             )
         best = self.search([source])[0][0]
-        # Not during the search, whose weights are the same: the decoder with a cache is the decoder.
+        # Not recorded during search: the cached decoder computes the same weights.
         rows = (
             Rows.padded(torch.tensor([ids], device=self.device), self.dtype)
             for ids in (source, [BEGIN_ID, *best.tokens])
@@ -109,9 +109,9 @@ class AttentionTranslator(Translator):
 
 
 def pieces(vocabulary: SentencePieceProcessor, ids: Sequence[int], sentence: str = "") -> Pieces:
-    """Returns what is shown of token ids: a word begins at a space, and at and after punctuation.
+    """Splits token ids into displayed words: a word begins at a space, and at and after punctuation.
 
-    Signs that the vocabulary lacks are shown as they stand in the `sentence`, where it is given.
+    Signs that the vocabulary lacks are shown as in `sentence`, if given.
     """
     surfaces = [piece.surface for piece in vocabulary.encode(sentence, return_type="proto").pieces] if sentence else []
     texts: list[str] = []
@@ -138,14 +138,14 @@ def _spans(begins: Sequence[int], n: int) -> Iterable[tuple[int, int]]:
 
 
 def _is_punctuation(text: str) -> bool:
-    """Tells whether a piece is punctuation that belongs to no word: no letter, no digit, no apostrophe or hyphen."""
+    """Whether a piece is separate punctuation: no letter, digit, apostrophe or hyphen."""
     return bool(text) and not any(sign.isalnum() or sign in "'’-" for sign in text)
 
 
 def by_word(weights_LM: NDArray[np.float32], queries: Pieces, keys: Pieces) -> NDArray[np.float32]:
-    """Returns the weights between words, (..., words, words): the mean over a word's queries of the sum over keys.
+    """Returns the weights between words, (..., words, words): the mean over a word's queries of the sum over its keys.
 
-    Rows sum to 1 as before.
+    Rows still sum to 1.
     """
     summed = np.add.reduceat(weights_LM, [begin for begin, _ in keys.words], axis=-1)
     starts, sizes = zip(*((begin, end - begin) for begin, end in queries.words), strict=True)

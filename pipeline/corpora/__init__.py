@@ -1,1 +1,1 @@
-"""Sources of text: each module makes the same kind of `Corpus`."""
+"""Sources of text; each module produces a `Corpus`."""

@@ -1,4 +1,4 @@
-"""The size of a corpus, as far as it is known before any of it is read."""
+"""The size of a corpus, as far as its settings determine it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Amount:
-    """The size of a corpus as its settings imply it, returned by `amount(settings)` of each corpus module."""
+    """The size of a corpus before it is read; returned by each corpus module's `amount(settings)`."""
 
     train_pairs: int | None = None
-    """Training pairs; None if the number is not known before the text is read."""
+    """Number of training pairs, if known."""
     text_bytes: float | None = None
-    """Approximate size of both sides of the training pairs as plain text, or None."""
+    """Approximate size of all training pairs as plain text, if known."""
     downloads: Mapping[str, int | None] = field(default_factory=dict)
-    """Bytes of each download, or None if not known, keyed by its path on the server, which is the same for all corpora
-    that need it. Evaluation sets, a few MB, are not counted if their size is not in the settings."""
+    """Size of each download in bytes, or None if unknown, by path on the server (the same for all corpora that share
+    it). Evaluation sets of unknown size, a few MB, are left out."""

@@ -1,8 +1,7 @@
-"""Extracts parallel text from published tar archives, which are downloaded once and checked.
+"""Extracts parallel text from published tar archives, downloaded once and verified.
 
-Archives are gigabytes, so downloads outlive the stage that needs them: they are kept in a folder where an interrupted
-download is resumed and where other stages, commands and hosts find them. Only the requested members of an archive are
-written to disk.
+Archives are gigabytes, so downloads outlive the stage: they are kept in a folder where interrupted ones are resumed and
+other stages, commands and hosts find them. Only the requested members are written to disk.
 """
 
 import gzip
@@ -33,21 +32,21 @@ log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 1 << 20
 POLL_S = 1.0
-"""Interval between two reports on downloads."""
+"""Seconds between progress reports of downloads."""
 
 Checksum = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64}|md5:[0-9a-f]{32})$")]
 
 
 class Archive(Settings):
-    """A published tar archive, compressed or not, and its two members that are translations of each other."""
+    """A published tar archive, compressed or not, and its two parallel members."""
 
     path: Annotated[str, StringConstraints(pattern=r"^([\w-][\w.-]*/)*[\w-][\w.-]*$")]
-    """Path on a server and in the folder of downloads, e.g. "wmt13/training-parallel-europarl-v7.tgz"."""
+    """Path on the server and in the download folder, e.g. "wmt13/training-parallel-europarl-v7.tgz"."""
     source: str
     target: str
     size_bytes: int | None = Field(None, ge=1, le=10**15)
     checksum: Checksum | None = None
-    """None if none is published. The sha256 found first is then kept beside the archive and required from then on."""
+    """None if unpublished: the first download's sha256 is then stored beside the archive and required from then on."""
 
     @property
     def name(self) -> str:
@@ -57,17 +56,17 @@ class Archive(Settings):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where archives come from."""
+    """The servers and folders of archives."""
 
     servers: tuple[str, ...]
-    """Server addresses, in the order in which they are tried."""
+    """Server addresses, in order of preference."""
     data: Path | None
-    """Folder that has the archives already, flat or with the server's folders; None to download them."""
+    """Folder with the archives, flat or laid out like the server; None to download them."""
     downloads: Path
-    """Folder where downloads and found checksums are kept, laid out like a server."""
+    """Folder of downloads and recorded checksums, laid out like the server."""
 
     def check(self, archives: Sequence[Archive]) -> None:
-        """Raises UserError if `data` lacks some of the archives, or if the disk has no room for the downloads."""
+        """Raises UserError if `data` lacks an archive, or the disk has no room for the downloads."""
         if self.data is not None:
             missing = [archive.path for archive in archives if self.on_disk(archive) is None]
             if missing:
@@ -81,23 +80,23 @@ class Origin:
         disk = next(folder for folder in (self.downloads, *self.downloads.parents) if folder.exists())
         if missing_bytes > (free_bytes := shutil.disk_usage(disk).free):
             raise UserError(
-                f"the archives need {missing_bytes / 1e9:.1f} GB more and the disk of {self.downloads} has "
+                f"the archives need {missing_bytes / 1e9:.1f} GB more, but the disk of {self.downloads} has only "
                 f"{free_bytes / 1e9:.1f} GB free; free some space, or choose another store"
             )
 
     def record(self, archive: Archive) -> Path:
-        """Returns the file that keeps an archive's sha256 if none is published."""
+        """Returns the file that records an archive's sha256 if none is published."""
         return self.downloads / f"{archive.path}.sha256"
 
     def on_disk(self, archive: Archive) -> Path | None:
-        """Returns the path of an archive in `data`, or None if it is not there."""
+        """Returns an archive's path in `data`, or None if it is missing."""
         candidates = [] if self.data is None else [self.data / archive.path, self.data / archive.name]
         return next((path for path in candidates if path.is_file()), None)
 
 
 @dataclass(frozen=True)
 class Members:
-    """The two files extracted from an archive."""
+    """Two files extracted from an archive."""
 
     source: Path
     target: Path
@@ -106,9 +105,9 @@ class Members:
 
 
 def extract(archive: Archive, origin: Origin, folder: Path) -> Members:
-    """Extracts the archive's two members into `folder`, which is made if need be, under their own names.
+    """Extracts the archive's two members into `folder`, which is created if missing.
 
-    Raises UserError if the archive cannot be obtained, is damaged or not the expected one, or lacks a member.
+    Raises UserError if the archive cannot be downloaded, is damaged or not the expected one, or lacks a member.
     """
     record = origin.record(archive)
     known = archive.checksum or _kept_checksum(record)
@@ -124,18 +123,18 @@ def extract(archive: Archive, origin: Origin, folder: Path) -> Members:
 
 @contextmanager
 def report_downloads(context: Context, archives: Sequence[Archive], origin: Origin) -> Iterator[None]:
-    """Reports megabytes downloaded as the stage's progress while the body runs.
+    """Reports downloaded megabytes as the stage's progress while the body runs.
 
-    The figures come from the sizes of the files, so downloads by other processes and commands count too. Raises
-    LockLostError, once the body has ended, where another process has taken over the stage meanwhile.
+    Counts file sizes, so downloads by other processes and commands are included. Raises LockLostError after the body if
+    another process has taken over the stage.
     """
     ended = threading.Event()
 
     def watch() -> None:
         over = False
         while not over:
-            over = ended.wait(POLL_S)  # the last bytes are reported, too
-            with suppress(OSError):  # of a file server that fails for a moment
+            over = ended.wait(POLL_S)  # reports the last bytes, too
+            with suppress(OSError):  # a file server may fail briefly
                 have_bytes = [_downloaded_bytes(origin.downloads / archive.path) for archive in archives]
                 total_bytes = sum(
                     max(archive.size_bytes or 0, have) for archive, have in zip(archives, have_bytes, strict=True)
@@ -153,12 +152,12 @@ def report_downloads(context: Context, archives: Sequence[Archive], origin: Orig
 
 
 def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:
-    """Returns the path of the archive, its size and checksum checked as far as they are known. Raises UserError."""
+    """Returns the archive's path, with size and checksum verified if known. Raises UserError."""
     differs = "" if archive.checksum else f"; if its publisher has changed it, remove {origin.record(archive)}"
     if origin.data is not None:
         path = origin.on_disk(archive) or origin.data / archive.name
         if wrong := mismatch(path, archive.size_bytes, checksum):
-            raise UserError(f"{path} is not the published archive ({wrong}); get it again{differs}")
+            raise UserError(f"{path} is not the published archive ({wrong}); download it again{differs}")
         return path
     path = origin.downloads / archive.path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -180,13 +179,13 @@ def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:
 
 
 def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bool) -> list[Path]:
-    """Copies members to `folder` in one forward pass; `to_the_end` reads the whole archive to check gzip's checksums.
+    """Copies members to `folder` in one pass; `to_the_end` reads the whole archive to verify gzip's checksum.
 
-    Raises UserError if one is missing, or if any member on the way would be unpacked outside the folder.
+    Raises UserError if a member is missing, or if one on the way would be unpacked outside the folder.
     """
     copies: dict[str, Path] = {}
     try:
-        # tarfile's own mode "r|gz" does not look at gzip's checksum.
+        # tarfile's own mode "r|gz" ignores gzip's checksum.
         with open_unzipped(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
             for member in archive:
                 _check_inside(member, path)
@@ -199,22 +198,22 @@ def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bo
             while to_the_end and file.read(BLOCK_BYTES):
                 pass
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path} is damaged ({error}); remove it and get it again") from None
+        raise UserError(f"{path} is damaged ({error}); remove it and download it again") from None
     if missing := [name for name in names if name not in copies]:
         raise UserError(f"{path} has no member {' and no '.join(missing)}; it is not the official archive")
     return [copies[name] for name in names]
 
 
 def _check_inside(member: tarfile.TarInfo, archive: Path) -> None:
-    """Refuses what tarfile's data filter refuses, which exists only since Python 3.11.4.
+    """Applies the checks of tarfile's data filter, which exists only since Python 3.11.4.
 
-    We choose the names of the extracted files ourselves; this check detects a forged archive.
+    They detect forged archives; extracted files get names of our own.
     """
     for name in (member.name, *([member.linkname] if member.islnk() or member.issym() else [])):
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts:
             raise UserError(
-                f"{archive} is refused: its member {member.name} points to {name}, outside the folder or absolute; "
+                f"{archive} is unsafe: its member {member.name} points to {name}, outside the folder or absolute; "
                 "it is not the official archive"
             )
 
@@ -231,7 +230,7 @@ def _kept_checksum(record: Path) -> str | None:
 
 
 def _keep_checksum(record: Path, sha256: str, name: str) -> None:
-    """Writes the checksum in the format of `sha256sum`, for `sha256sum -c`."""
+    """Writes the checksum in `sha256sum -c` format."""
     record.parent.mkdir(parents=True, exist_ok=True)
     temporary = record.with_name(f".{record.name}.{secrets.token_hex(4)}")
     temporary.write_text(f"{sha256}  {name}\n", encoding="utf-8")
@@ -239,7 +238,7 @@ def _keep_checksum(record: Path, sha256: str, name: str) -> None:
 
 
 def _downloaded_bytes(path: Path) -> int:
-    """Returns the size of a download, finished or not."""
+    """Returns the size of a download, complete or not."""
     for candidate in (path, path.with_name(path.name + ".part")):
         with suppress(FileNotFoundError):
             return candidate.stat().st_size

@@ -1,4 +1,4 @@
-"""HTTP downloads that are resumed, retried, and checked against size and checksum before use; obstore speaks HTTP."""
+"""Resumable HTTP downloads (by obstore) with retries, verified against size and checksum before use."""
 
 import hashlib
 import logging
@@ -32,20 +32,19 @@ def fetch(
     pause_s: float = 1.0,
     timeout_s: float = 30.0,
 ) -> None:
-    """Downloads to `path`, which appears only once its size and checksum, as far as given, are right.
+    """Downloads to `path`, which appears only after its size and checksum, if given, are verified.
 
-    `urls` are mirrors of each other, and the first that has the file is used. A partial file `<path>.part` of this call
-    or an earlier one is resumed by HTTP Range. A URL is given up after `retries` repetitions, with pauses that double,
-    of a request that is not answered, or whose answer breaks off or falls silent for `timeout_s` without new bytes. A
-    file that turns out wrong is fetched once more. `checksum` is "sha256:..." or "md5:..."; without one, a partial file
-    is resumed only where its ETag, kept as `<path>.part.etag`, is still the server's, if that sends any. Raises
-    UserError, ending in `advice`, if no URL gives the file.
+    `urls` are mirrors; the first that has the file is used. A partial `<path>.part` is resumed by HTTP Range. Requests
+    that fail, break off or receive nothing for `timeout_s` are repeated up to `retries` times without new bytes, with
+    doubling pauses; then the next URL is tried. A wrong file is downloaded once more. `checksum` is "sha256:..." or
+    "md5:..."; without one, a partial file is resumed only if the server's ETag still matches `<path>.part.etag`, or it
+    sends none. Raises UserError, ending in `advice`, if no URL yields the file.
     """
     part = path.with_name(path.name + ".part")
     problems = []
     for url in urls:
         if not url.startswith(("http://", "https://")):
-            problems.append(f"{url}: it is neither http:// nor https://")
+            problems.append(f"{url}: neither http:// nor https://")
             continue
         server, _, name = url.rpartition("/")
         store = HTTPStore(
@@ -63,7 +62,7 @@ def fetch(
 
 
 def mismatch(path: Path, size_bytes: int | None, checksum: str | None) -> str | None:
-    """Returns how a file differs from the expected one, or None; its checksum is computed only if its size is right."""
+    """Describes how a file differs from the expected one, or returns None; hashes it only if its size matches."""
     have_bytes = path.stat().st_size
     if size_bytes is not None and have_bytes != size_bytes:
         return f"{have_bytes} bytes instead of {size_bytes}"
@@ -84,7 +83,7 @@ def _fetch_from(
     retries: int,
     pause_s: float,
 ) -> str | None:
-    """Completes the partial file from one server; returns what went wrong, or None."""
+    """Completes the partial file from one server; returns the problem, or None."""
     most_bytes, failures, fetched_again = _size(part), 0, False
     while True:
         have_bytes, answered = _size(part), False
@@ -95,17 +94,17 @@ def _fetch_from(
                     options["if_match"] = _etag_file(part).read_text(encoding="utf-8")
                 response = obstore.get(store, name, options=options)
                 if size_bytes not in (None, response.meta["size"]):
-                    return f"it is not the file expected ({response.meta['size']} bytes instead of {size_bytes})"
+                    return f"it is not the expected file ({response.meta['size']} bytes instead of {size_bytes})"
                 answered = True
                 if checksum is None and not have_bytes:
                     _keep_etag(part, response.meta["e_tag"])
                 with part.open("ab") as file:
-                    for block in response.stream(min_chunk_size=1):  # a link that breaks loses nothing that arrived
+                    for block in response.stream(min_chunk_size=1):  # keeps all bytes received before a failure
                         file.write(block)
             wrong = mismatch(part, size_bytes, checksum)
             if wrong is None:
                 return None
-            problem = f"it is not the file expected ({wrong})"
+            problem = f"it is not the expected file ({wrong})"
             part.unlink()
             if fetched_again:
                 return problem
@@ -114,8 +113,8 @@ def _fetch_from(
             problem = _problem(str(error))
             cannot_continue = isinstance(error, NotSupportedError | PreconditionError)
             if have_bytes and (cannot_continue or problem.startswith("HTTP 416")):
-                part.unlink()  # nothing of this server's can continue it
-            elif not answered or failures >= retries:  # obstore repeats what is not answered
+                part.unlink()  # this server cannot resume it
+            elif not answered or failures >= retries:  # obstore itself retries unanswered requests
                 return problem
             # A server without ranges starts over each time, so progress means more bytes than ever before.
             failures = 0 if _size(part) > most_bytes else failures + 1
@@ -125,7 +124,7 @@ def _fetch_from(
 
 
 def _problem(error: str) -> str:
-    """Returns what is wrong within the long text of an error: a status, or what the operating system says."""
+    """Extracts the problem from a long error text: an HTTP status or the operating system's message."""
     if status := re.search(r"status code: (\d+ [A-Za-z ]+)", error):
         return f"HTTP {status[1]}"
     cause = re.search(r'(?:message|error): "([^"]+)"|kind: (Timeout|Interrupted)', error)
@@ -137,7 +136,7 @@ def _etag_file(part: Path) -> Path:
 
 
 def _keep_etag(part: Path, e_tag: str | None) -> None:
-    """Keeps the ETag of the file that `part` begins; a weak one does not tell whether the bytes are the same."""
+    """Stores the ETag of the file that `part` begins; a weak ETag does not guarantee equal bytes."""
     if e_tag and not e_tag.startswith("W/"):
         _etag_file(part).write_text(e_tag, encoding="utf-8")
     else:

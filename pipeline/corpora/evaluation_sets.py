@@ -1,7 +1,7 @@
-"""WMT's evaluation sets as sacreBLEU defines them: their archive, its md5 and members, and their text.
+"""WMT's evaluation sets as sacreBLEU defines them: archives with md5 and members, and their text.
 
-The archive is fetched like the training archives, because sacreBLEU's own download has no mirrors, cannot resume and
-applies no data filter. The text is made by sacreBLEU's converter, so that scores are comparable with others.
+Archives are downloaded like the training archives, since sacreBLEU's own download has no mirrors, cannot resume and
+applies no data filter. Text is converted by sacreBLEU, so that scores are comparable.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from pipeline.errors import UserError
 def archive_of(name: str, pair: str) -> Archive:
     """Returns the archive of sacreBLEU's set `name` for a language pair, e.g. "wmt14/full" and "en-de".
 
-    Raises UserError if sacreBLEU has no such set, or has it in another form than one archive of SGML files.
+    Raises UserError if sacreBLEU has no such set, or not as one archive of SGML files.
     """
     dataset = DATASETS.get(name)
     urls, sums = getattr(dataset, "data", None) or [], getattr(dataset, "md5", None) or []
@@ -28,17 +28,17 @@ def archive_of(name: str, pair: str) -> Archive:
 
 
 def as_text(name: str, pair: str, source: Path, target: Path) -> tuple[Path, Path]:
-    """Converts two SGML files to text files in the same folder, one segment per line."""
+    """Converts two SGML files to text files in the same folder, one segment a line."""
     sides = _Unpacked(name, langpairs={pair: [source.name, target.name]}, folder=source.parent).get_files(pair)
     return Path(sides[0]), Path(sides[1])
 
 
 class _Unpacked(FakeSGMLDataset):
-    """A set whose SGML files are in a folder already."""
+    """A set whose SGML files are already in a folder."""
 
     def __init__(self, name: str, langpairs: dict[str, list[str]], folder: Path) -> None:
         super().__init__(name, langpairs=langpairs)
         self._outdir = self._rawdir = str(folder)
 
     def maybe_download(self) -> None:
-        """Does nothing, because the files are there."""
+        """Does nothing."""

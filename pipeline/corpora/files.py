@@ -1,10 +1,10 @@
-"""Reads a user's own parallel text, described by a small TOML file.
+"""Reads a user's parallel text, described by a small TOML file.
 
     source = "en"
     target = "de"
     train = {source = "train.en.gz", target = "train.de.gz"}     # or a list of such tables
     dev = {source = "dev.en", target = "dev.de"}
-    [test.newstest2013]                                          # one or more, the first the main one
+    [test.newstest2013]                                          # one or more, main test set first
     source = "newstest2013.en"
     target = "newstest2013.de"
 
@@ -45,21 +45,21 @@ def _not_a_split(name: str) -> str:
 def _not_ours(name: str) -> str:
     # Files such as `evaluation_set.json` and `decoding.json` lie beside `<test set>.<language>`.
     if name == "json" or name.endswith(".json"):
-        raise ValueError("files that end in json are the project's own; choose another name")
+        raise ValueError("names that end in json are reserved; choose another name")
     return name
 
 
 def _absolute(path: Path, info: ValidationInfo) -> Path:
-    # Of a name that begins with a tilde and is no user's, it is the name of a file.
+    # "~name" is a file name unless it is a user's home.
     return Path((info.context or {}).get("folder", ""), os.path.expanduser(path)).absolute()
 
 
 Name = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$"), AfterValidator(_not_ours)
 ]
-"""A name that becomes part of a file name, where `workflows.names.file_name` keeps no sign at its end."""
+"""Part of a file name; `workflows.names.file_name` drops trailing signs."""
 File = Annotated[Path, AfterValidator(_absolute)]
-"""A path relative to the TOML file, made absolute when read, since the stage may run in another working directory."""
+"""A path relative to the TOML file, made absolute on reading, since stages may run in another working directory."""
 
 
 class FilePair(Settings):
@@ -80,14 +80,14 @@ class FilePair(Settings):
 
 
 class FilesText(Settings):
-    """The files of training text or of an evaluation set."""
+    """The files of a split: training text or an evaluation set."""
 
     name: str
     languages: tuple[str, str]
     files: tuple[FilePair, ...]
 
     def identity(self) -> dict[str, Any]:
-        """Depends on the content of the files, not on their paths. Raises UserError if one cannot be read."""
+        """Depends on the files' content, not their paths. Raises UserError if one cannot be read."""
         return {
             "name": self.name,
             "languages": list(self.languages),
@@ -114,12 +114,12 @@ class FilesSettings(Settings):
 
     @classmethod
     def load(cls, path: Path) -> "FilesSettings":
-        """Reads a TOML file. Raises UserError if it or a file it names is missing, or if it is malformed."""
+        """Reads a TOML file. Raises UserError if it is malformed, or it or a file it names is missing."""
         try:
             described = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors may write a byte order mark
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
-        except ValueError as error:  # TOML syntax or UTF-8; the message has line and column
+        except ValueError as error:  # TOML syntax or UTF-8; the message includes line and column
             raise UserError(f"{path} is not valid TOML: {error}") from None
         folder = path.absolute().parent
         try:
@@ -135,26 +135,26 @@ class FilesSettings(Settings):
         return settings
 
     def count_train_pairs(self) -> int:
-        """Returns the number of training pairs, `remembered`. Raises UserError if a file cannot be read."""
+        """Returns the number of training pairs, cached (`remembered`). Raises UserError if a file cannot be read."""
         try:
             return sum(remembered_cut(sides.source, SHARD_PAIRS)[0] for sides in self.train)
         except OSError as error:
             raise UserError(f"cannot read {error.filename}: {error.strerror}; check the path") from None
 
     def has_word_spaces(self) -> bool:
-        """Whether spaces separate the words of both languages, by the first training lines. Raises UserError."""
+        """Whether both languages separate words by spaces, judged by the first training lines. Raises UserError."""
         sources, targets = [sides.source for sides in self.train], [sides.target for sides in self.train]
         return have_word_spaces(sources) and have_word_spaces(targets)
 
     def texts(self) -> list[FilesText]:
-        """Returns the files of training text, of the dev set and of each test set, the main one first."""
+        """Returns the files of training text, dev set and test sets, main one first."""
         languages = self.source, self.target
         files = {"train": self.train, "dev": (self.dev,), **{name: (sides,) for name, sides in self.test.items()}}
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
 
 
 def amount(settings: FilesSettings) -> Amount:
-    """Returns no figures: the files' number of lines is known only once they are read."""
+    """Returns an unknown size: the number of lines requires reading the files."""
     return Amount()
 
 
@@ -167,6 +167,6 @@ def read(context: Context, settings: FilesText) -> Corpus:
 
 
 def read_set(context: Context, settings: FilesText) -> EvaluationSet:
-    """Reads an evaluation set. Raises UserError where `read` does."""
+    """Reads an evaluation set. Raises UserError like `read`."""
     (sides,) = settings.files
     return copy_set(context, settings.name, settings.languages, sides.source, sides.target)

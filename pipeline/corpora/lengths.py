@@ -1,18 +1,16 @@
-"""Draws the lengths of sentence pairs as measured on real text: what an update costs depends on little else.
+"""Draws sentence-pair lengths distributed like real text: the cost of an update depends on little else.
 
     source, target = draw_lengths(LENGTHS["multi30k"], 29_000, np.random.default_rng(1))
 
-Lengths, including END_ID, were measured after this project's own cleaning and encoding of English and German:
+Lengths, including END_ID, were measured after this project's cleaning and encoding of English and German:
+- multi30k: the 29,000 training pairs of Multi30k task 1, joint BPE of 8,000 pieces. Means: 15.3 and 15.8 tokens.
+- wmt14: the first 20,000 pairs of Europarl v7, part of WMT14's training data, and the 3,000 of newstest2013, joint BPE
+  of 37,000 pieces learned on them. Means: 29.5 and 29.3 tokens; on newstest alone 24.8 and 25.9.
 
-- multi30k: the 29 000 training pairs of Multi30k task 1, joint BPE of 8 000 pieces. The means are 15.3 and 15.8 tokens.
-- wmt14: the first 20 000 pairs of Europarl v7, part of WMT14's training data, and the 3 000 of newstest2013, joint BPE
-  of 37 000 pieces learned on them. The means are 29.5 and 29.3 tokens; newstest alone is a little shorter (24.8 and
-  25.9).
-
-Each side is stored as its quantiles; between them its normal score is interpolated, and the two scores have the
-measured correlation (a Gaussian copula). In drawn lengths every quantile from 1 to 99 % is within one token of the
-measured one, the means are within 1.5 %, and the ratio of target to source is within 0.03 at its quantiles from 1 to
-99 %. Packed to 4 096 tokens, 29 000 drawn Multi30k pairs have 4.4 % padding, the real ones 4.7 %.
+Each side is stored as quantiles, with normal scores interpolated between them; the scores of both sides have the
+measured correlation (a Gaussian copula). Drawn lengths match the measured quantiles from 1% to 99% within one token,
+the means within 1.5%, and the quantiles from 1% to 99% of the ratio of target to source within 0.03. Packed to 4,096
+tokens, 29,000 drawn Multi30k pairs have 4.4% padding, the real ones 4.7%.
 """
 
 import math
@@ -29,16 +27,16 @@ LEVELS = (0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 
 @dataclass(frozen=True)
 class PairLengths:
-    """The distribution of the lengths of a corpus's pairs, in tokens, including END_ID."""
+    """The distribution of a corpus's sentence-pair lengths, in tokens including END_ID."""
 
     source: tuple[float, ...]
-    """Quantiles at LEVELS; a length n stands for n - 1/2 to n + 1/2."""
+    """Quantiles at LEVELS; length n represents n - 1/2 to n + 1/2."""
     target: tuple[float, ...]
     """Quantiles at LEVELS."""
     correlation: float
-    """Correlation of the normal scores of the two sides."""
+    """Correlation of both sides' normal scores."""
     pairs: int
-    """Pairs for a plan as dense as the real corpus's: with more pairs, two of similar length become likelier."""
+    """Number of pairs for a plan as dense as the real corpus's: the more pairs, the likelier are similar lengths."""
 
 
 LENGTHS = {
@@ -58,7 +56,7 @@ LENGTHS = {
 
 
 def draw_lengths(lengths: PairLengths, pairs: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Draws (2, pairs): source and target lengths in tokens, including END_ID, at least 2."""
+    """Draws (2, pairs): source and target lengths in tokens including END_ID, at least 2."""
     level_scores = [NormalDist().inv_cdf(level) for level in LEVELS]
     scores = random.standard_normal((2, pairs))
     scores[1] = lengths.correlation * scores[0] + math.sqrt(1 - lengths.correlation**2) * scores[1]
@@ -71,5 +69,5 @@ def draw_lengths(lengths: PairLengths, pairs: int, random: np.random.Generator) 
 
 @cache
 def drawn(name: str) -> NDArray[np.int64]:
-    """Draws the lengths of enough pairs for a dense plan, the same ones at each call."""
+    """Draws lengths for a dense plan, the same at each call."""
     return draw_lengths(LENGTHS[name], LENGTHS[name].pairs, np.random.default_rng(1))

@@ -1,6 +1,6 @@
-"""Reads Multi30k task 1 (raw): 29 000 image captions, English with German or French, downloaded or from a folder.
+"""Reads Multi30k task 1 (raw): 29,000 image captions, English with German or French, downloaded or from `--data DIR`.
 
-It is the first stage of profile `multi30k`; `--data DIR` takes the files from a folder instead of the network.
+It is the first stage of profile `multi30k`.
 """
 
 import logging
@@ -26,24 +26,24 @@ REPOSITORY = "https://raw.githubusercontent.com/multi30k/dataset/master/data/tas
 SOURCE = "en"
 MAIN_TEST_SET = "test_2016_flickr"
 TRAIN_PAIRS, PAIR_BYTES = 29_000, 135
-"""Pairs in the published training files, and UTF-8 bytes per pair, both sides with line ends, German or French."""
+"""Pairs in the published training files; UTF-8 bytes per pair, line ends included, German or French."""
 
 
 @cache
 def published() -> dict[str, tuple[int, str]]:
-    """Returns size in bytes and sha256 of each published file."""
+    """Returns each published file's size in bytes and sha256."""
     files = tomllib.loads(Path(__file__).with_name("multi30k.toml").read_text(encoding="utf-8"))
     return {name: (size_bytes, sha256) for name, (size_bytes, sha256) in files.items()}
 
 
 class Multi30kSettings(Settings):
-    """The language pair, and where its files come from."""
+    """The language pair and the source of its files."""
 
     target: Literal["de", "fr"] = "de"
     data: AbsolutePath | None = None
     """Folder with `train.en.gz` or `train.en`, `val.*`, `test_2016_flickr.*` and other `test_*`; None to download."""
     base_url: str = not_in_fingerprint(REPOSITORY)
-    """Address of the published files. Their hashes are checked, so a mirror changes nothing."""
+    """Server of the published files. Their hashes are verified, so any mirror will do."""
 
     def texts(self) -> "list[Multi30kText]":
         """Returns train, dev, test_2016_flickr, then other test sets by name. Raises UserError if one is missing."""
@@ -51,14 +51,14 @@ class Multi30kSettings(Settings):
 
 
 class Multi30kText(Settings):
-    """The two files of training text or of an evaluation set."""
+    """The two files of a split: training text or an evaluation set."""
 
     name: str
     files: tuple[str, str]
     source: Multi30kSettings
 
     def identity(self) -> dict[str, Any]:
-        """Depends on the content of the files, not on their paths. Raises UserError if one is missing."""
+        """Depends on the files' content, not their paths. Raises UserError if one is missing."""
         if data := self.source.data:
             sha256 = [content_sha256(data / name) for name in self.files]
         else:
@@ -67,7 +67,7 @@ class Multi30kText(Settings):
 
 
 def amount(settings: Multi30kSettings) -> Amount:
-    """Returns the size of the published files, which are removed once they are read."""
+    """Returns the size of the published files, which are deleted after reading."""
     languages = (SOURCE, settings.target)
     downloads = {name: size for name, (size, _) in published().items() if name.split(".")[1] in languages}
     return Amount(TRAIN_PAIRS, TRAIN_PAIRS * PAIR_BYTES, {} if settings.data else downloads)
@@ -84,14 +84,14 @@ def read(context: Context, settings: Multi30kText) -> Corpus:
 
 
 def read_set(context: Context, settings: Multi30kText) -> EvaluationSet:
-    """Reads an evaluation set. Raises UserError where `read` does."""
+    """Reads an evaluation set. Raises UserError like `read`."""
     with _files(context, settings) as files:
         return copy_set(context, settings.name, (SOURCE, settings.source.target), *files)
 
 
 @contextmanager
 def _files(context: Context, settings: Multi30kText) -> Iterator[tuple[Path, Path]]:
-    """Provides both files; those that are downloaded are removed at the end."""
+    """Yields both files; downloaded ones are deleted at the end."""
     with temporary_folder(context.folder) as downloads:
         folder = settings.source.data or downloads
         for name in settings.files:
@@ -101,13 +101,13 @@ def _files(context: Context, settings: Multi30kText) -> Iterator[tuple[Path, Pat
                 advice = "check the network, or pass --data DIR with the Multi30k files"
                 fetch([url], folder / name, size_bytes=size_bytes, checksum=f"sha256:{sha256}", advice=advice)
             elif name in published() and content_sha256(folder / name) != published()[name][1]:
-                log.warning("%s is not the published file (its sha256 differs); using it as it is", folder / name)
+                log.warning("%s is not the published file (its sha256 differs); using it anyway", folder / name)
         source, target = (folder / name for name in settings.files)
         yield source, target
 
 
 def _splits(settings: Multi30kSettings) -> dict[str, tuple[str, str]]:
-    """Returns the names of the source and target file of each split, in order. Raises UserError if one is missing."""
+    """Returns each split's source and target file names, in order. Raises UserError if one is missing."""
     present = set(published()) if settings.data is None else _names(settings.data)
     candidates = {name.split(".")[0] for name in present if name.startswith("test_")} - {MAIN_TEST_SET}
     splits = {}
@@ -129,5 +129,5 @@ def _names(folder: Path) -> set[str]:
 
 
 def _present_name(plain: str, present: set[str]) -> str | None:
-    """Prefers the unpacked file to the packed one, since it is the one that a user edits."""
+    """Prefers the unpacked file, since users edit that one."""
     return next((name for name in (plain, plain + ".gz") if name in present), None)

@@ -1,13 +1,13 @@
 """Reads WMT14 from the official archives: the paper's 4.5 M English-German and 36 M English-French pairs (§5.1).
 
-It is the first stage of profile `wmt14`. `--data DIR` names a folder that has the archives; otherwise they are
-downloaded from `base_url`, then from `mirrors`, to `downloads/` in the store, where an interrupted download is resumed
-and where both language pairs find the archives they share. The folder may be removed once the text is read.
+It is the first stage of profile `wmt14`. `--data DIR` names a folder with the archives; otherwise they are downloaded
+from `base_url`, then `mirrors`, to `downloads/` in the store, where interrupted downloads are resumed and both language
+pairs share archives. That folder may be deleted after the text has been read.
 
-Pitfalls that are avoided here:
-- The test set is newstest2014 in full, 3003 sentences: sacreBLEU's `wmt14/full`. Its `wmt14` is a subset.
-- The English sides of newstest2014 differ between the two pairs, so each pair takes its own.
-- The text stays raw: it is not lower-cased, and German compounds are split only by the paper's scorer.
+Pitfalls:
+- The test set is all of newstest2014, 3,003 sentences: sacreBLEU's `wmt14/full`. Its `wmt14` is a subset.
+- The English sides of newstest2014 differ between the language pairs, so each uses its own.
+- The text stays raw: not lower-cased, and German compounds are split only by the paper's scorer.
 - Duplicates are kept, as in the paper; blank lines too, until `pipeline.text.cleaning` sees both sides.
 """
 
@@ -36,8 +36,8 @@ TEST_SET = "newstest2014"
 Wmt14Target = Literal["de", "fr"]
 
 PAIR_BYTES = 316
-"""Approximate UTF-8 bytes per pair, both sides with line ends: 7.26 MB in the first 20 000 pairs of Europarl v7 and the
-3 000 of newstest2013, English and German."""
+"""Approximate UTF-8 bytes per pair, line ends included: 7.26 MB in the first 20,000 pairs of Europarl v7 and the 3,000
+of newstest2013, English and German."""
 
 
 @cache
@@ -46,7 +46,7 @@ def _published() -> dict[str, dict[str, Any]]:
 
 
 def official_archives(target: Wmt14Target) -> dict[str, Archive]:
-    """Returns the archives of the training data from English to `target`, in reading order."""
+    """Returns the archives of training data from English to `target`, in reading order."""
     archives = {}
     for name, described in _published().items():
         if target in described["pairs"]:
@@ -58,31 +58,31 @@ def official_archives(target: Wmt14Target) -> dict[str, Archive]:
 
 
 class PublishedSet(Settings):
-    """An evaluation set that sacreBLEU defines."""
+    """An evaluation set defined by sacreBLEU."""
 
     name: str
-    """sacreBLEU's name of the set."""
+    """sacreBLEU's name."""
     pairs: Count
     checksum: Checksum | None = None
     """Checksum of its archive; None for sacreBLEU's md5."""
 
 
 class Wmt14Source(Settings):
-    """The language pair, and where its archives come from."""
+    """The language pair and the source of its archives."""
 
     target: Wmt14Target = "de"
     data: AbsolutePath | None = not_in_fingerprint(None)
-    """Folder with the archives, either flat or with the server's folders; None to download them."""
+    """Folder with the archives, flat or laid out like the server; None to download them."""
     base_url: str = not_in_fingerprint(STATMT)
-    """Server that has all archives."""
+    """Server with all archives."""
     mirrors: tuple[str, ...] = not_in_fingerprint(())
-    """Servers with the same folders, tried in order if `base_url` fails."""
+    """Servers with the same layout, tried in order if `base_url` fails."""
     downloads: AbsolutePath | None = not_in_fingerprint(None)
-    """Folder where downloads are kept, 2 GB for EN-DE and 5 GB more for EN-FR; None for `downloads` in the store, which
-    is on the disk chosen for large files and visible to every node of a cluster."""
+    """Download folder: 2 GB for EN-DE and 5 GB more for EN-FR. None: `downloads` in the store, which is on a disk
+    chosen for large files and visible to every node of a cluster."""
 
     def origin(self, context: Context) -> Origin:
-        """Returns where a stage finds the archives."""
+        """Returns the archives' location for a stage."""
         return Origin(
             servers=(self.base_url, *self.mirrors),
             data=self.data,
@@ -91,18 +91,18 @@ class Wmt14Source(Settings):
 
 
 class Wmt14Text(Wmt14Source):
-    """The archives of the training text."""
+    """The training text's archives."""
 
     archives: dict[str, Archive] = Field(
         default_factory=lambda fields: official_archives(fields["target"]), min_length=1
     )
-    """A checksum identifies an archive, so its location has no part in the stage's identity."""
+    """A checksum identifies an archive, so its location is not fingerprinted."""
     invalid: Literal["error", "drop"] = "error"
-    """For pairs that are not UTF-8; with `drop`, cleaning drops and counts them."""
+    """What to do with pairs that are not UTF-8; "drop": cleaning drops and counts them."""
 
 
 class Wmt14Set(Wmt14Source):
-    """The dev set or the test set."""
+    """The dev set or a test set."""
 
     name: str
     published: PublishedSet
@@ -125,7 +125,7 @@ class Wmt14Settings(Wmt14Text):
 
 
 def amount(settings: Wmt14Settings) -> Amount:
-    """Returns pairs and text size, if all archives are official, and the sizes of the downloads."""
+    """Returns pairs and text size, if all archives are official, and download sizes."""
     official, published = official_archives(settings.target), _published()
     known = all(name in official and archive.path == official[name].path for name, archive in settings.archives.items())
     pairs = sum(published[name]["pairs"][settings.target] for name in settings.archives) if known else None
@@ -139,11 +139,11 @@ def amount(settings: Wmt14Settings) -> Amount:
 
 
 def read(context: Context, settings: Wmt14Text) -> Corpus:
-    """Reads the training text, archive after archive.
+    """Reads the training text, archive by archive.
 
     One call of `context.map` per archive extracts its members, and `copy_files` copies them. The report is {"read":
     pairs, "archives": {path: {"pairs", "bytes", "sha256"}}}. Raises UserError, naming archive and member, if one cannot
-    be obtained, is not the published one, or has sides of different length.
+    be downloaded, is not the published one, or has sides of different length.
     """
     origin, languages = settings.origin(context), (SOURCE, settings.target)
     archives = list(settings.archives.values())
@@ -169,7 +169,7 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
 
 
 def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
-    """Reads an evaluation set; its report is {"archive", "bytes", "sha256"}. Raises UserError where `read` does."""
+    """Reads an evaluation set; its report is {"archive", "bytes", "sha256"}. Raises UserError like `read`."""
     from pipeline.corpora.evaluation_sets import archive_of, as_text  # sacreBLEU is slow to import
 
     languages, published = (SOURCE, settings.target), settings.published
@@ -183,7 +183,7 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
         with report_downloads(context, [archive], origin):
             members = extract(archive, origin, folder)
         report = {"archive": archive.path, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
-        with _naming({folder: archive}, "get the official archive"):
+        with _naming({folder: archive}, "download the official archive"):
             files = as_text(published.name, pair, members.source, members.target)
             text = write_set(context, settings.name, languages, read_pairs(*files), report)
     _check(archive, text.load().sentences, published.pairs)
@@ -192,7 +192,7 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
 
 @contextmanager
 def _naming(members_of: Mapping[Path, Archive], remedy: str) -> Iterator[None]:
-    """Names archive and member in an error, since the files in these folders will be gone, and what to do."""
+    """Names archive and member in an error, since the extracted files will be gone, and adds a remedy."""
     try:
         yield
     except UserError as error:
@@ -203,10 +203,10 @@ def _naming(members_of: Mapping[Path, Archive], remedy: str) -> Iterator[None]:
 
 
 def _check(archive: Archive, pairs: int, expected: int | None = None) -> None:
-    """Raises UserError if an archive had no lines, or not the expected number of them."""
+    """Raises UserError if an archive had no lines, or an unexpected number."""
     if not pairs or expected not in (None, pairs):
         raise UserError(
             f"{archive.name}: {archive.source} and its translation have {pairs} lines"
             + (f" instead of {expected}" if expected else "")
-            + "; get the official archive"
+            + "; download the official archive"
         )

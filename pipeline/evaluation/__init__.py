@@ -1,1 +1,1 @@
-"""The stages that evaluate a trained model (paper §6): averaging, decoding, scoring, perplexity and cost."""
+"""Evaluation of a trained model (paper §6): averaging, decoding, scoring, perplexity and cost."""

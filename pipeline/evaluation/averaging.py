@@ -1,4 +1,4 @@
-"""Averages the last checkpoints of a run into the one that translates (paper §6.1).
+"""Averages the last checkpoints of a run into the model used for translation (paper §6.1).
 
 checkpoint = average(Context(folder), run, AveragingSettings(last=5))
 """
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 
 
 def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> Checkpoint:
-    """Writes the mean of the last `settings.last` checkpoints, and `averaging.json`, which lists their updates.
+    """Writes the mean of the last `settings.last` checkpoints, and `averaging.json` with their updates.
 
-    Raises UserError where the run kept fewer checkpoints.
+    Raises UserError if the run kept fewer checkpoints.
     """
     kept = sorted(set(run.load().checkpoints))
     if settings.last > len(kept):
         raise UserError(
-            f"last = {settings.last} checkpoints cannot be averaged: {run.folder} kept {len(kept)}; "
+            f"cannot average last = {settings.last} checkpoints: {run.folder} kept {len(kept)}; "
             "lower last, or train with more keep_checkpoints and a smaller checkpoint_updates"
         )
     updates = kept[-settings.last :]
@@ -43,9 +43,9 @@ def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> 
 
 
 def mean_weights(checkpoints: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Averages each weight over the checkpoints' `state_dict()`s, in float64; the result has the first one's dtypes.
+    """Averages `state_dict()`s in float64; the result has the first one's dtypes.
 
-    Only one checkpoint is held at a time. Raises ValueError if there are none or if their names differ.
+    Holds one checkpoint at a time. Raises ValueError if there are none or if their names differ.
     """
     sums: dict[str, Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}
@@ -57,7 +57,7 @@ def mean_weights(checkpoints: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
             dtypes = {name: weight.dtype for name, weight in weights.items()}
             continue
         if weights.keys() != sums.keys():
-            raise ValueError(f"checkpoints of different models: {sorted(weights.keys() ^ sums.keys())}")
+            raise ValueError(f"the checkpoints are of different models: {sorted(weights.keys() ^ sums.keys())}")
         for name, weight in weights.items():
             sums[name] += weight
     if not n_checkpoints:

@@ -1,16 +1,17 @@
-"""Translates with CTranslate2, a C++ engine that is faster on CPUs, and has weights in int8.
+"""Translates with CTranslate2, a C++ engine that is faster on CPUs and supports int8 weights.
 
     translator = CTranslate2Translator(exported.folder, DecodingSettings(engine="ctranslate2", dtype="int8"))
     translator.translate(["Two dogs run ."])
 
-Its search is not quite that of `model.search`, and not all of the paper's can be said in its options:
+Its search is close to `model.search`, but its options cannot express all of the paper's:
 
-- Its `length_penalty` divides by |y|^α, never by ((5 + |y|) / 6)^α. So it searches without one, which follows the same
-  hypotheses, until as many outputs have ended as the beam is wide; these are ranked here, by the paper's penalty. Ours
-  goes on until no open hypothesis can be better. Its `coverage_penalty` is a term that the paper does not use.
-- `max_decoding_length` is one number for a batch, hence LENGTH_MULTIPLE, and cuts an output off without END_ID.
-- The probabilities of forbidden tokens (SAME_SEARCH) go to the others, which raises log-probabilities a little.
-- It has no constraints such as `pipeline.parsing.constraint`: parsers search by torch.
+- Its `length_penalty` divides by |y|^α, not ((5 + |y|) / 6)^α. We therefore run it without a length penalty, which
+keeps
+  the same hypotheses, until `beam_size` of them have finished, and rerank those with the paper's penalty. Our own
+  search continues until no open hypothesis can win. Its `coverage_penalty` is a term that the paper does not use.
+- `max_decoding_length` is one number per batch, hence LENGTH_MULTIPLE, and truncates outputs without END_ID.
+- The probability of forbidden tokens (SAME_SEARCH) goes to the others, which slightly raises log-probabilities.
+- It has no constraints like `pipeline.parsing.constraint`, so parsers use torch.
 """
 
 from collections.abc import Sequence
@@ -38,17 +39,17 @@ SAME_SEARCH = MappingProxyType(
         "min_decoding_length": 0,
     }
 )
-"""Options of `translate_batch` that differ from its defaults, which would penalise lengths and allow <unk>."""
+"""Options of `translate_batch` whose defaults would penalise lengths and allow <unk>."""
 BATCH_SENTENCES = 32
-"""Sentences that a thread translates at once."""
+"""Sentences per thread and batch."""
 LENGTH_MULTIPLE = 16
-"""Outputs may be as long as if their sources had a multiple of this many tokens: no limit depends on the batch."""
+"""Source lengths are rounded up to this multiple to limit outputs, so that no limit depends on the batch."""
 MAX_OUTPUT_TOKENS = 2 * LONGEST_TOKENS
-"""An exported model with sinusoids has no more positions."""
+"""Number of positions of an exported model with sinusoids."""
 
 
 def installed(module: str) -> Any:
-    """Returns a module of CTranslate2's. Raises UserError if it is not installed."""
+    """Imports a module of CTranslate2. Raises UserError if it is not installed."""
     try:
         return import_module(module)
     except ImportError:
@@ -56,9 +57,9 @@ def installed(module: str) -> Any:
 
 
 class CTranslate2Translator(Translator):
-    """Translates with the model in an exported folder, text for text as `Translator` does, on `settings.threads`.
+    """A `Translator` that uses an exported model, on `settings.threads` CPUs.
 
-    Raises UserError where CTranslate2 is not installed or does not compute in the settings' dtype on the device.
+    Raises UserError if CTranslate2 is not installed or does not support the settings' dtype on the device.
     """
 
     def _load(self, folder: Path) -> None:
@@ -69,7 +70,7 @@ class CTranslate2Translator(Translator):
         if self.settings.dtype == "auto" and dtype not in available:
             dtype = "float32"
         if dtype not in available:
-            raise UserError(f"CTranslate2 does not compute in {dtype} here, only in {', '.join(sorted(available))}")
+            raise UserError(f"CTranslate2 does not support {dtype} here, only {', '.join(sorted(available))}")
         self.dtype = getattr(torch, dtype)
         self.config, self._vocabulary = CTranslate2Model(folder).config, load(folder / "joint.model")
         self._model = ctranslate2.Translator(
@@ -82,15 +83,15 @@ class CTranslate2Translator(Translator):
         )
 
     def search(self, sources: Sequence[list[int]], n: int = 1) -> list[list[Hypothesis]]:
-        """Returns the `n` best outputs of each source, which are token ids that end in END_ID.
+        """Returns the `n` best outputs of each source (token ids ending in END_ID).
 
-        They are the best by our length penalty among the outputs, as many as the beam, with which CTranslate2 ends.
-        Raises UserError if `n` is greater than the beam.
+        They are the best, by our length penalty, of the `beam_size` outputs that CTranslate2 returns. Raises UserError
+        if `n` is larger than the beam.
         """
         if n > self.settings.beam_size:
             raise UserError(
-                f"{n} translations of a line were asked for, but CTranslate2 finds {self.settings.beam_size}, the "
-                f"beam; ask for fewer or set beam_size to {n}"
+                f"{n} translations per line were requested, but CTranslate2 finds only beam_size = "
+                f"{self.settings.beam_size}; request fewer or set beam_size to {n}"
             )
 
         def rounded(row: int) -> int:
@@ -124,6 +125,6 @@ class CTranslate2Translator(Translator):
 
 
 def translator_of(folder: Path, settings: DecodingSettings, device: str = "cpu") -> Translator:
-    """Loads a checkpoint, or for CTranslate2 an exported one, to translate by the settings' engine."""
+    """Loads a checkpoint, or an exported model for CTranslate2, with the settings' engine."""
     translator_class = CTranslate2Translator if settings.engine == "ctranslate2" else Translator
     return translator_class(folder, settings, device)

@@ -1,10 +1,9 @@
-"""Translates an evaluation set by Ray actors that each hold the model once (§6.1).
+"""Translates an evaluation set with Ray actors that each load the model once (§6.1).
 
-Each free actor gets the next chunk of sentences, so that a slow or late actor delays nothing. Every chunk fills its
-actor, and there are no more actors than chunks, however large the cluster. Several actors share a GPU if its memory
-allows, because one leaves it idle between the small steps of its search. An actor that dies is started again, and its
-chunk is redone. The layout decides how long decoding takes and not what comes out, except for the last bits of a sum:
-in bfloat16, a near tie may be decided differently.
+Each idle actor gets the next chunk of sentences, so a slow actor delays nothing. Every chunk fully occupies its actor,
+and there are no more actors than chunks. Actors share a GPU if its memory allows, because one leaves it idle between
+the small steps of its search. A dead actor is restarted and its chunk redone. The layout affects the time but not the
+results, except for the last bits of sums: in bfloat16, near ties may be decided differently.
 
 Only the actors import torch, not the stage that waits for them.
 """
@@ -38,28 +37,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Model: TypeAlias = Checkpoint | CTranslate2Model
-"""What decodes, by the settings' engine."""
+"""The model, in the format of the settings' engine."""
 FLOAT32_BYTES = 4
 CHUNKS_PER_WORKER = 4
-"""So that the workers finish at about the same time."""
+"""Enough for workers to finish at about the same time."""
 CHUNK_SENTENCES = 500
-"""The most sentences in a chunk that is larger than it needs to be, so that a dead actor costs little."""
+"""Maximum chunk size beyond what fills a worker, so that a dead actor costs little."""
 FULL_ROWS = {"cpu": 128, "cuda": 2048}
-"""Hypotheses from which on a device is fully used: a core decodes 128 at once as fast as 600, but 64 take 1.15 times
-as long and 32 take 1.6 times (base, float32). On a GPU about a batch, which is not measured yet."""
+"""Hypotheses that fully occupy a device. A core decodes 128 at once as fast as 600; 64 take 1.15 times as long each, 32
+take 1.6 times (base, float32). On a GPU about a batch; not yet measured."""
 RESTARTS = 3
-"""How many times one actor is started again, and how many times one chunk is redone."""
+"""Maximum restarts of an actor, and retries of a chunk."""
 MAX_ACTORS_PER_GPU = 4
-"""The most actors that share a GPU. Not measured yet."""
+"""Maximum number of actors per GPU; not yet measured."""
 GPU_MEMORY_SHARE = 0.8
-"""Share of a GPU's memory that its actors together may be expected to need."""
+"""Maximum share of a GPU's memory that its actors are planned to use."""
 CUDA_CONTEXT_BYTES = 10**9
 PATIENCE_S = 60
-"""Seconds without a result after which a warning says what is being waited for."""
+"""Seconds without a result before a warning explains the wait."""
 
 
 class Choice(Protocol):
-    """An artifact that says how to search."""
+    """An artifact that holds a chosen search."""
 
     @property
     def search(self) -> DecodingSettings:
@@ -67,7 +66,7 @@ class Choice(Protocol):
 
 
 class Chunk(NamedTuple):
-    """A run of consecutive sentences."""
+    """A block of consecutive sentences."""
 
     first: int
     lines: Sequence[str]
@@ -78,14 +77,14 @@ class Translated(NamedTuple):
 
     texts: list[str]
     n_tokens: int
-    """The tokens decoded, END_ID counted."""
+    """Decoded tokens, END_ID included."""
     seconds: float
     dtype: str
-    """The dtype that the model computed in."""
+    """The dtype of the computation."""
 
 
 class DecodingWorker:
-    """A translator in its own process. The first call loads it, so a bad model is that call's error."""
+    """A translator in its own process, loaded by the first call, which raises if the model is bad."""
 
     def __init__(self, scratch: Scratch, emit: Callable[..., None], settings: DecodingSettings, device: str) -> None:
         self._scratch, self._emit, self._settings, self._device = scratch, emit, settings, device
@@ -93,7 +92,7 @@ class DecodingWorker:
         self._translator: Translator | None = None
 
     def translate(self, model_folder: Path, lines: Sequence[str], settings: DecodingSettings) -> Translated:
-        """Translates lines with a model by the search of `settings`; called with no lines, it only loads the model."""
+        """Translates lines with a model and the search of `settings`. Without lines, only loads the model."""
         return emitting_warnings(self._emit, self._translate, model_folder, lines, settings)
 
     def _translate(self, model_folder: Path, lines: Sequence[str], settings: DecodingSettings) -> Translated:
@@ -108,7 +107,7 @@ class DecodingWorker:
         return Translated(texts, n_tokens, seconds, dtype_name(translator.dtype))
 
     def _loaded(self, folder: Path) -> "Translator":
-        """Returns the translator of the model in `folder`, in place of any other: memory may hold only one."""
+        """Returns the translator of the model in `folder`, replacing any other, since memory may hold only one."""
         import torch
 
         from pipeline.evaluation.ctranslate2 import translator_of
@@ -134,10 +133,9 @@ def decode(
 ) -> Hypotheses:
     """Translates an evaluation set: writes `<name>.<target language>`, one sentence a line.
 
-    With a `choice`, the beam, length penalty and greatest length are the chosen ones. `translators` serve several
-    searches or models; without them, some are started, and stopped at the end. Raises UserError where the model cannot
-    be loaded, `settings.device` asks for a GPU and the cluster has none, or the cluster's nodes do not all compute in
-    one dtype.
+    `choice` overrides beam, length penalty and maximum length. `translators` are shared between searches or models;
+    without them, actors are started and stopped. Raises UserError if the model cannot be loaded, `settings.device` asks
+    for a GPU and the cluster has none, or nodes compute in different dtypes.
     """
     settings = settings.searching_like(choice.search) if choice else settings
     sources = list(read_lines(text.source))
@@ -162,17 +160,17 @@ def decode(
 
 
 class Actors(NamedTuple):
-    """The actors that decode."""
+    """The layout of decoding actors."""
 
     device: str
-    """Type of torch's device: cpu or cuda."""
+    """torch device type: cpu or cuda."""
     workers: int
     gpu_share: float = 0.0
-    """Share of a GPU that each reserves."""
+    """Share of a GPU that each actor reserves."""
 
 
 def decoding_bytes(config: TransformerConfig, settings: DecodingSettings) -> int:
-    """Estimates the most GPU memory that one actor needs: weights, keys and values, logits and CUDA itself."""
+    """Estimates an actor's peak GPU memory: weights, keys and values, logits and CUDA itself."""
     from model.flops import count_parameters
     from model.search import CHUNK_ROWS
     from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, with_batch_tokens
@@ -184,12 +182,12 @@ def decoding_bytes(config: TransformerConfig, settings: DecodingSettings) -> int
 
 
 def shared(n_gpus: int, workers: int) -> Actors:
-    """Spreads actors over GPUs evenly, so that the fullest holds as few as possible."""
+    """Spreads actors evenly over GPUs."""
     return Actors("cuda", workers, 1 / -(-workers // n_gpus))
 
 
 def _room_here(config: TransformerConfig, settings: DecodingSettings) -> int:
-    """Returns how many actors this process's GPU holds, 1 to MAX_ACTORS_PER_GPU."""
+    """Returns how many actors fit on this process's GPU, 1 to MAX_ACTORS_PER_GPU."""
     import torch
 
     memory_bytes = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
@@ -197,12 +195,12 @@ def _room_here(config: TransformerConfig, settings: DecodingSettings) -> int:
 
 
 def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
-    """Returns how many actors an idle GPU of the cluster holds, 1 to MAX_ACTORS_PER_GPU; 1 if none is idle."""
+    """Returns how many actors fit on an idle GPU of the cluster, 1 to MAX_ACTORS_PER_GPU; 1 if none is idle."""
     if ray.available_resources().get("GPU", 0) < 1:
         return 1
     room = ray.remote(num_cpus=0, num_gpus=1)(_room_here).remote(config, settings)
     measured, _ = ray.wait([room], timeout=PATIENCE_S)
-    if not measured:  # a training has taken it meanwhile
+    if not measured:  # a training run has taken it meanwhile
         ray.cancel(room)
         return 1
     n_actors: int = ray.get(room)
@@ -210,9 +208,9 @@ def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
 
 
 def _actors(settings: DecodingSettings, model: Model) -> Actors:
-    """Returns the settings' own number of actors, or as many as the cluster has room for.
+    """Returns as many actors as the settings say, or as fit on the cluster.
 
-    Where an autoscaler may bring a GPU that is asked for, the actors wait for it.
+    If an autoscaler may add a requested GPU, the actors wait for it.
     """
     resources = ray.cluster_resources()
     n_gpus, n_cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
@@ -226,9 +224,9 @@ def _actors(settings: DecodingSettings, model: Model) -> Actors:
 
 
 def chunks(sources: Sequence[str], beam_size: int, device: str, workers: int) -> list[Chunk]:
-    """Cuts the sentences into chunks that each occupy a worker fully (`FULL_ROWS`).
+    """Cuts the sentences into chunks that each fully occupy a worker (`FULL_ROWS`).
 
-    There are CHUNKS_PER_WORKER for each worker, more where these would be long, and fewer where sentences are few.
+    Makes CHUNKS_PER_WORKER per worker, more if these would be long, and fewer if sentences are few.
     """
     total = len(sources)
     rounds = max(CHUNKS_PER_WORKER, -(-total // (CHUNK_SENTENCES * workers)))
@@ -239,11 +237,10 @@ def chunks(sources: Sequence[str], beam_size: int, device: str, workers: int) ->
 
 
 class Translators:
-    """Actors that translate, for as many searches and models as are asked for: to start them takes seconds.
+    """Actors for any number of searches and models, since starting them takes seconds.
 
-    `model` is any of the models, which are of one size. The device, the number of actors and all else but the search
-    are those of `settings`. They live until the end of the `with` that they are entered in. Raises UserError where
-    `decode` does.
+    `model` is any of the models, which must have the same size. All settings except the search are fixed by `settings`.
+    Use as a context manager. Raises UserError like `decode`.
     """
 
     def __init__(self, context: Context, model: Model, settings: DecodingSettings) -> None:
@@ -254,7 +251,7 @@ class Translators:
             num_gpus=self._layout.gpu_share,
             max_restarts=RESTARTS,
             max_task_retries=RESTARTS,
-            # A single thread waits for no other, and can have a process that Ray has ready.
+            # A single thread needs no other CPU, and can use a process that Ray has ready.
             runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
         )
         self._start = partial(options.remote, context.scratch, context.emit, settings, self._layout.device)
@@ -270,12 +267,12 @@ class Translators:
     def translated(
         self, model: Model, sources: Sequence[str], settings: DecodingSettings
     ) -> Iterator[tuple[Chunk, Translated]]:
-        """Yields each chunk of the sentences with the model's translations by `settings`' search, as they arrive."""
+        """Yields each chunk with its translations by the search of `settings`, as they arrive."""
         waiting = chunks(sources, settings.beam_size, self._layout.device, self._layout.workers)[::-1]
         unfinished = len(waiting)
         while len(self._actors) < min(self._layout.workers, len(waiting)):
             self._actors.append(self._start())
-        # An actor the cluster has no room for yet gets no chunk before it answers.
+        # An actor that the cluster has no room for yet gets no chunk before it answers.
         running: dict[Any, tuple[Any, Chunk | None]] = {
             actor.translate.remote(model.folder, [], settings): (actor, None) for actor in self._actors
         }
@@ -285,7 +282,7 @@ class Translators:
                 share = self._layout.gpu_share
                 needs = f"{self._threads} CPUs" + (f" and {share:.2g} of a GPU" if share else "")
                 logger.warning(
-                    "no news from %d decoding workers for %d s; each needs %s", len(running), PATIENCE_S, needs
+                    "no result from %d decoding workers for %d s; each needs %s", len(running), PATIENCE_S, needs
                 )
             for reference in ready:
                 actor, chunk = running.pop(reference)

@@ -1,4 +1,4 @@
-"""Scores each checkpoint that a run kept on the dev set, unaveraged: how BLEU, or a parser's F1, grows.
+"""Scores every checkpoint of a run on the dev set, unaveraged: BLEU, or a parser's F1, over training.
 
 measured = measure(Context(folder), run, dev, DecodingSettings())
 """
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 
 class DevScoresRecord(Record):
-    """`dev_scores.json`: the scores of the dev set, by name and by the update of the checkpoint, in order."""
+    """`dev_scores.json`: dev-set scores by name and update, in order."""
 
     series: Mapping[str, Mapping[int, float]]
 
 
 class DevScores(JsonArtifact[DevScoresRecord]):
-    """`dev_scores.json`; neither the weights nor what they wrote is kept."""
+    """`dev_scores.json`; weights and outputs are not kept."""
 
     record_file = "dev_scores.json"
 
     @property
     def summary(self) -> str:
-        """The main score of every checkpoint."""
+        """The main score of each checkpoint."""
         name, scores = list(self.load().series.items())[-1]
         return f"{name} " + ", ".join(f"{score:.2f} after {update:,}" for update, score in scores.items())
 
 
 def measure(context: Context, run: TrainingRun, dev: EvaluationSet, settings: DecodingSettings) -> DevScores:
-    """Decodes and scores the dev set with every checkpoint that `run` kept, one after another, by the same actors.
+    """Decodes and scores the dev set with each kept checkpoint of `run`, by the same actors.
 
-    Raises UserError where a checkpoint cannot be decoded or scored.
+    Raises UserError if a checkpoint cannot be decoded or scored.
     """
     from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it
 
@@ -61,14 +61,14 @@ def scores_of(
     settings: DecodingSettings,
     translators: "Translators",
 ) -> dict[str, float]:
-    """Returns the BLEU scores of what a model makes of the dev set, or a parser's F1; what it makes is not kept.
+    """Returns a model's BLEU scores on the dev set, or a parser's F1, without keeping its output.
 
-    Raises UserError where it cannot be decoded or scored.
+    Raises UserError if it cannot be decoded or scored.
     """
     from pipeline.evaluation import decoding, scoring
 
     with temporary_folder(context.folder) as decoded, temporary_folder(context.folder) as scored:
-        silent = Context(decoded, shared=context.shared)  # which ends it if the stage's lock is lost
+        silent = Context(decoded, shared=context.shared)  # `shared` ends it if the stage loses its lock
         hypotheses = decoding.decode(silent, model, dev, settings, translators=translators)
         within = Context(scored)
         if dev.gold_trees.exists():

@@ -1,10 +1,10 @@
-"""Parses sentences in one process (§6.3): translates words into symbols, and rebuilds trees from these.
+"""Parses sentences in one process (§6.3): translates words into symbols and rebuilds trees from them.
 
     parser = Parser(folder, PARSING, "cpu")
     parser.parse(["The man hears the dog .", ""])    # [Rebuilt(tree, repairs), None]
 
-A sentence is its words with spaces between them, as in a treebank. Parentheses and braces among them become -LRB-,
--RRB-, -LCB- and -RCB-, as the Penn Treebank writes them, since in a tree they would be brackets.
+A sentence is given as words separated by spaces, as in a treebank. Parentheses and braces become -LRB-, -RRB-, -LCB-
+and -RCB-, as in the Penn Treebank, since they would be brackets in a tree.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ _ESCAPED = str.maketrans({"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"
 
 
 def settings_of(checkpoint_folder: Path) -> DecodingSettings:
-    """Returns the search that was chosen for a parser on the dev set; the paper's where none was chosen."""
+    """Returns the search chosen for a parser on the dev set, or else the paper's."""
     if not (checkpoint_folder / CHOICE_FILE).exists():
         return PARSING
     return DecodingSettings(**ChosenParser(checkpoint_folder).search.model_dump())
 
 
 class Parser(Translator):
-    """A model that translates words into symbols of trees. Raises UserError where the checkpoint is no parser's."""
+    """A model that translates words into tree symbols. Raises UserError if the checkpoint is not a parser."""
 
     def _load(self, folder: Path) -> None:
         super()._load(folder)
@@ -39,7 +39,7 @@ class Parser(Translator):
             )
 
     def parse(self, lines: Sequence[str]) -> list[Rebuilt | None]:
-        """Returns a tree over the words of each line, with its repairs; None for a blank line."""
+        """Returns a tree over each line's words, with its repairs; None for a blank line."""
         sentences = [line.translate(_ESCAPED).split() for line in lines]
         outputs = self.translations([" ".join(map(one_word, words)) for words in sentences])
         return [
@@ -48,5 +48,5 @@ class Parser(Translator):
         ]
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """Returns the bracketed tree of each line; a blank line gives an empty one."""
+        """Returns each line's bracketed tree; empty for a blank line."""
         return [bracketed(parsed.tree) if parsed else "" for parsed in self.parse(lines)]

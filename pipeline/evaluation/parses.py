@@ -1,10 +1,10 @@
-"""Builds trees from the symbols that a parser wrote for an evaluation set (§6.3), and right-branching trees to compare.
+"""Builds trees from a parser's output for an evaluation set (§6.3), and right-branching trees as a baseline.
 
     parses = rebuild_parses(Context(folder), hypotheses, test_set)
     parses.trees[0]
 
-The paper's parser writes no part-of-speech tags, but scoring leaves out punctuation by its tag. So the trees here carry
-the tags of the gold trees, whatever a parser writes, and tagging accuracy says nothing.
+The paper's parser writes no part-of-speech tags, but scoring ignores punctuation by its tag. The trees here therefore
+carry the gold trees' tags, so tagging accuracy is meaningless.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ log = logging.getLogger(__name__)
 
 LABELLED_TREES = 10_000
 FINAL_TAGS = (".", "''")
-"""Tags of a mark at the end of a sentence."""
+"""Tags of a sentence-final mark."""
 
 
 class ParsesRecord(Record):
-    """`parses.json`: what was corrected in the output."""
+    """`parses.json`: repairs of the output."""
 
     sentences: int
     repaired: int
-    """Sentences whose symbols were not a tree over the words of the sentence."""
+    """Number of sentences whose symbols did not form a tree over the words."""
     repairs: Mapping[str, int]
     """Repairs by kind (pipeline.parsing.linearisation.Repair), most frequent first."""
 
 
 class Parses(JsonArtifact[ParsesRecord]):
-    """Trees of the sentences of an evaluation set, and the gold ones: `parsed.trees`, `gold.trees` and `parses.json`.
+    """Trees of an evaluation set and the gold trees: `parsed.trees`, `gold.trees` and `parses.json`.
 
-    Both have one bracketed tree a line, as EVALB reads them.
+    Both have one bracketed tree a line, in EVALB's format.
     """
 
     record_file = "parses.json"
 
     @property
     def summary(self) -> str:
-        """How many trees had to be repaired."""
+        """The number of repaired trees."""
         parsed = self.load()
         return f"{parsed.repaired:,} of {parsed.sentences:,} repaired"
 
@@ -75,12 +75,12 @@ class Parses(JsonArtifact[ParsesRecord]):
 
     @property
     def trees(self) -> list[Tree]:
-        """The trees. Raises UserError where the file is missing or no trees."""
+        """The trees. Raises UserError if the file is missing or invalid."""
         return _trees(self.trees_path)
 
     @property
     def gold(self) -> list[Tree]:
-        """The gold trees. Raises UserError where the file is missing or no trees."""
+        """The gold trees. Raises UserError if the file is missing or invalid."""
         return _trees(self.gold_path)
 
     def write_trees(self, trees: Iterable[Tree], gold: Iterable[Tree]) -> None:
@@ -90,9 +90,9 @@ class Parses(JsonArtifact[ParsesRecord]):
 
 
 def rebuild_parses(context: Context, hypotheses: Hypotheses, text: EvaluationSet) -> Parses:
-    """Writes a tree for each line of symbols in `hypotheses`, over the words and with the tags of the gold tree.
+    """Builds a tree from each line of symbols in `hypotheses`, with the words and tags of the gold tree.
 
-    Raises UserError where there are more or fewer lines than gold trees.
+    Raises UserError if the number of lines is not that of gold trees.
     """
     path = hypotheses.path(text)
     outputs, gold_trees = list(read_lines(path)), _trees(text.gold_trees)
@@ -109,12 +109,12 @@ def rebuild_parses(context: Context, hypotheses: Hypotheses, text: EvaluationSet
 
 
 def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Parses:
-    """Writes right-branching trees for the sentences of an evaluation set: a baseline that a parser must beat.
+    """Writes right-branching trees for an evaluation set: a baseline for parsers to beat.
 
-    Each word but the last two begins a constituent that reaches to the end of the sentence, or to its final
-    punctuation. The root has the most frequent label of the roots of LABELLED_TREES training trees, and the others that
-    of the constituents that end where their sentence does. Warns of symbols that no parser can learn to write, since
-    the training trees in `corpus` do not have them.
+    Each word but the last two begins a constituent that extends to the end of the sentence, or to its final
+    punctuation. The root has the most frequent root label of LABELLED_TREES training trees; the others have the most
+    frequent label of constituents that end where their sentence does. Warns of symbols that parsers cannot learn,
+    because the training trees in `corpus` lack them.
     """
     root, inner = _usual_labels(islice(_training_trees(corpus, context.scratch), LABELLED_TREES))
     known = set(corpus.symbols)
@@ -138,7 +138,7 @@ def _training_trees(corpus: Corpus, scratch: Scratch) -> Iterator[Tree]:
 
 
 def _usual_labels(trees: Iterable[Tree]) -> tuple[str, str]:
-    """Returns the most frequent label of roots, and of constituents within that end where the root or the text does."""
+    """Returns the most frequent label of roots, and of inner constituents that end where the root or the text does."""
     roots: Counter[str] = Counter()
     inner: Counter[str] = Counter()
     for tree in trees:

@@ -1,13 +1,13 @@
 """Measures a model's perplexity and token accuracy on the dev set.
 
-Perplexity is exp of the mean plain negative log-likelihood, not of the smoothed loss.
+Perplexity is exp of the mean negative log-likelihood, without label smoothing.
 
 measure(Context(folder), checkpoint, dev).load().dev_perplexity
 measure_by_length(Context(other), checkpoint, dev, longest_trained=16).load().ranges
 
 §3.5 chose sinusoids over learned positions since they "may allow the model to extrapolate to sequence lengths longer
-than the ones encountered during training". A model that was trained on pairs of at most L tokens (`max_tokens`) is
-measured on longer ones too, up to LONGEST_TOKENS.
+than the ones encountered during training". To test that, a model trained on pairs of at most L tokens (`max_tokens`) is
+also evaluated on longer ones, up to LONGEST_TOKENS.
 """
 
 from dataclasses import dataclass
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from pipeline.text.encoding import EncodedSplit
 
 RANGE_ENDS = (1 / 3, 2 / 3, 1, 1.25, 1.5, 2)
-"""The ends of ranges of lengths, as multiples of the longest trained on; a last range has whatever is longer still."""
+"""Ends of the ranges of lengths, as multiples of the longest trained on; a last range holds all longer pairs."""
 
 
 class PerplexityRecord(Record):
-    """`perplexity.json`: what was measured on the dev set."""
+    """`perplexity.json`: metrics on the dev set."""
 
     dev_nll: float
-    """Nats per target token, END_ID counted."""
+    """Nats per target token, END_ID included."""
     dev_perplexity: float
     tokens: int
-    """Target tokens of the dev set, END_ID counted."""
+    """Target tokens of the dev set, END_ID included."""
     dev_accuracy: float | None = None
-    """The share of them that the model, given the reference before each, finds the most probable (§5.4: label smoothing
-    "improves accuracy"). None: an earlier version did not count it."""
+    """Share of tokens predicted correctly given the reference prefix (§5.4: label smoothing "improves accuracy"). None
+    if written by an older version."""
 
 
 @dataclass(frozen=True)
 class Perplexity(JsonArtifact[PerplexityRecord]):
-    """`perplexity.json`: the perplexity of a checkpoint."""
+    """`perplexity.json` of a checkpoint."""
 
     record_file = "perplexity.json"
 
 
 class LengthRange(PerplexityRecord):
-    """The dev pairs whose longer side, END_ID counted, has more than `above_tokens` and at most `up_to_tokens`."""
+    """Dev pairs whose longer side has more than `above_tokens` and at most `up_to_tokens`, END_ID included."""
 
     above_tokens: int
     up_to_tokens: int
@@ -58,27 +58,27 @@ class LengthRange(PerplexityRecord):
 
 
 class LengthPerplexityRecord(Record):
-    """`length_perplexity.json`: perplexity on the dev set, by the longer side of a pair, END_ID counted."""
+    """`length_perplexity.json`: dev perplexity by the length of a pair's longer side, END_ID included."""
 
     longest_trained: int
-    """The longest side of a training pair, in tokens."""
+    """Longest side of a training pair in tokens."""
     longer: PerplexityRecord | None
-    """Of all pairs that are longer; None if none are."""
+    """Metrics of all longer pairs; None if there are none."""
     ranges: tuple[LengthRange, ...]
-    """The ranges that hold any pair, shortest first; together they hold the dev set."""
+    """The non-empty ranges, shortest first; together they cover the dev set."""
 
 
 @dataclass(frozen=True)
 class LengthPerplexity(JsonArtifact[LengthPerplexityRecord]):
-    """`length_perplexity.json`: the perplexity of a checkpoint by the length of sentences."""
+    """`length_perplexity.json` of a checkpoint."""
 
     record_file = "length_perplexity.json"
 
 
 def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Perplexity:
-    """Writes the perplexity and token accuracy of a checkpoint on the dev set, computed in float32 on `context.device`.
+    """Writes a checkpoint's perplexity and token accuracy on the dev set, in float32 on `context.device`.
 
-    Raises UserError where no dev pair is short enough to be computed.
+    Raises UserError if no dev pair is short enough to be computed.
     """
     from pipeline.evaluation.translation import load_model  # torch is slow to import, and the artifact does not need it
     from pipeline.text.encoding import encoded_set
@@ -92,7 +92,7 @@ def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Per
 def measure_by_length(
     context: Context, checkpoint: Checkpoint, dev: EvaluationSet, longest_trained: int
 ) -> LengthPerplexity:
-    """Writes, for each range of lengths, what `measure` writes."""
+    """Writes the same metrics as `measure` for each range of lengths."""
     import numpy as np
 
     from pipeline.evaluation.translation import load_model
@@ -107,8 +107,8 @@ def measure_by_length(
         for above, up_to in pairwise([*ends, max(ends[-1], int(longer_side.max()))]):
             rows = computed[(longer_side > above) & (longer_side <= up_to)]
             if len(rows):
-                figures = dict(_of_pairs(model, split, rows))
-                ranges.append(LengthRange(**figures, above_tokens=above, up_to_tokens=up_to, pairs=len(rows)))
+                record = dict(_of_pairs(model, split, rows))
+                ranges.append(LengthRange(**record, above_tokens=above, up_to_tokens=up_to, pairs=len(rows)))
         beyond = computed[longer_side > longest_trained]
         longer = _of_pairs(model, split, beyond) if len(beyond) else None
     return LengthPerplexity(context.folder).write(
@@ -119,7 +119,7 @@ def measure_by_length(
 def _of_pairs(
     model: "EncoderDecoder", split: "EncodedSplit", of_rows: "NDArray[np.int64] | None" = None
 ) -> PerplexityRecord:
-    """Returns the perplexity on the pairs of a split, or of some rows, that are short enough; there has to be one."""
+    """Returns the metrics over the computable pairs of a split, or of some rows; there must be one."""
     import torch
 
     from model.loss import perplexity_of

@@ -1,15 +1,14 @@
-"""Scores translations by BLEU in two ways, each always called by its name: paper BLEU (tokenized) and sacreBLEU.
+"""Scores translations by two kinds of BLEU, always named: paper BLEU (tokenized) and sacreBLEU.
 
-Beside them stand chrF and both scores' 95% confidence intervals, by sacreBLEU's bootstrap over sentences.
-
-The same translations have scored 29.02 by the first and 27.52 by the second (tensor2tensor, thread 317), so the two
-never share a column.
+Also computes chrF, and both scores' 95% confidence intervals by sacreBLEU's bootstrap over sentences. The same
+translations have scored 29.02 by the first and 27.52 by the second (tensor2tensor, thread 317), so the two never share
+a column. never share a column.
 
     paper_bleu(hypotheses, references, "de")    # §6.1: Moses-tokenized, cased, German compounds split
-    sacre_bleu(hypotheses, references, "de")    # detokenized, cased, with its signature, which names the tokenizer
+    sacre_bleu(hypotheses, references, "de")    # detokenized, cased; the signature names the tokenizer
 
-sacreBLEU's tokenizer is 13a, or its own for Chinese, Japanese or Korean, or `char` for other languages that are written
-without spaces between words. For any of these but Korean, paper BLEU is not defined: Moses' tokenizer needs spaces.
+sacreBLEU's tokenizer is 13a, its own for Chinese, Japanese or Korean, or `char` for other languages written without
+spaces. For any of these but Korean, paper BLEU is not defined, since Moses' tokenizer needs spaces.
 """
 
 import logging
@@ -33,21 +32,21 @@ from pipeline.text.word_spaces import has_word_spaces
 
 logger = logging.getLogger(__name__)
 
-# Moses' replace-unicode-punctuation leaves these quotation marks alone. The authors' German references have all of them
-# in ASCII; without replacing the low ones, a faithful model scores about one point too low.
+# Moses' replace-unicode-punctuation leaves these quotation marks alone, but the authors' German references have ASCII
+# quotes; without replacing the low ones, a faithful model scores about one point too low.
 _QUOTES = str.maketrans(dict.fromkeys("„‟«»〝〞＂", '"') | dict.fromkeys("‚‘‛‹›´＇", "'"))
 _MOSES_PUNCTUATION = [(re.compile(p), ascii_) for p, ascii_ in MosesPunctNormalizer.REPLACE_UNICODE_PUNCTUATION]
 _COMPOUND = re.compile(r"(\S)-(\S)")
 
 RESAMPLES = 1000
 MAX_RESAMPLED = 10_000
-"""More sentences than these have no interval: RESAMPLES of a sentence take 48 kB."""
+"""Maximum number of sentences for which intervals are computed: RESAMPLES of a sentence take 48 kB."""
 
 
 def ascii_punctuation(text: str) -> str:
-    """Step 1 of paper BLEU: makes punctuation ASCII as Moses' replace-unicode-punctuation does, and all quotes.
+    """Step 1 of paper BLEU: converts punctuation to ASCII like Moses' replace-unicode-punctuation, and all quotes.
 
-    Dashes stay as they are: neither the Moses script nor the authors' references change them.
+    Dashes are unchanged, as in the Moses script and the authors' references.
     """
     if text.isascii():
         return text
@@ -65,21 +64,21 @@ def _tokenizer(language: str) -> MosesTokenizer:
 
 
 def moses_tokens(text: str, language: str) -> str:
-    """Step 2 of paper BLEU: returns the Moses tokens separated by spaces, with no entities escaped."""
+    """Step 2 of paper BLEU: Moses tokens separated by spaces, without escaping entities."""
     tokens: str = _tokenizer(language).tokenize(text, escape=False, return_str=True)
     return tokens
 
 
 def split_compounds(tokens: str) -> str:
-    """Step 3 of paper BLEU, for German alone: splits at hyphens.
+    """Step 3 of paper BLEU, for German only: splits at hyphens.
 
-    It works from left to right without overlaps, so `a-b-c` gives `a ##AT##-##AT## b-c`.
+    Works left to right without overlaps: `a-b-c` becomes `a ##AT##-##AT## b-c`.
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokens)
 
 
 def paper_tokens(text: str, language: str) -> str:
-    """Returns a line as paper BLEU counts it: ASCII punctuation, then Moses tokens, then split compounds for German."""
+    """Returns a line as paper BLEU scores it: ASCII punctuation, Moses tokens and, for German, split compounds."""
     tokens = moses_tokens(ascii_punctuation(text), language)
     return split_compounds(tokens) if language == "de" else tokens
 
@@ -103,7 +102,7 @@ class Bleu(NamedTuple):
 
 
 def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str], resamples: int) -> Bleu:
-    """The interval is sacreBLEU's: as far above as below the mean of the resamples, drawn with SACREBLEU_SEED."""
+    """The interval is sacreBLEU's: symmetric about the mean of resamples drawn with SACREBLEU_SEED."""
     if resamples and len(references) <= MAX_RESAMPLED:
         test = PairedTest([("", hypotheses)], {"BLEU": metric}, [references], test_type="bs", n_samples=resamples)
         result: Any = test()[1]["BLEU"][0]
@@ -114,10 +113,10 @@ def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str], re
 
 
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, resamples: int = 0) -> Bleu | None:
-    """Returns the corpus BLEU-4 of `paper_tokens`, case-sensitive, unsmoothed as in multi-bleu.perl (§6.1).
+    """Returns corpus BLEU-4 of `paper_tokens`: case-sensitive, unsmoothed, like multi-bleu.perl (§6.1).
 
-    It is None where spaces do not separate the words of the references: what Moses' tokenizer then leaves whole are
-    clauses. Raises UserError where the numbers of lines differ or are 0.
+    None if the references are written without spaces, since Moses' tokenizer would leave clauses whole. Raises
+    UserError if the numbers of lines differ or are 0.
     """
     _check_lines(hypotheses, references)
     if not has_word_spaces(references):
@@ -129,8 +128,8 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, resamples: int = 0) -> Bleu:
     """Returns sacreBLEU's default score of detokenized, case-sensitive lines.
 
-    The tokenizer is the one for the language or, where there is none, 13a or, without spaces between words, `char`.
-    Raises UserError where the numbers of lines differ or are 0, or where the tokenizer is not installed.
+    The tokenizer is the language's, or else 13a, or `char` for text without spaces. Raises UserError if the numbers of
+    lines differ or are 0, or if the tokenizer is not installed.
     """
     _check_lines(hypotheses, references)
     tokenizer = tokenizer_of(language) or (DEFAULT if has_word_spaces(references) else CHARACTERS)
@@ -140,9 +139,9 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
 def score_texts(
     hypotheses: Sequence[str], references: Sequence[str], language: str, *, bleu_only: bool = False
 ) -> BleuScores:
-    """Returns both BLEU scores of detokenized lines in `language` and, unless `bleu_only`, their intervals and chrF.
+    """Returns both BLEU scores of detokenized lines in `language` and, unless `bleu_only`, intervals and chrF.
 
-    Raises UserError where the numbers of lines differ or are 0, or where the language's tokenizer is not installed.
+    Raises UserError if the numbers of lines differ or are 0, or if the language's tokenizer is not installed.
     """
     resamples, chrf = (0 if bleu_only else RESAMPLES), CHRF()
     sacre = sacre_bleu(hypotheses, references, language, resamples)
@@ -160,9 +159,9 @@ def score_texts(
 
 
 def score(context: Context, hypotheses: Hypotheses, text: EvaluationSet, *, bleu_only: bool = False) -> Scores:
-    """Writes what `score_texts` returns for the translations of an evaluation set.
+    """Writes `score_texts` of an evaluation set's translations.
 
-    Raises UserError where it has no translation or one with another number of lines.
+    Raises UserError if the translations are missing or have another number of lines.
     """
     described, path = text.load(), hypotheses.path(text)
     translations, references = list(read_lines(path)), list(read_lines(text.references))

@@ -19,29 +19,29 @@ from pipeline.store.records import ChoiceRecord, Record
 
 
 class SearchScores(Record):
-    """What the dev set scored, decoded by one search, in percent."""
+    """Dev-set scores of one search, in percent."""
 
     beam_size: int
     length_penalty: float
     dev_paper_bleu: float | None = None
-    """None where it is not defined (`BleuScores`)."""
+    """None if not defined (`BleuScores`)."""
     dev_sacrebleu: float
 
     @property
     def deciding(self) -> tuple[str, float]:
-        """The score by which searches are compared, and its name."""
+        """The name and value of the score by which searches are compared."""
         if self.dev_paper_bleu is None:
             return "dev_sacrebleu", self.dev_sacrebleu
         return "dev_paper_bleu", self.dev_paper_bleu
 
 
 class DecodingChoiceRecord(Record):
-    """`decoding_choice.json`: the chosen search and what it was chosen from."""
+    """`decoding_choice.json`: the chosen search and the candidates."""
 
     scores: tuple[SearchScores, ...]
-    """By beam size, then by length penalty."""
+    """Ordered by beam size, then length penalty."""
     settings: DecodingSettings
-    """With the beam and length penalty that were chosen."""
+    """With the chosen beam and length penalty."""
 
     @property
     def best(self) -> SearchScores:
@@ -51,7 +51,7 @@ class DecodingChoiceRecord(Record):
 
 
 class DecodingChoice(JsonArtifact[DecodingChoiceRecord]):
-    """`decoding_choice.json`; what was decoded to choose is not kept."""
+    """`decoding_choice.json`; decoded text is not kept."""
 
     record_file = "decoding_choice.json"
 
@@ -76,11 +76,11 @@ def choose(
     beam_sizes: Sequence[int],
     length_penalties: Sequence[float],
 ) -> DecodingChoice:
-    """Decodes the dev set with each beam and each length penalty, and chooses those of the best BLEU.
+    """Decodes the dev set with each beam and length penalty, and chooses the search with the best BLEU.
 
-    That is paper BLEU or, where it is not defined, sacreBLEU. The search by `settings` is always among them. Of several
-    that are equally good it is chosen if it is one of them, or else the one with the smallest beam, then with the
-    smallest penalty. Raises UserError where the dev set cannot be decoded or scored.
+    BLEU is paper BLEU, or sacreBLEU if that is not defined. The search of `settings` is always a candidate. It wins
+    ties; else the smallest beam, then the smallest penalty does. Raises UserError if the dev set cannot be decoded or
+    scored.
     """
     default = settings.beam_size, settings.length_penalty
     grid = sorted({default, *product(beam_sizes, length_penalties)})
@@ -103,11 +103,10 @@ def choose_parser(
     settings: DecodingSettings,
     beam_sizes: Sequence[int],
 ) -> ChosenParser:
-    """Copies the candidate with the best F1 on the dev set, the first of several; then chooses its beam likewise.
+    """Copies the first candidate with the best F1 on the dev set, then chooses its beam in the same way.
 
-    A candidate is its name, its checkpoint and its scores on the dev set. `settings` are the search that the candidates
-    were scored with; `dev` is decoded again with each other beam. Raises UserError where it cannot be
-    decoded or scored.
+    A candidate is a name, a checkpoint and its dev-set scores, obtained with the search of `settings`; `dev` is decoded
+    again with each other beam. Raises UserError if it cannot be decoded or scored.
     """
     f1 = {name: scores.load().total.f1 for name, _, scores in candidates}
     best, checkpoint, _ = max(candidates, key=lambda candidate: f1[candidate[0]])
@@ -121,9 +120,9 @@ def choose_parser(
         if file.name != MANIFEST:
             shutil.copyfile(file, context.folder / file.name)
     chosen = settings.model_copy(update={"beam_size": chosen_beam})
-    figures = ChoiceRecord(model=best, models=f1, beams=dict(sorted(beams.items())), settings=chosen)
+    record = ChoiceRecord(model=best, models=f1, beams=dict(sorted(beams.items())), settings=chosen)
     parser = ChosenParser(context.folder)
-    parser.write_json(CHOICE_FILE, figures.model_dump(mode="json"))
+    parser.write_json(CHOICE_FILE, record.model_dump(mode="json"))
     return parser
 
 
@@ -134,7 +133,7 @@ def _scores(
     searches: Sequence[DecodingSettings],
     unit: str,
 ) -> Iterator[dict[str, float]]:
-    """Yields the scores of the dev set for each search, all by the same actors; reports the progress."""
+    """Yields the dev-set scores of each search, by the same actors; reports progress."""
     from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it
 
     if searches:

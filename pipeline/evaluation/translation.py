@@ -4,9 +4,8 @@
     translator.translate(["Two dogs run .", ""])
     translator.n_best(["Two dogs run ."], 4)[0][3].score
 
-A checkpoint is `model.safetensors`, `model.json` and `joint.model` (one that a run kept shares the run's). Whatever
-dtype the model was trained in, it computes in the settings' `dtype`, by default bfloat16 where the CPU gains by it,
-else float32.
+A checkpoint is `model.safetensors`, `model.json` and `joint.model` (within a run, the run's). The model computes in the
+settings' `dtype`, regardless of its training dtype: by default bfloat16 if the CPU gains by it, else float32.
 """
 
 import logging
@@ -42,10 +41,10 @@ from pipeline.text.word_spaces import has_word_spaces
 logger = logging.getLogger(__name__)
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
-"""Source tokens decoded at once by type of device, if the settings do not say."""
+"""Default number of source tokens decoded at once, by device type."""
 DECODED_PER_SOURCE_TOKEN = 16
-"""The most tokens that a batch may decode, in multiples of `batch_tokens`. The outputs of short lines may grow to many
-times their length, and without this limit their keys and values would take by far the most memory."""
+"""Limits the tokens decoded by a batch to this multiple of `batch_tokens`. Otherwise the keys and values of outputs of
+short lines, which may grow to many times the input, would dominate memory."""
 
 
 class Translation(NamedTuple):
@@ -53,19 +52,18 @@ class Translation(NamedTuple):
 
     text: str
     n_tokens: int
-    """The tokens decoded, END_ID counted; 0 for a blank line."""
+    """Decoded tokens, END_ID included; 0 for a blank line."""
     score: float = 0.0
     """log_probability / penalty (model.search), highest for the best translation; summed over the parts of a line."""
     log_probability: float = 0.0
-    """Nats, END_ID counted; summed over the parts of a line."""
+    """In nats, END_ID included; summed over the parts of a line."""
 
 
 def load_model(folder: Path, device: str = "cpu") -> EncoderDecoder:
-    """Loads the model of a checkpoint in float32, in evaluation mode.
+    """Loads a checkpoint's model in float32, in evaluation mode.
 
-    On a CPU its weights are the file's own pages, which all processes that have loaded it share; what changes one of
-    them has a copy.
-    Raises UserError where `model.json` or `model.safetensors` is missing, broken, or belongs to another model.
+    On a CPU its weights are memory-mapped, copy on write, so processes that have loaded them share memory. Raises
+    UserError if `model.json` or `model.safetensors` is missing, broken, or belongs to another model.
     """
     path = folder / "model.safetensors"
     model = make_model(Checkpoint(folder).config)
@@ -74,27 +72,25 @@ def load_model(folder: Path, device: str = "cpu") -> EncoderDecoder:
     except FileNotFoundError:
         raise UserError(f"{path} is missing: {folder} is not a Checkpoint") from None
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} cannot be read ({error}); make the checkpoint again") from None
+        raise UserError(f"{path} cannot be read ({error}); rebuild the checkpoint") from None
     try:
         model.load_state_dict(weights, assign=True)
     except RuntimeError:
-        raise UserError(
-            f"{path} does not hold the weights that model.json describes; choose files of one model"
-        ) from None
+        raise UserError(f"{path} does not match model.json; choose files of one model") from None
     return model.to(device).eval()
 
 
 def with_heads(model: EncoderDecoder, folder: Path) -> Transformer:
-    """Returns the model of a checkpoint. Raises UserError if it has no heads."""
+    """Returns a checkpoint's model as a Transformer. Raises UserError if it has no attention heads."""
     if not isinstance(model, Transformer):
         raise UserError(f"{folder}: a {model.config.architecture} model has no attention heads; choose a Transformer")
     return model
 
 
 def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[EncoderDecoder, SentencePieceProcessor]:
-    """Loads a checkpoint's model, as `load_model` does, and its vocabulary.
+    """Loads a checkpoint's model (`load_model`) and vocabulary.
 
-    Raises UserError where either cannot be loaded, or where they do not belong together.
+    Raises UserError if either cannot be loaded, or if they do not belong together.
     """
     model, vocabulary = load_model(folder, device), load(Checkpoint(folder).vocabulary)
     if len(vocabulary) != model.config.vocabulary_size:
@@ -106,7 +102,7 @@ def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[EncoderDecoder, 
 
 
 class Translator:
-    """A model and its vocabulary, ready to translate. Raises UserError where the checkpoint cannot be loaded."""
+    """A model and its vocabulary, ready to translate. Raises UserError if the checkpoint cannot be loaded."""
 
     def __init__(self, checkpoint_folder: Path, settings: DecodingSettings, device: str = "cpu") -> None:
         self.settings, self.device = settings, device
@@ -114,18 +110,18 @@ class Translator:
         self._longest_tokens = min(LONGEST_TOKENS, self._max_positions)
 
     def _load(self, folder: Path) -> None:
-        """Sets what `search` needs: dtype, configuration, vocabulary and model."""
+        """Sets dtype, configuration, vocabulary and model for `search`."""
         self.dtype = dtype_of(self.settings.dtype, self.device)
         model, self._vocabulary = load_checkpoint(folder, self.device)
         self._decoder, self.config = make_decoder(model.to(self.dtype)), model.config
 
     @property
     def _max_positions(self) -> int:
-        """The greatest length of a source and of an output, END_ID counted, for which the model has positions."""
+        """Maximum length of a source and of an output, END_ID included, for which the model has positions."""
         return self.config.max_positions if self.config.positions == "learned" else sys.maxsize
 
     def with_settings(self, settings: DecodingSettings) -> Self:
-        """Returns one with the same model, vocabulary and dtype that searches by other settings."""
+        """Returns a translator with the same model, vocabulary and dtype and another search."""
         if settings == self.settings:
             return self
         other = copy(self)
@@ -133,22 +129,22 @@ class Translator:
         return other
 
     def translate(self, lines: Sequence[str]) -> list[str]:
-        """Returns the best translation of each line, in order; a blank line gives an empty one."""
+        """Returns the best translation of each line, in order; empty for a blank line."""
         return [translation.text for translation in self.translations(lines)]
 
     def translations(self, lines: Sequence[str]) -> list[Translation]:
-        """Returns what `translate` does, with the number of tokens and the score of each."""
+        """Like `translate`, with token counts and scores."""
         return [outputs[0] for outputs in self.n_best(lines, 1)]
 
     def n_best(self, lines: Sequence[str], n: int) -> list[list[Translation]]:
         """Returns the `n` best translations of each line, best first; a blank line has one, empty.
 
-        Lines are `normalised` as training text was. A line has fewer where the search finds fewer. Where a line is
-        translated in parts, its i-th best translation joins the i-th best of each part. The translations of a line do
-        not depend on the other lines. Raises ValueError where `n` is below 1.
+        Lines are `normalised` like training text. A line has fewer if the search finds fewer. If a line is translated
+        in parts, its i-th best translation joins the parts' i-th best. A line's translations do not depend on other
+        lines. Raises ValueError if `n` is below 1.
         """
         if n < 1:
-            raise ValueError(f"{n} translations of each line were asked for; there must be at least 1")
+            raise ValueError(f"{n} translations per line were requested; n must be at least 1")
         lines = [normalised(line) for line in lines]
         parts: list[list[int]] = []
         line_of_part: list[int] = []
@@ -171,9 +167,9 @@ class Translator:
         ]
 
     def search(self, sources: Sequence[list[int]], n: int = 1) -> list[list[Hypothesis]]:
-        """Returns the `n` best outputs of each source, which are token ids that end in END_ID.
+        """Returns the `n` best outputs of each source (token ids ending in END_ID).
 
-        It searches batch by batch, the longest sources first.
+        Searches batch by batch, longest sources first.
         """
         settings = with_batch_tokens(self.settings, self.device)
         best: list[list[Hypothesis]] = [[] for _ in sources]
@@ -193,7 +189,7 @@ class Translator:
         return best
 
     def _constraint(self, sources: Sequence[list[int]]) -> WellFormed:
-        """Returns what makes the outputs trees with the words of `sources`, each of which begins with a space."""
+        """Returns the constraint to trees over the words of `sources`, each of which begins with a space."""
         begins = self._begins_word
         return WellFormed(self._tree_tokens, [sum(begins[token] for token in source) for source in sources])
 
@@ -216,11 +212,11 @@ class Translator:
         )
 
     def _cut(self, tokens: list[int]) -> list[list[int]]:
-        """Cuts a line into parts of at most the longest length, each ending in END_ID, before a word where possible.
+        """Cuts a line into parts of at most the maximum length, each ending in END_ID, before a word if possible.
 
-        Where trees are searched for, a part in which no word begins is left out: there is no tree without a word.
+        For trees, a part without the beginning of a word is left out, since a tree needs a word.
         """
-        # A tree has two symbols more than words, and learned positions end for it where they do for its input.
+        # A tree has two symbols more than words, and its output is limited by learned positions like its input.
         tokens, limit = tokens[:-1], self._longest_tokens - (3 if self.settings.well_formed else 1)
         parts = []
         while len(tokens) > limit:
@@ -235,16 +231,16 @@ class Translator:
 
 
 def with_batch_tokens(settings: DecodingSettings, device: str) -> DecodingSettings:
-    """Returns the settings with the size of a batch chosen for the device, unless they set it."""
+    """Returns the settings with the device's default `batch_tokens`, unless set."""
     chosen = settings.batch_tokens or BATCH_TOKENS[device.partition(":")[0]]
     return settings.model_copy(update={"batch_tokens": chosen})
 
 
 def batches(lengths: Sequence[int], settings: DecodingSettings) -> Iterator[list[int]]:
-    """Yields row numbers, the longest rows first, in batches of at most `batch_tokens` source tokens, padding counted.
+    """Yields row numbers, longest rows first, in batches of at most `batch_tokens` source tokens, padding included.
 
-    If every hypothesis of a batch grew to its greatest length, the batch would decode at most DECODED_PER_SOURCE_TOKEN
-    times `batch_tokens` tokens. A row that is too long for both limits is a batch of its own.
+    With hypotheses of maximum length, a batch would decode at most DECODED_PER_SOURCE_TOKEN times `batch_tokens`
+    tokens. A row that exceeds both limits is a batch of its own.
     """
     rows = sorted(range(len(lengths)), key=lambda row: -lengths[row])
     first = 0

@@ -1,4 +1,4 @@
-"""Scores the trees of a parser as EVALB does with COLLINS.prm (§6.3): Table 4's F1, and F1 by the sentences' length.
+"""Scores a parser's trees like EVALB with COLLINS.prm (§6.3): Table 4's F1, and F1 by sentence length.
 
 f1 = score_parses(Context(folder), parses).load().total.f1
 """
@@ -13,11 +13,11 @@ from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.records import Record
 
 LENGTHS = (10, 20, 30, 40)
-"""The greatest numbers of words of the groups of sentences; the last group is of longer ones."""
+"""Maximum numbers of words of the groups of sentences; the last group holds longer ones."""
 
 
 class BracketScores(Record):
-    """EVALB's figures of some sentences; those with an error and skipped ones are only counted as such."""
+    """EVALB's scores over sentences; sentences with an error and skipped ones are only counted."""
 
     sentences: int
     valid: int
@@ -25,7 +25,7 @@ class BracketScores(Record):
     """In percent, like the next three."""
     precision: float
     f1: float
-    """0 where nothing matches."""
+    """0 if nothing matches."""
     complete_match: float
 
 
@@ -34,13 +34,13 @@ class TreeScores(Record):
 
     total: BracketScores
     short: BracketScores
-    """Of the sentences of at most 40 words, punctuation included."""
+    """Over sentences of at most 40 words, punctuation included."""
     by_length: Mapping[str, BracketScores]
-    """By the number of words, punctuation included, e.g. "11-20"; groups without a sentence are left out."""
+    """By number of words, punctuation included, e.g. "11-20"; empty groups are left out."""
 
 
 class ScoredTrees(JsonArtifact[TreeScores]):
-    """`tree_scores.json`: EVALB's figures of an evaluation set."""
+    """`tree_scores.json`: EVALB's scores of an evaluation set."""
 
     record_file = "tree_scores.json"
 
@@ -51,13 +51,15 @@ class ScoredTrees(JsonArtifact[TreeScores]):
 
 
 def score_parses(context: Context, parses: Parses) -> ScoredTrees:
-    """Writes the scores of the trees against the gold ones. Raises UserError as `score_trees` does."""
+    """Scores the trees against the gold trees. Raises UserError like `score_trees`."""
     scores = score_trees(parses.gold_path, parses.trees_path)
     if not scores.sentences:
-        raise UserError(f"{parses.gold_path} holds no tree; there is nothing to score")
+        raise UserError(f"{parses.gold_path} contains no tree; there is nothing to score")
     return ScoredTrees(context.folder).write(
         TreeScores(
-            total=_figures(scores.total), short=_figures(scores.total_short), by_length=_by_length(scores.sentences)
+            total=_bracket_scores(scores.total),
+            short=_bracket_scores(scores.total_short),
+            by_length=_by_length(scores.sentences),
         )
     )
 
@@ -68,11 +70,11 @@ def _by_length(sentences: Sequence[SentenceScore]) -> dict[str, BracketScores]:
     for most in (*LENGTHS, None):
         group = [s for s in sentences if least <= s.length and (most is None or s.length <= most)]
         if group:
-            groups[f"{least}-{most}" if most else f"{least} and more"] = _figures(Total.of(group))
+            groups[f"{least}-{most}" if most else f"{least} and more"] = _bracket_scores(Total.of(group))
         least = (most or 0) + 1
     return groups
 
 
-def _figures(total: Total) -> BracketScores:
+def _bracket_scores(total: Total) -> BracketScores:
     f1 = 0.0 if math.isnan(total.f1) else total.f1
     return BracketScores.model_validate({**total._asdict(), "f1": f1}, extra="ignore")

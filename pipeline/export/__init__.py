@@ -1,1 +1,1 @@
-"""Exports trained models to other software: CTranslate2, Hugging Face's transformers and MLflow."""
+"""Exports of trained models: to CTranslate2, Hugging Face Transformers and MLflow."""

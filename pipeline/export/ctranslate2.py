@@ -6,14 +6,14 @@
     found = model.translate_batch([pieces.encode("Two dogs run .", out_type=str)], beam_size=4)
     pieces.decode(found[0].hypotheses[0])
 
-The weights stay float32; `Translator(folder, compute_type="int8")` rounds them while loading. Log-probabilities are
-those of `model.transformer`; how the search differs from ours, `pipeline.evaluation.ctranslate2` says, whose options
-make it nearly the same. By default, <unk> is allowed, an output that is empty is not, outputs are cut off after 256
-tokens and sources after 1 024; a model whose learned positions end earlier raises RuntimeError unless
-`max_input_length` and `max_decoding_length` are set to `max_positions`.
+Weights stay float32; `Translator(folder, compute_type="int8")` quantises them on loading. Log-probabilities equal
+`model.transformer`'s. `pipeline.evaluation.ctranslate2` describes how the search differs, and has options that make it
+nearly the same. By default, <unk> is allowed, empty outputs are not, outputs are truncated at 256 tokens and sources at
+1,024. If a model has fewer learned positions, set `max_input_length` and `max_decoding_length` to `max_positions`; else
+it raises RuntimeError.
 
-Where the vocabulary has bytes, pieces such as `<0xE6>` are ordinary ones for CTranslate2. `decode` turns bytes that
-form no character into U+FFFD, and `<0x0A>` into a line feed, for which `aiayn translate` writes a space.
+Byte pieces such as `<0xE6>` are ordinary pieces for CTranslate2. `decode` turns invalid bytes into U+FFFD, and `<0x0A>`
+into a line feed, for which `aiayn translate` writes a space.
 """
 
 from typing import Any
@@ -30,10 +30,10 @@ from pipeline.store.artifacts import Checkpoint, CTranslate2Model
 
 
 def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
-    """Writes a checkpoint as CTranslate2 loads it.
+    """Converts a checkpoint for CTranslate2.
 
-    Callers of CTranslate2 pass pieces only: it adds END_ID to a source and starts a target with BEGIN_ID. Raises
-    UserError if CTranslate2 is not installed or cannot express the model, or if the checkpoint is unusable.
+    Callers of CTranslate2 pass only pieces: it adds END_ID to a source and starts a target with BEGIN_ID. Raises
+    UserError if CTranslate2 is not installed or does not support the model, or if the checkpoint is unusable.
     """
     transformer_spec = installed("ctranslate2.specs.transformer_spec")
     checkpoint = checkpoint.on_this_node(context.scratch)
@@ -45,12 +45,12 @@ def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
         )
     if config.d_k != config.d_v:
         raise UserError(
-            f"{checkpoint.folder}: CTranslate2 needs keys and values of the same size, and this model has d_k "
-            f"{config.d_k} and d_v {config.d_v}; translate with engine torch"
+            f"{checkpoint.folder}: CTranslate2 needs d_k = d_v, but this model has d_k {config.d_k} and d_v "
+            f"{config.d_v}; translate with engine torch"
         )
     if config.attention_window:
         raise UserError(
-            f"{checkpoint.folder}: CTranslate2 has no restricted self-attention, and this model has attention_window "
+            f"{checkpoint.folder}: CTranslate2 has no restricted self-attention, but this model has attention_window "
             f"{config.attention_window}; translate with engine torch"
         )
     sizes = {"num_layers": config.n_layers, "num_heads": config.n_heads, "head_dim": config.d_k, "pre_norm": False}
@@ -70,13 +70,13 @@ def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
     for file in ("joint.model", "model.json"):
         spec.register_file(str(checkpoint.folder / file))
     spec.validate()
-    spec.optimize()  # writes a matrix that is used in several places only once
+    spec.optimize()  # stores shared matrices once
     spec.save(str(context.folder))
     return CTranslate2Model(context.folder)
 
 
 def _set_weights(spec: Any, model: Transformer) -> None:
-    """Sets all weights of a TransformerSpec, which scales embeddings by √d_model by default."""
+    """Sets all weights of a TransformerSpec, which by default scales embeddings by √d_model."""
     weights, config = model.state_dict(), model.config
     learned_LD = weights.get("positions.weight")
     for side in (spec.encoder, spec.decoder):
@@ -95,7 +95,7 @@ def _set_weights(spec: Any, model: Transformer) -> None:
 
 
 def _set_attention(spec: Any, weights: dict[str, Tensor], name: str) -> None:
-    """Sets an attention layer: self-attention has one matrix for q, k and v, cross-attention a separate one for q."""
+    """Sets an attention layer: one matrix for q, k and v in self-attention, a separate one for q in cross-attention."""
     products = ["w_qkv"] if len(spec.linear) == 2 else ["w_q", "w_kv"]
     for linear, product in zip(spec.linear, products, strict=False):
         linear.weight = weights[f"{name}.{product}.weight"]

@@ -1,4 +1,4 @@
-"""Exports a checkpoint to Hugging Face's transformers, as a MarianMTModel: pip install 'aiayn[huggingface]'.
+"""Exports a checkpoint to Hugging Face Transformers, as a MarianMTModel: pip install 'aiayn[huggingface]'.
 
     exported = export(Context(folder), checkpoint)
 
@@ -6,15 +6,15 @@
     found = model.generate(**tokenizer(["Two dogs run ."], return_tensors="pt", padding=True))
     tokenizer.batch_decode(found, skip_special_tokens=True)
 
-Neither writing nor loading pickles anything or needs the network. Logits are those of `model.transformer`:
+Writing and loading neither pickle nor need the network. Logits equal `model.transformer`'s:
 
-- MarianMT's positions are all sines, then all cosines, where ours alternate. So d_model is reordered in every weight.
-- Its attention has biases and its projection another, which are 0 here.
-- The tokenizer runs the vocabulary's own sentencepiece, so ids are ours. Only `>>...<<` at the beginning of a line, its
-  language code, is read as one unknown piece. Lines must be `pipeline.text.lines.normalised` first.
+- MarianMT's positions are all sines, then all cosines, where ours alternate, so every weight's d_model is reordered.
+- Its attention and projection have biases, which are set to 0.
+- The tokenizer runs the vocabulary's own sentencepiece, so ids are ours. Only `>>...<<` at the start of a line, its
+  language code, becomes one unknown piece. Lines must be `pipeline.text.lines.normalised` first.
 
-`generate` with length_penalty=0 finds what `model.search` finds with α = 0, unless a limit cuts an output off: here 512
-tokens, there 50 more than the source's. For other α, the two differ (LENGTH_PENALTY).
+`generate` with length_penalty=0 equals `model.search` with α = 0, unless a limit truncates an output: here 512 tokens,
+there 50 more than the source. For other α, the two differ (LENGTH_PENALTY).
 """
 
 import shutil
@@ -37,12 +37,12 @@ ATTENTIONS = {
     "encoder": {"attention": "self_attn"},
     "decoder": {"self_attention": "self_attn", "cross_attention": "encoder_attn"},
 }
-"""MarianMT's names of the attention layers in each stack, by ours."""
+"""MarianMT's names of the attention layers in each stack, by our names."""
 MAX_OUTPUT_TOKENS = 512
-"""The default limit on outputs, END_ID counted, as in other MarianMT models."""
+"""Default limit on outputs, END_ID included, as in other MarianMT models."""
 LENGTH_PENALTY = 0.5
-"""The default. MarianMT divides a log-probability by |y|^α, which grows faster than the paper's ((5 + |y|) / 6)^α. With
-0.5 it grows as fast at 25 tokens as the paper's with 0.6, and 99.4% of outputs were the same; with 0.6, 98.3%."""
+"""Default. MarianMT divides a log-probability by |y|^α, which grows faster than the paper's ((5 + |y|) / 6)^α. With 0.5
+it grows as fast at 25 tokens as the paper's with 0.6, and 99.4% of outputs were the same; with 0.6, 98.3%."""
 SPECIAL_IDS = {
     "pad_token_id": PAD_ID,
     "bos_token_id": BEGIN_ID,
@@ -52,9 +52,9 @@ SPECIAL_IDS = {
 
 
 def export(context: Context, checkpoint: Checkpoint) -> Artifact:
-    """Writes a checkpoint as transformers loads it: weights, configurations and tokenizer.
+    """Converts a checkpoint for Transformers: weights, configurations and tokenizer.
 
-    Raises UserError if MarianMT cannot express the model, or if the checkpoint is unusable.
+    Raises UserError if MarianMT does not support the model, or if the checkpoint is unusable.
     """
     checkpoint = checkpoint.on_this_node(context.scratch)
     model, vocabulary = load_checkpoint(checkpoint.folder)
@@ -64,11 +64,11 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
     if not config.d_k == config.d_v == config.d_model / config.n_heads:
         raise UserError(
             f"{checkpoint.folder}: MarianMT needs d_k = d_v = d_model / n_heads = {config.d_model / config.n_heads:g}, "
-            f"and this model has d_k {config.d_k} and d_v {config.d_v}; translate with aiayn"
+            f"but this model has d_k {config.d_k} and d_v {config.d_v}; translate with aiayn"
         )
     if config.attention_window:
         raise UserError(
-            f"{checkpoint.folder}: MarianMT has no restricted self-attention, and this model has attention_window "
+            f"{checkpoint.folder}: MarianMT has no restricted self-attention, but this model has attention_window "
             f"{config.attention_window}; translate with aiayn"
         )
     save_file(marian_weights(model), exported.folder / "model.safetensors", {"format": "pt"})
@@ -80,7 +80,7 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
         "num_beams": SearchConfig.beam_size,
         "length_penalty": LENGTH_PENALTY,
         "early_stopping": False,
-        "max_length": 1 + min(sizes["max_position_embeddings"], MAX_OUTPUT_TOKENS),  # BEGIN_ID counts there
+        "max_length": 1 + min(sizes["max_position_embeddings"], MAX_OUTPUT_TOKENS),  # BEGIN_ID counts here
         "suppress_tokens": list(NEVER_PRODUCED),
     }
     exported.write_json("generation_config.json", {**search, **SPECIAL_IDS})
@@ -94,7 +94,7 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
         "unk_token": pieces[UNKNOWN_ID],
         "bos_token": pieces[BEGIN_ID],
         "eos_token": pieces[END_ID],
-        "split_special_tokens": True,  # "</s>" in a line is text, as it is to sentencepiece
+        "split_special_tokens": True,  # "</s>" in a line is text, as for sentencepiece
         "clean_up_tokenization_spaces": False,
         "model_max_length": sizes["max_position_embeddings"],
     }
@@ -103,7 +103,7 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
 
 
 def marian_config(config: TransformerConfig) -> dict[str, Any]:
-    """Returns the arguments of a MarianConfig of the same model; `attention_window` has none."""
+    """Returns MarianConfig's arguments for the model; `attention_window` has no equivalent."""
     stacks = {
         f"{stack}_{name}": size
         for stack in ATTENTIONS
@@ -128,8 +128,8 @@ def marian_config(config: TransformerConfig) -> dict[str, Any]:
 
 
 def marian_weights(model: Transformer) -> dict[str, Tensor]:
-    """Returns the weights of a MarianMTModel that computes the model's logits, in any dtype; the order of d_model is
-    that of its sinusoids. The matrix of both embeddings and the projection is there once."""
+    """Returns MarianMTModel weights that compute the model's logits in any dtype, with d_model ordered like its
+    sinusoids. The matrix shared by embeddings and projection is included once."""
     ours, d_model = model.state_dict(), model.config.d_model
     order = torch.tensor([*range(0, d_model, 2), *range(1, d_model, 2)])
     positions_LD = ours.get("positions.weight")

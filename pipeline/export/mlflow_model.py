@@ -1,4 +1,4 @@
-"""Saves a trained model in MLflow's format, so that `mlflow models serve` answers requests: translations, or trees.
+"""Saves a trained model in MLflow's format, so that `mlflow models serve` serves translations or trees.
 
     export MLFLOW_TRACKING_URI=sqlite:///$PWD/runs/mlflow.db
     mlflow models serve -m models:/m-... --env-manager local --port 5001
@@ -6,9 +6,9 @@
         -d '{"inputs": ["Two dogs run ."], "params": {"beam_size": 8}}'
     {"predictions": ["Zwei Hunde rennen ."]}
 
-A parser, to which a sentence is words with spaces between them, answers with bracketed trees. The saved model holds the
-checkpoint as it is, the code of `model/` and `pipeline/`, and the name of this module, whose `_load_pyfunc` MLflow
-calls. Nothing is pickled, and the project need not be installed where the model is served.
+A parser takes words separated by spaces and returns bracketed trees. The saved model contains the checkpoint, the code
+of `model/` and `pipeline/`, and the name of this module, whose `_load_pyfunc` MLflow calls. Nothing is pickled, and the
+project need not be installed on the server.
 """
 
 from importlib.metadata import version
@@ -23,7 +23,7 @@ from pipeline.store.artifacts import Checkpoint
 from pipeline.text.vocabulary import load
 
 LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "torch")
-"""Packages that translation needs besides MLflow."""
+"""Packages needed for translation besides MLflow."""
 
 
 def _is_parser(checkpoint_folder: Path) -> bool:
@@ -31,10 +31,10 @@ def _is_parser(checkpoint_folder: Path) -> bool:
 
 
 class Served:
-    """A translator or a parser that MLflow serves; `predict` may run in several threads at once."""
+    """A translator or parser served by MLflow; `predict` is thread-safe."""
 
     def __init__(self, checkpoint_folder: Path) -> None:
-        import torch  # not at the top, because a model is saved without
+        import torch  # not at the top, since saving a model does not need it
 
         from pipeline.evaluation.parser import Parser
         from pipeline.evaluation.translation import Translator
@@ -45,8 +45,8 @@ class Served:
     def predict(self, sentences: Any, params: dict[str, Any] | None = None) -> list[str]:
         """Answers each row of the data frame's first column; `params` are fields of DecodingSettings.
 
-        Raises MlflowException, which the server answers with status 400, if a parameter is out of range or a row is
-        not text.
+        Raises MlflowException, which the server returns with status 400, if a parameter is out of range or a row is not
+        text.
         """
         from mlflow.exceptions import MlflowException
 
@@ -62,14 +62,14 @@ class Served:
 
 
 def _load_pyfunc(data_path: str) -> Served:
-    """Loads the model; MLflow calls this function by its name."""
+    """Loads the model; MLflow calls this function by name."""
     return Served(Path(data_path))
 
 
 def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
-    """Writes a checkpoint as an MLflow model into a new folder; `description` is an `mlflow.models.Model`.
+    """Writes a checkpoint as an MLflow model to a new folder; `description` is an `mlflow.models.Model`.
 
-    Requests may set the beam, the length penalty and the greatest length.
+    Requests may set beam, length penalty and maximum length.
     """
     from mlflow import pyfunc
     from mlflow.models import ModelSignature

@@ -1,14 +1,12 @@
-"""Lets a search write well-formed trees only, with as many words as the sentence has (§6.3).
+"""Constrains a search to well-formed trees with as many words as the sentence (§6.3).
 
     beam_search(model, source_BS, constraint=WellFormed(tree_tokens(vocabulary), n_words=[7, 5]))
 
-A tree is written as by Vinyals et al. (2015, "Grammar as a Foreign Language"): `(S (NP XX XX )NP (VP XX )VP )S`. It has
-one root; a closing bracket has the label of the innermost open one, and there is a word between the two; all words are
-below the root. A bracket is opened only if the tree can still be completed within the maximum length, so every search
-ends with a tree.
+Trees are written like Vinyals et al.'s (2015, "Grammar as a Foreign Language"): `(S (NP XX XX )NP (VP XX )VP )S`. There
+is one root, above all words; a closing bracket has the label of the innermost open one, with a word in between. A
+bracket is opened only if the tree can still be completed within the maximum length, so every search ends with a tree.
 
-Shapes: B sentences, W hypotheses of each, V vocabulary, L labels, T symbols of words, D brackets that may be open,
-and one more.
+Shapes: B sentences, W hypotheses of each, V vocabulary, L labels, T word symbols, D capacity of open brackets plus one.
 """
 
 from collections.abc import Sequence
@@ -24,30 +22,30 @@ from pipeline.parsing.linearisation import BRACKET, WORD_SYMBOL, tag_of
 from pipeline.text.vocabulary import SPACE_SIGN
 
 MAX_OPEN = 100
-"""The most brackets open at once; the 3 914 trees of the Penn Treebank sample in NLTK have at most 28."""
+"""Maximum number of open brackets; the 3,914 trees of NLTK's Penn Treebank sample need at most 28."""
 MAX_OPENED_IN_A_ROW = 10
-"""The most brackets opened with no word between them; trees of that sample have at most 6."""
+"""Maximum number of brackets opened without a word in between; that sample's trees need at most 6."""
 OTHER, OPENING, CLOSING, WORD = range(4)
-"""Kinds of tokens."""
+"""Token kinds."""
 
 
 @dataclass(frozen=True)
 class TreeTokens:
-    """The token ids that trees are written with."""
+    """The token ids of tree symbols."""
 
     vocabulary_size: int
     opening: Sequence[int]
-    """One for each label."""
+    """One per label."""
     closing: Sequence[int]
-    """One for each label, in the same order."""
+    """One per label, in the same order."""
     words: Sequence[int]
-    """XX, which stands for any word, or one for each tag."""
+    """XX, which stands for any word, or one per tag."""
 
 
 def tree_tokens(vocabulary: SentencePieceProcessor) -> TreeTokens:
-    """Returns the ids of brackets, and of XX and tags; a label counts if both its brackets are pieces.
+    """Returns the ids of brackets, XX and tags; a label needs both its brackets as pieces.
 
-    Raises UserError if there are none: the vocabulary is not that of a parser.
+    Raises UserError if there are none, since the vocabulary is not a parser's.
     """
     pieces = {i: vocabulary.id_to_piece(i) for i in range(len(vocabulary))}
     ids = {piece.removeprefix(SPACE_SIGN): i for i, piece in pieces.items() if piece.startswith(SPACE_SIGN)}
@@ -56,7 +54,7 @@ def tree_tokens(vocabulary: SentencePieceProcessor) -> TreeTokens:
     closing = {bracket[2]: ids[symbol] for symbol, bracket in brackets.items() if bracket[1] == ")"}
     labels = sorted(opening.keys() & closing.keys())
     if WORD_SYMBOL not in ids or not labels:
-        raise UserError("the vocabulary has no pieces for brackets and XX, so it is not a parser's; search freely")
+        raise UserError("the vocabulary has no pieces for brackets and XX, so it is not a parser's; unset well_formed")
     words = [i for symbol, i in ids.items() if tag_of(symbol)]
     return TreeTokens(
         len(vocabulary), [opening[label] for label in labels], [closing[label] for label in labels], words
@@ -75,35 +73,35 @@ class WellFormed:
     def start(self, limit_B: Tensor) -> "OpenTrees":
         """Returns the state of a batch of empty trees.
 
-        Raises ValueError if there are more or fewer numbers of words than sentences, or a sentence has no word or too
-        many for its maximum length: END_ID and the root's two brackets need three tokens.
+        Raises ValueError if the number of word counts is not that of sentences, or a sentence has no word or too many
+        for its maximum length, of which END_ID and the root's two brackets take three tokens.
         """
         limits = limit_B.tolist()
         if len(self.n_words) != len(limits):
             raise ValueError(f"n_words has {len(self.n_words)} numbers, but there are {len(limits)} sentences")
         for i, (n, limit) in enumerate(zip(self.n_words, limits, strict=True)):
             if not 1 <= n <= limit - 3:
-                raise ValueError(f"sentence {i} has {n} words, and its tree at most {limit} tokens")
+                raise ValueError(f"sentence {i} has {n} words, but its tree at most {limit} tokens")
         words_left_BW = torch.tensor(self.n_words, device=limit_B.device)[:, None]
         return OpenTrees(self, words_left_BW, limit_B.clone())
 
 
 @dataclass
 class OpenTrees:
-    """The trees that the open hypotheses have begun."""
+    """The partial trees of the open hypotheses."""
 
     rules: WellFormed
     words_left_BW: Tensor
     tokens_left_B: Tensor
-    """How many more tokens an output may have, END_ID included."""
+    """Remaining tokens of an output, END_ID included."""
     n_open_BW: Tensor = field(init=False)
     """Number of open brackets."""
     labels_BWD: Tensor = field(init=False)
-    """Labels of the open brackets, outermost first; what follows them means nothing."""
+    """Labels of the open brackets, outermost first; later entries are undefined."""
     has_word_BW: Tensor = field(init=False)
-    """True if there is a word in the innermost open bracket."""
+    """Whether the innermost open bracket contains a word."""
     opened_in_a_row_BW: Tensor = field(init=False)
-    """Number of brackets opened since the last word or closing bracket."""
+    """Brackets opened since the last word or closing bracket."""
 
     def __post_init__(self) -> None:
         tokens, device = self.rules.tokens, self.words_left_BW.device
@@ -121,10 +119,10 @@ class OpenTrees:
         self._label_V[self._opening_L] = torch.arange(len(tokens.opening), device=device)
 
     def allowed(self) -> Tensor:
-        """Returns a mask of the tokens that may come next: (B, W, V)."""
+        """Returns a mask of allowed next tokens: (B, W, V)."""
         rules, words_left = self.rules, self.words_left_BW > 0
         inside = self.n_open_BW > 0
-        # After one more opening bracket come at least the other words, all closing brackets and END_ID.
+        # One more opening bracket leaves at least the other words, all closing brackets and END_ID to be written.
         completable = self.words_left_BW + self.n_open_BW + 3 <= self.tokens_left_B[:, None]
         opens = words_left & completable & (self.n_open_BW < rules.max_open)
         opens &= self.opened_in_a_row_BW < rules.max_opened_in_a_row
@@ -142,7 +140,7 @@ class OpenTrees:
         opened, closed, is_word = (kind_BW == kind for kind in (OPENING, CLOSING, WORD))
         n_open_BW = self.n_open_BW.gather(1, parents_BW)
         places_BWD = parents_BW[..., None].expand(-1, -1, self.labels_BWD.shape[2])
-        # A label is written even where no bracket is opened: there it means nothing.
+        # Written even if no bracket is opened: then the label is ignored.
         labels_BWD = self.labels_BWD.gather(1, places_BWD)
         self.labels_BWD = labels_BWD.scatter_(2, n_open_BW[..., None], self._label_V[tokens_BW][..., None])
         self.n_open_BW = n_open_BW + opened.long() - closed.long()

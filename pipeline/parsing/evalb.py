@@ -1,11 +1,11 @@
-"""Bracketing scores, with the figures of the program EVALB (Sekine and Collins, version 20080701): Table 4's F1.
+"""Bracketing scores identical to EVALB's (Sekine and Collins, version 20080701): Table 4's F1.
 
     scores = score_trees(Path("gold.trees"), Path("parsed.trees"))
-    scores.total.f1, scores.total_short.f1    # of all sentences, and of those of at most 40 words
+    scores.total.f1, scores.total_short.f1    # over all sentences, and those of at most 40 words
 
-Line i of one file is scored against line i of the other. A constituent counts as same if the other tree has one of the
-same label over the same words, once punctuation is removed. Its parameters are those of COLLINS.prm, made
-for the Penn Treebank. Malformed lines are counted as EVALB counts them; its limits on the length of a line are lifted.
+Line i of one file is scored against line i of the other. A constituent matches if the other tree has one with the same
+label over the same words, after punctuation is removed. Parameters are COLLINS.prm's, for the Penn Treebank. Malformed
+lines are counted like EVALB's; its limits on line length are lifted.
 """
 
 import math
@@ -24,10 +24,10 @@ from pipeline.text.lines import read_lines
 _ELEMENT = re.compile(
     r"\((?P<tag>[^()\s]*)\s+(?P<word>[^()\s]*)\)|\((?P<label>[^()\s]*)|(?P<closing>\))|(?P<text>[^()\s]+)", re.ASCII
 )
-"""A tagged word, an opening bracket with its label, a closing bracket, or text outside of them."""
+"""A tagged word, an opening bracket with its label, a closing bracket, or text outside brackets."""
 _FUNCTION = re.compile("[-=]")
 Span = tuple[str, int, int]
-"""The label of a constituent, its first word and the one after its last."""
+"""A constituent's label, first word and end (exclusive)."""
 TITLES: tuple[str, ...] = (
     "Number of sentence",
     "Number of Error sentence",
@@ -36,30 +36,30 @@ TITLES: tuple[str, ...] = (
 )
 TITLES += ("Bracketing Recall", "Bracketing Precision", "Bracketing FMeasure", "Complete match", "Average crossing")
 TITLES += ("No crossing", "2 or less crossing", "Tagging accuracy")
-"""What EVALB calls the figures of a `Total`."""
+"""EVALB's titles of the fields of `Total`."""
 
 
 MAX_ERRORS = 10
-"""One error more is tolerated, the next ends the scoring."""
+"""Like EVALB, tolerates one error more and ends scoring at the next."""
 SHORT_WORDS = 40
-"""The second summary is of the sentences of at most this many words."""
+"""Maximum length of the sentences in the second summary, in words."""
 DELETED = frozenset(["TOP", TRACE_TAG, ",", ":", "``", "''", "."])
-"""Words with these tags, and brackets with these labels, do not count."""
+"""Words with these tags, and brackets with these labels, are ignored."""
 SAME_LABELS = {"ADVP", "PRT"}
-"""Labels or tags that count as the same."""
+"""Labels or tags that are considered equal."""
 
 
 class Status(IntEnum):
-    """What became of a sentence, with EVALB's numbers."""
+    """Status of a sentence, with EVALB's numbers."""
 
     VALID = 0
     ERROR = 1
     SKIPPED = 2
-    """The tree to be scored holds no word that counts."""
+    """The test tree has no scored word."""
 
 
 class SentenceScore(NamedTuple):
-    """The figures of one line of both files; what an error or a missing tree left uncounted is 0."""
+    """Scores of one pair of lines; 0 where an error or a missing tree prevented counting."""
 
     line: int
     length: int
@@ -69,41 +69,41 @@ class SentenceScore(NamedTuple):
     gold_brackets: int = 0
     test_brackets: int = 0
     crossing: int = 0
-    """Brackets of the tree to be scored that overlap one of the gold tree without either holding the other."""
+    """Test brackets that overlap a gold bracket without either containing the other."""
     words: int = 0
-    """Words that count, the same in both trees."""
+    """Scored words, the same in both trees."""
     correct_tags: int = 0
 
 
 class Total(NamedTuple):
-    """EVALB's summary of some sentences; those with an error and skipped ones are only counted as such.
+    """EVALB's summary over sentences; sentences with an error and skipped ones are only counted.
 
-    All figures but the numbers of sentences and `average_crossing` are in percent, 0 where there is nothing to share.
+    All values except sentence counts and `average_crossing` are in percent, 0 if undefined.
     """
 
     sentences: int
     errors: int
     skipped: int
     valid: int
-    """Sentences that the figures are computed on."""
+    """Number of scored sentences."""
     recall: float
-    """Share of the gold brackets that are matched."""
+    """Share of gold brackets matched."""
     precision: float
-    """Share of the brackets to be scored that are matched."""
+    """Share of test brackets matched."""
     f1: float
-    """Harmonic mean of precision and recall; not a number if both are 0."""
+    """Harmonic mean of precision and recall; NaN if both are 0."""
     complete_match: float
-    """Share of the sentences of which all brackets match."""
+    """Share of sentences in which all brackets match."""
     average_crossing: float
     """Crossing brackets per sentence."""
     no_crossing: float
     two_or_less_crossing: float
     tagging_accuracy: float
-    """Share of the words with the gold tree's tag."""
+    """Share of words with the gold tag."""
 
     @classmethod
     def of(cls, sentences: Sequence[SentenceScore]) -> "Total":
-        """Sums the counts before it divides them."""
+        """Sums the counts, then divides."""
         status = [sentence.status for sentence in sentences]
         valid = [sentence for sentence in sentences if sentence.status is Status.VALID]
         matched = sum(s.matched for s in valid)
@@ -125,12 +125,12 @@ class Total(NamedTuple):
         )
 
     def lines(self) -> Iterator[str]:
-        """Yields EVALB's summary, a figure a line."""
+        """Yields EVALB's summary, one value a line."""
         for title, figure in zip(TITLES, self, strict=True):
             yield f"{title:25} = {figure:6{'d' if isinstance(figure, int) else '.2f'}}"
 
     def rounded(self) -> dict[str, float | None]:
-        """Returns the figures with the two digits that EVALB prints; None for what is no number."""
+        """Returns the values rounded to two digits like EVALB's; None for NaN."""
         return {name: None if math.isnan(figure) else round(figure, 2) for name, figure in self._asdict().items()}
 
 
@@ -142,7 +142,7 @@ class BracketingScores(NamedTuple):
     total_short: Total
     """The same for sentences of at most SHORT_WORDS words."""
     messages: Sequence[str]
-    """EVALB's messages about malformed or unequal lines, each as "line : message"."""
+    """EVALB's messages about malformed or mismatched lines: "line : message"."""
 
     def summary(self) -> Iterator[str]:
         """Yields the lines of EVALB's summary."""
@@ -153,8 +153,8 @@ class BracketingScores(NamedTuple):
 def score_trees(gold: Path, test: Path) -> BracketingScores:
     """Scores the trees of `test` against those of `gold`, one a line, in plain or gzip files.
 
-    Raises UserError where a file cannot be read, a line has text outside of brackets, or there are more errors than
-    EVALB tolerates.
+    Raises UserError if a file cannot be read, a line has text outside brackets, or there are more errors than EVALB
+    tolerates.
     """
     sentences: list[SentenceScore] = []
     messages: list[str] = []
@@ -182,18 +182,18 @@ def score_trees(gold: Path, test: Path) -> BracketingScores:
 
 @dataclass
 class _Tree:
-    """What a line holds."""
+    """The content of a line."""
 
     length: int = 0
     words: list[tuple[str, str]] = field(default_factory=list)
     """Tags and words."""
     counts: list[bool] = field(default_factory=list)
-    """False for words that are deleted."""
+    """False for deleted words."""
     brackets: list[list[Any]] = field(default_factory=list)
-    """Label, first word and the one after the last, which is -1 if the bracket is never closed, as in EVALB."""
+    """Label, first word and end (exclusive), which like EVALB's is -1 if the bracket is never closed."""
 
     def spans(self) -> list[Span]:
-        """Returns the constituents of the words that count, except for empty and deleted ones."""
+        """Returns the constituents over scored words, except empty and deleted ones."""
         before = [*accumulate(self.counts, initial=0), -1]
         spans = [(_FUNCTION.split(label, 1)[0], before[start], before[end]) for label, start, end in self.brackets]
         return [span for span in spans if span[1] != span[2] and span[0] not in DELETED]
@@ -207,7 +207,7 @@ def _read(line: str, place: str, report: Callable[[str], None]) -> _Tree:
     line = line.rstrip(" \t\n\v\f\r")
     for element in _ELEMENT.finditer(line):
         tag, word, label, _, text = element.groups()
-        if text is not None:  # EVALB reports it for ever
+        if text is not None:  # EVALB loops forever here
             raise UserError(f"{place}: {text!r} is not the only word of a bracket; correct the tree")
         if word is not None:
             tree.words.append((tag, word))
@@ -220,7 +220,7 @@ def _read(line: str, place: str, report: Callable[[str], None]) -> _Tree:
             tree.brackets.append(stack[depth])
             depth += 1
         else:
-            # As in EVALB, the first bracket too many goes unnoticed until the next one or the end of the line.
+            # Like EVALB, the first excess bracket goes unnoticed until the next one or the end of the line.
             if depth < 0:
                 report("Bracketing unbalance (too many close bracket)")
             depth -= 1
@@ -232,7 +232,7 @@ def _read(line: str, place: str, report: Callable[[str], None]) -> _Tree:
 
 
 def _score(line: int, gold: _Tree, test: _Tree, malformed: bool, report: Callable[[str], None]) -> SentenceScore:
-    """Scores a tree against the gold one; of malformed ones the figures are computed, but do not enter the totals."""
+    """Scores a tree against the gold tree; scores of malformed ones are computed but excluded from totals."""
     if not any(test.counts):
         return SentenceScore(line, gold.length, Status.SKIPPED)
     if sum(gold.counts) != sum(test.counts):
@@ -262,7 +262,7 @@ def _same_label(first: str, second: str) -> bool:
 
 
 def _matched(gold: Sequence[Span], test: Sequence[Span]) -> int:
-    """Counts gold brackets that match, each the first bracket of the same words that is not yet matched."""
+    """Counts matching gold brackets, each with the first unmatched test bracket of the same words."""
     unmatched = list(test)
     for label, *words in gold:
         same = (span for span in unmatched if [*span[1:]] == words and _same_label(label, span[0]))

@@ -1,10 +1,10 @@
-"""Finds the trees of each split in a treebank's files (§6.3). Three layouts are recognised:
+"""Locates the trees of each split in a treebank's files (§6.3). Supported layouts:
 
 - the Wall Street Journal by sections, `00/wsj_0001.mrg` to `24/wsj_2499.mrg`, plain or .gz, in the folder itself, in
-  `wsj/` or in `parsed/mrg/wsj/`: sections 2 to 21 train, 22 is dev and 23 test, as in the paper;
-- a folder of `.mrg` or `.mrg.gz` files and `files.tsv`, which names the texts in them, in order, each with its number
-  of trees: texts that begin in the first 80% of the trees train, those in the next 10% are dev, the others test;
-- a single file: the first 80% of its trees train, the next 10% are dev, the others test.
+  `wsj/` or in `parsed/mrg/wsj/`: train is sections 2 to 21, dev 22 and test 23, as in the paper;
+- a folder of `.mrg` or `.mrg.gz` files, and `files.tsv` with the name and number of trees of each text in them, in
+  order: texts that begin in the first 80% of the trees are train, in the next 10% dev, in the rest test;
+- a single file: the first 80% of its trees are train, the next 10% dev, the rest test.
 """
 
 import logging
@@ -29,17 +29,17 @@ TRAIN_TENTHS, DEV_TENTHS = 8, 1
 
 
 class Selection(NamedTuple):
-    """The trees of a file from number `begin` to `end`, exclusive; None for all that follow."""
+    """Trees number `begin` to `end` (exclusive) of a file; None: to the end."""
 
     path: Path
     begin: int = 0
-    """Trees are counted from `offset` on."""
+    """Counted from `offset`."""
     end: int | None = None
     offset: int = 0
-    """The byte at which a line begins that is outside of trees."""
+    """Byte offset of a line outside any tree."""
     lines_before: int = 0
     name: str = ""
-    """The file in messages, if `path` is an unzipped copy."""
+    """Name in messages, if `path` is an unzipped copy."""
 
     def read(self) -> Iterator[PlacedTree]:
         """Yields the trees. Raises UserError."""
@@ -51,7 +51,7 @@ class Selection(NamedTuple):
 
 
 def splits_of(treebank: Path) -> dict[str, list[Selection]]:
-    """Returns the trees of each split. Raises UserError if the treebank has none of the known layouts."""
+    """Returns the trees of each split. Raises UserError if the treebank has no known layout."""
     files = files_of(treebank)
     present = _sections_of(files)
     if present:
@@ -74,9 +74,9 @@ def splits_of(treebank: Path) -> dict[str, list[Selection]]:
 
 
 def files_of(treebank: Path) -> dict[str, Path]:
-    """Returns the files that a treebank consists of, by a name that does not depend on its folder, in order.
+    """Returns a treebank's files in order, by names independent of its folder.
 
-    Raises UserError if it has none of the known layouts.
+    Raises UserError if it has no known layout.
     """
     if treebank.is_file():
         return {"": treebank}
@@ -88,15 +88,15 @@ def files_of(treebank: Path) -> dict[str, Path]:
         if all(any(f"{sections[-1]}/" == name[:3] for name in files) for sections in SECTIONS.values()):
             return files
     raise UserError(
-        f"{treebank} is no treebank: it needs to be a file of bracketed trees, or a folder with {FILES_TABLE} and .mrg "
+        f"{treebank} is not a treebank: it must be a file of bracketed trees, or a folder with {FILES_TABLE} and .mrg "
         "files, or with the sections 00 to 24 of the Wall Street Journal (21, 22 and 23 at least)"
     )
 
 
 def files_behind(treebank: Path, split: str) -> dict[str, Path]:
-    """Returns the files that decide what a split holds, by their names in `files_of`: those of its own sections.
+    """Returns the files that determine a split, by their names in `files_of`: those of its own sections.
 
-    Without sections they are all files, since their trees are counted to split them. Raises UserError as `files_of`.
+    Without sections these are all files, since splitting counts their trees. Raises UserError like `files_of`.
     """
     files = files_of(treebank)
     if not _sections_of(files):
@@ -105,12 +105,12 @@ def files_behind(treebank: Path, split: str) -> dict[str, Path]:
 
 
 def _sections_of(files: Iterable[str]) -> set[str]:
-    """Returns the sections that files are in; there are none in the other layouts."""
+    """Returns the sections of the files; none in other layouts."""
     return {Path(name).parent.name for name in files} - {""}
 
 
 def _bracketed_files(folder: Path) -> dict[str, Path]:
-    """Returns the .mrg and .mrg.gz files of a folder by their names without .gz; a plain file goes before its .gz."""
+    """Returns a folder's .mrg and .mrg.gz files by name without .gz; a plain file takes precedence."""
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.name.endswith((".mrg", ".mrg.gz")):
@@ -119,7 +119,7 @@ def _bracketed_files(folder: Path) -> dict[str, Path]:
 
 
 def _texts(table: Path) -> list[int]:
-    """Returns the number of trees of each text. Raises UserError for a line that is not a name, a tab and a number."""
+    """Returns the number of trees of each text. Raises UserError for a malformed line."""
     sizes = []
     for number, line in enumerate(read_lines(table), 1):
         match line.split("\t"):
@@ -131,7 +131,7 @@ def _texts(table: Path) -> list[int]:
 
 
 def _between(paths: Sequence[Path], trees: Sequence[int], begin: int, end: int) -> list[Selection]:
-    """Selects trees `begin` to `end`, counted through files that hold `trees` each."""
+    """Selects trees `begin` to `end`, counted through files with `trees` trees each."""
     selections, before = [], 0
     for path, size in zip(paths, trees, strict=True):
         first, last = max(begin - before, 0), min(end - before, size)

@@ -1,11 +1,11 @@
-"""Writes trees as sequences of symbols and rebuilds trees from them (Vinyals et al. 2015, the paper's [37]; §6.3).
+"""Writes trees as symbol sequences and rebuilds trees from them (Vinyals et al. 2015, the paper's [37]; §6.3).
 
     (S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays)) (. .))    <->    (S (NP XX XX )NP (VP XX )VP XX )S
 
-A closing bracket names its label, part-of-speech tags become XX, and words are left out: they are the model's input.
-With tags, a word's symbol names its own, `(S (NP XX/NNP XX/NNP )NP ...`, for which a model has to know at which word it
-is. A model may write any sequence of symbols, so `rebuild` makes a tree of each, over exactly the words of the
-input.
+A closing bracket carries its label, part-of-speech tags become XX, and words are omitted, since they are the model's
+input. With tags, a word's symbol carries its tag, `(S (NP XX/NNP XX/NNP )NP ...`, for which a model must track its
+position in the input. A model may write any sequence of symbols; `rebuild` turns each into a tree over exactly the
+words of the input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 WORD_SYMBOL = "XX"
 """Stands for a word and its part-of-speech tag."""
 BRACKET = re.compile(r"([()])([^()\s]+)", re.ASCII)
-"""An opening or closing bracket, and its label: "(NP"."""
+"""A bracket and its label: "(NP"."""
 _TAGGED = re.compile(rf"{WORD_SYMBOL}/([^()\s]+)", re.ASCII)
 PUNCTUATION_TAGS = {
     **dict.fromkeys([",", "``", "''", "$", "#", "-LRB-", "-RRB-"]),
@@ -35,60 +35,60 @@ PUNCTUATION_TAGS = {
     "-LCB-": "-LRB-",
     "-RCB-": "-RRB-",
 }
-"""Penn tags of the words that are always punctuation or signs; None for the word itself."""
+"""Penn tags of words that are always punctuation or symbols; None for the word itself."""
 
 
 _SPACES = re.compile(rf"[\s{SPACE_SIGN}]")
 
 
 def one_word(word: str) -> str:
-    """Returns a word of a tree as a model reads it, without anything that would separate words there.
+    """Returns a word as a model reads it, without characters that would split it.
 
-    That is any of Unicode's spaces and line separators, and sentencepiece's sign for a space.
+    These are Unicode spaces and line separators, and sentencepiece's space sign.
     """
     return _SPACES.sub("_", word)
 
 
 def writes_trees(vocabulary: SentencePieceProcessor) -> bool:
-    """Tells the vocabulary of a parser, which has a piece for any word of a tree."""
+    """Whether the vocabulary is a parser's, with a piece for any word of a tree."""
     return bool(vocabulary.piece_to_id(SPACE_SIGN + WORD_SYMBOL) != vocabulary.unk_id())
 
 
 class Repair(Enum):
-    """What `rebuild` corrects in a sequence of symbols, each value in words."""
+    """Corrections that `rebuild` makes to a sequence of symbols."""
 
     UNKNOWN_SYMBOL = "unknown symbol"
-    """A symbol that is neither a bracket with a label nor a word's is ignored."""
+    """Ignores a symbol that is neither a labelled bracket nor a word's."""
     STRAY_CLOSING = "stray closing"
-    """A closing bracket whose label is not open is ignored."""
+    """Ignores a closing bracket whose label is not open."""
     MISMATCHED_CLOSING = "mismatched closing"
     """A closing bracket whose label is open further out closes all constituents up to that one."""
     UNCLOSED = "unclosed"
-    """A constituent still open at the end is closed there."""
+    """Closes a constituent still open at the end."""
     EMPTY_CONSTITUENT = "empty constituent"
-    """A constituent without a word is left out."""
+    """Drops a constituent without a word."""
     MISSING_WORD = "missing word"
-    """A word for which there is no symbol becomes the last child of the root."""
+    """Appends a word without a symbol to the root."""
     SURPLUS_WORD = "surplus word"
-    """A word's symbol for which there is no word is ignored."""
+    """Ignores a word symbol without a word."""
     SEVERAL_ROOTS = "several roots"
-    """All roots become children of TOP, which COLLINS.prm does not count."""
+    """Makes all roots children of TOP, which COLLINS.prm ignores."""
 
 
 class Rebuilt(NamedTuple):
-    """A tree over the words of the input, and how often each repair was needed to make it."""
+    """A tree over the words of the input, and the number of repairs by kind."""
 
     tree: Tree
     repairs: Counter[Repair]
 
 
 def tagged(tag: str) -> str:
-    """Returns the symbol of a word with a tag, where tags are written: "XX/NNP"."""
+    """Returns the symbol of a word with a tag: "XX/NNP"."""
     return f"{WORD_SYMBOL}/{tag}"
 
 
 def tag_of(symbol: str) -> str | None:
-    """Returns the tag of a symbol that stands for a word, XX where it does not tell; None for other symbols."""
+    """Returns the tag of a word symbol, XX if it has none; None for other symbols."""
     if symbol == WORD_SYMBOL:
         return WORD_SYMBOL
     tag = _TAGGED.fullmatch(symbol)
@@ -107,10 +107,10 @@ def linearise(tree: Tree, with_tags: bool = False) -> list[str]:
 
 
 def rebuild(symbols: Sequence[str], words: Sequence[str]) -> Rebuilt:
-    """Returns a tree over exactly `words` for any symbols; for those of a tree with that many words, the same tree.
+    """Returns a tree over exactly `words` for any symbols. Inverse of `linearise` if the number of words matches.
 
-    Tags are those that the symbols name, XX where they name none, and those of `PUNCTUATION_TAGS`. Without a word or a
-    root the tree is TOP over what there is.
+    Tags are taken from the symbols, else XX, except for `PUNCTUATION_TAGS`. Without a word or a root, the tree is TOP
+    over what there is.
     """
     repairs: Counter[Repair] = Counter()
     roots: list[Tree] = []

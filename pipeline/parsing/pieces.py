@@ -1,9 +1,9 @@
-"""Cuts a file of trees into pieces of equally many trees, so that many tasks read one large file.
+"""Splits a file of trees into pieces of equally many trees, so that many tasks can read one large file.
 
     pieces = cut(Path("silver.gz"), every=100_000, copy=folder / "silver")
-    trees = pieces[1].read()    # of trees 100 000 to 199 999; errors name lines of silver.gz
+    trees = pieces[1].read()    # trees 100,000 to 199,999; errors name lines of silver.gz
 
-Only brackets and line ends are counted, which is many times as fast as to read the trees.
+Only brackets and line ends are counted, many times as fast as parsing.
 """
 
 from pathlib import Path
@@ -15,24 +15,24 @@ from pipeline.parsing.trees import TRACE_TAG
 from pipeline.text.lines import copied_blocks, is_gzip
 
 _STEP = np.zeros(256, np.int8)
-"""What each byte adds to the number of open brackets."""
+"""Change in the number of open brackets, by byte."""
 _STEP[ord("(")], _STEP[ord(")")] = 1, -1
 _IS_COUNTED = _STEP != 0
 _IS_COUNTED[ord("\n")] = True
 
 
 def cut(path: Path, every: int, copy: Path) -> list[Selection]:
-    """Returns selections of `every` trees each, the last of fewer; a gzip file is unzipped to `copy`.
+    """Returns selections of `every` trees each (the last may be shorter); a gzip file is unzipped to `copy`.
 
-    There is only one where brackets do not match, whose reading names the error, or where trees have traces: a tree
-    that holds nothing else makes no pair, and does not count for a shard. Raises UserError if the file cannot be read.
+    Returns a single selection if brackets do not match (reading it reports the error) or if trees have traces, since a
+    tree of only traces yields no pair and does not count. Raises UserError if the file cannot be read.
     """
     plain = copy if is_gzip(path) else path
     pieces = [Selection(plain, 0, every, name=str(path))]
     before, n_open, overlap = np.zeros(3, np.int64), 0, b""
-    """Of the blocks so far: bytes, line ends and trees; open brackets; the last bytes, in which a tag may begin."""
+    """Before this block: bytes, line ends and trees; open brackets; the last bytes, which may begin a tag."""
     lines = before[:, None]
-    """The lines that begin outside trees, of this block and the last before it, each with what is before it."""
+    """Lines that begin outside trees, in this block and the last before it, each with its `before`."""
     for block in copied_blocks(path, copy if plain == copy else None):
         codes = np.frombuffer(block, np.uint8)
         places = np.flatnonzero(_IS_COUNTED[codes])
@@ -47,7 +47,7 @@ def cut(path: Path, every: int, copy: Path) -> list[Selection]:
         lines = np.hstack([lines[:, -1:], before[:, None] + counted])
         after = np.add(before, [len(block), len(line_ends), len(tree_ends)])
         for tree in range(before[2] // every * every + every, after[2] + 1, every):
-            # With the tree before it, so that what stands between the two is read, too.
+            # Including the tree before, so that text between the two is read, too.
             offset, lines_before, trees_before = lines[:, np.searchsorted(lines[2], tree) - 1].tolist()
             begin = tree - trees_before
             pieces.append(Selection(plain, begin, begin + every, offset, lines_before, str(path)))

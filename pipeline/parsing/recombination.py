@@ -1,12 +1,12 @@
-"""Makes new training trees of a treebank's own constituents, for treebanks too small to learn from as they are.
+"""Recombines a treebank's constituents into new training trees, for treebanks too small on their own.
 
     trees = Recombination(selections, RecombinationSettings(trees=60_000), part=0, trees=20_000)
     next(trees.read())
 
-In each new tree some constituents and words of a training tree are replaced by others of the treebank: a constituent by
-one with its label below a node with the same label, a word by one with its tag. That is the substructure substitution
-of Shi, Livescu and Gimpel (2021, "Substructure Substitution: Structured Data Augmentation for NLP"), applied again to
-what was put in. A share of the examples are constituents instead of whole sentences: shorter, so sooner learned.
+Each new tree is a training tree with some constituents and words replaced by others of the treebank: a constituent by
+one with the same label and parent label, a word by one with the same tag. This is the substructure substitution of Shi,
+Livescu and Gimpel (2021, "Substructure Substitution: Structured Data Augmentation for NLP"), applied recursively. A
+share of the examples are constituents instead of whole sentences: shorter, so learned sooner.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pipeline.parsing.trees import PlacedTree, Tree, cleaned, walk, words_of
 from pipeline.settings import Count, Seed, Settings
 
 MAX_WORDS = 50
-"""Longer trees, to which nested substitutions may grow, are not kept."""
+"""Longer trees, which nested substitutions may yield, are discarded."""
 MIN_WORDS_OF_CONSTITUENT, MAX_WORDS_OF_CONSTITUENT = 2, 20
-"""Of the constituents that are examples of their own."""
+"""Size limits of constituents used as examples of their own."""
 _ROOT = ""
 
 
 class RecombinationSettings(Settings):
-    """How many trees are made, and how far they are from the treebank's."""
+    """The number of trees, and their distance from the treebank's."""
 
     trees: Count
     replaced_constituents: float = Field(0.25, ge=0, lt=1)
@@ -39,13 +39,13 @@ class RecombinationSettings(Settings):
     replaced_words: float = Field(0.15, ge=0, le=1)
     """Probability that a word is replaced."""
     constituents: float = Field(0.5, ge=0, le=1)
-    """Share of the examples that are made of a constituent of 2 to 20 words, not of a whole tree."""
+    """Share of examples built from a constituent of 2 to 20 words instead of a whole tree."""
     seed: Seed = 1
 
 
 @dataclass(frozen=True)
 class Recombination:
-    """Part number `part` of the new trees, `trees` of them; each part is drawn with its own seed."""
+    """Part number `part` of the new trees, `trees` of them; each part has its own seed."""
 
     treebank: Sequence[Selection]
     settings: RecombinationSettings
@@ -53,7 +53,7 @@ class Recombination:
     trees: int
 
     def read(self) -> Iterator[PlacedTree]:
-        """Yields the new trees; holds the treebank's in memory. Raises UserError where one of those is malformed."""
+        """Yields the new trees; holds the treebank in memory. Raises UserError if one of its trees is malformed."""
         source = _Constituents(chain.from_iterable(selection.read() for selection in self.treebank))
         draw = random.Random(f"{self.settings.seed} {self.part}")
         number = 0
@@ -66,18 +66,18 @@ class Recombination:
 
 
 class _Constituents:
-    """The trees of a treebank with what may stand in the place of what."""
+    """The trees of a treebank, and substitutes for their constituents and words."""
 
     def __init__(self, placed_trees: Iterator[PlacedTree]) -> None:
         self.trees: list[Tree] = []
         self.small: list[Tree] = []
         self._constituents: dict[tuple[str, str], list[Tree]] = defaultdict(list)
-        """By label and parent's label."""
+        """By label and parent label."""
         self._words: dict[str, list[str]] = defaultdict(list)
         """By tag."""
         for placed in placed_trees:
             tree = cleaned(placed.tree)
-            # What is longer than any tree to be made would be drawn in vain.
+            # Constituents longer than any new tree would be drawn in vain.
             if tree is not None and len(words_of(tree)) <= MAX_WORDS:
                 self.trees.append(tree)
                 self._collect(tree)

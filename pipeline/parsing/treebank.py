@@ -1,8 +1,8 @@
-"""Reads a treebank as text: words as source, linearised trees as target (§6.3), with the gold trees for scoring.
+"""Reads a treebank as text: source words, target linearised trees (§6.3), and the gold trees for scoring.
 
-Automatically parsed trees (`silver`) follow the training split of the treebank: the paper's semi-supervised setting.
-They are streamed, however many there are, and their labels must be those of the treebank's own training trees. Trees
-that are made of the treebank's own constituents (`pipeline.parsing.recombination`) come last.
+Automatically parsed trees (`silver`) follow the treebank's training split, as in the paper's semi-supervised setting.
+They are streamed, and may only have labels of the treebank's own training trees. Recombined trees
+(`pipeline.parsing.recombination`) come last.
 """
 
 import hashlib
@@ -28,20 +28,20 @@ from pipeline.text.lines import write_lines
 LANGUAGES = ("en", "trees")
 GOLD_COLLECTION, RECOMBINED_COLLECTION = "treebank", "recombined"
 PART_TREES = 20_000
-"""Recombined trees that one call makes."""
+"""Recombined trees per call."""
 
 
 class TreebankSettings(Settings):
     """The treebank and automatically parsed trees."""
 
     treebank: AbsolutePath
-    """A folder in one of the layouts of `pipeline.parsing.layouts`, or a file."""
+    """A folder in a layout of `pipeline.parsing.layouts`, or a file."""
     silver: tuple[AbsolutePath, ...] = ()
     """Files of automatically parsed trees, plain or gzip."""
     write_tags: bool = False
-    """Write a word with its part-of-speech tag, "XX/NNP", instead of "XX"."""
+    """Whether to write a word's part-of-speech tag: "XX/NNP" instead of "XX"."""
     recombination: RecombinationSettings | None = None
-    """Further training trees, made of the treebank's constituents."""
+    """Additional training trees, recombined from the treebank's constituents."""
 
     def texts(self) -> "tuple[TreebankSettings, TreebankSet, TreebankSet]":
         """Returns the settings of training text, dev set and test set."""
@@ -49,9 +49,9 @@ class TreebankSettings(Settings):
         return self, dev, test
 
     def identity(self) -> dict[str, Any]:
-        """Depends on the content of the files, not on their folders. Raises UserError if one cannot be read.
+        """Depends on the files' content, not their folders. Raises UserError if one cannot be read.
 
-        Files of dev and test sections do not count.
+        Excludes files of dev and test sections.
         """
         silver = [content_sha256(path) for path in self.silver]
         identity = {**_identity(self.treebank, "train", self.write_tags), "silver": silver}
@@ -66,12 +66,12 @@ class TreebankSet(Settings):
     write_tags: bool = False
 
     def identity(self) -> dict[str, Any]:
-        """Depends on the content of the files that the set is in, as that of TreebankSettings."""
+        """Depends on the content of the set's files, like TreebankSettings."""
         return {"name": self.name, **_identity(self.treebank, self.name, self.write_tags)}
 
 
 def _identity(treebank: Path, split: str, write_tags: bool) -> dict[str, Any]:
-    """Returns what a split's trees and their symbols depend on. Raises UserError if a file cannot be read."""
+    """Returns what determines a split's trees and symbols. Raises UserError if a file cannot be read."""
     digest = hashlib.sha256()
     for name, path in files_behind(treebank, split).items():
         digest.update(f"{name} {content_sha256(path)}\n".encode())
@@ -79,11 +79,10 @@ def _identity(treebank: Path, split: str, write_tags: bool) -> dict[str, Any]:
 
 
 def read(context: Context, settings: TreebankSettings) -> Corpus:
-    """Reads training trees: gold ones, then silver and recombined ones, with a call of `context.map` for each part.
+    """Reads train (gold, then silver, then recombined trees), with one `context.map` call per part.
 
-    The symbols are those of the gold trees. The report is {"read": pairs, "without_words": trees left out}. Raises
-    UserError if the treebank has no known layout or a tree is wrong, or if a silver tree has a label that no gold tree
-    has.
+    The symbols are the gold trees'. The report is {"read": pairs, "without_words": trees left out}. Raises UserError if
+    the treebank has no known layout, a tree is malformed, or a silver tree has a label that no gold tree has.
     """
     selections, writer = splits_of(settings.treebank)["train"], CorpusWriter(context, LANGUAGES)
     ((without_words, symbols),) = writer.add(_read_part, [(GOLD_COLLECTION, (selections, settings.write_tags, None))])
@@ -102,7 +101,7 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
 def read_set(context: Context, settings: TreebankSet) -> EvaluationSet:
     """Reads the dev set or the test set, with its gold trees. The report is {"without_words": trees left out}.
 
-    Raises UserError where `read` does.
+    Raises UserError like `read`.
     """
     counts = Counter(without_words=0)
     trees = list(_words_and_trees(splits_of(settings.treebank)[settings.name], counts))
@@ -117,7 +116,7 @@ def read_set(context: Context, settings: TreebankSet) -> EvaluationSet:
 def _more_sources(
     context: Context, settings: TreebankSettings, train: Sequence[Selection], copies: Path
 ) -> Iterator[tuple[str, Selection | Recombination]]:
-    """Yields the pieces of silver files and the parts of recombined trees, each with the name of its collection."""
+    """Yields the pieces of silver files and the parts of recombined trees, with collection names."""
     cuts = context.map(cut, [(path, SHARD_PAIRS, copies / str(number)) for number, path in enumerate(settings.silver)])
     for path, pieces in zip(settings.silver, cuts, strict=True):
         yield from ((path.name, piece) for piece in pieces)
@@ -130,9 +129,9 @@ def _more_sources(
 def _read_part(
     part: Corpus, sources: Sequence[Selection | Recombination], with_tags: bool, known: frozenset[str] | None
 ) -> tuple[list[int], tuple[int, set[str]]]:
-    """Returns, besides the pairs of each shard, the number of trees without a word and the symbols of the others.
+    """Returns the pairs of each shard, and the number of trees without words and the symbols of the others.
 
-    Raises UserError, with file and line, for a symbol that is not among the known ones, if any are given.
+    Raises UserError, with file and line, for a symbol not in `known`, if given.
     """
     counts: Counter[str] = Counter()
     seen: set[str] = set()
@@ -166,7 +165,7 @@ def _line(words: Sequence[str]) -> str:
 
 
 def _no_tree(treebank: Path, split: str) -> UserError:
-    return UserError(f"{treebank} has no tree with a word for {split!r}; give a larger treebank")
+    return UserError(f"{treebank} has no tree with a word for {split!r}; use a larger treebank")
 
 
 def _unknown(place: str, symbol: str) -> UserError:

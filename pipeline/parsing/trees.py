@@ -1,4 +1,4 @@
-"""Reads and writes bracketed trees as in the Penn Treebank, one node after another, however deep they are.
+"""Reads and writes bracketed trees in Penn Treebank format, iteratively, so at any depth.
 
     for placed in read_trees(Path("wsj_0001.mrg")):
         tree = cleaned(placed.tree)    # (S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .))
@@ -19,20 +19,20 @@ from pipeline.errors import UserError
 from pipeline.text.lines import read_lines
 
 OUTER_LABELS = frozenset(["", "TOP", "ROOT", "S1"])
-"""Labels of the bracket around a whole tree, which stands for no constituent."""
+"""Labels of the bracket around a whole tree, which is not a constituent."""
 TOP = "TOP"
-"""Label of a root that is no constituent but holds several; COLLINS.prm does not count it."""
+"""Label of an artificial root over several constituents; COLLINS.prm ignores it."""
 TRACE_TAG = "-NONE-"
 MAX_TREE_TOKENS = 1 << 16
-"""Most brackets, labels and words of a tree: beyond that a bracket was not closed, and memory would not be bounded."""
+"""Maximum brackets, labels and words of a tree: more mean an unclosed bracket, and unbounded memory."""
 _TOKEN = re.compile(r"\(([^()\s]+)\s+([^()\s]+)\s*\)|([()]|[^()\s]+)", re.ASCII)
-"""A word in a bracket with its tag, or else a bracket, label or word."""
+"""A tagged word in its bracket, or else a bracket, label or word."""
 _FUNCTION = re.compile("[-=]")
 
 
 @dataclass(slots=True)
 class Tree:
-    """A constituent, which has children, or a preterminal, which has a word; its label is the word's tag."""
+    """A constituent with children, or a preterminal with a word, whose label is the tag."""
 
     label: str
     children: list[Tree] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Tree:
 
 
 class PlacedTree(NamedTuple):
-    """A tree and the place where it begins."""
+    """A tree and its position in a file."""
 
     tree: Tree
     file: str
@@ -48,23 +48,23 @@ class PlacedTree(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The place as error messages name it."""
+        """The position, for messages."""
         return f"{self.file}, line {self.line}"
 
 
 def read_trees(path: Path) -> Iterator[PlacedTree]:
-    """Yields the trees of a plain or gzip file, which may share a line or span several.
+    """Yields the trees of a plain or gzip file; trees may share a line or span several.
 
-    Raises what `read_lines` raises, and UserError with file and line where brackets or labels are wrong.
+    Raises UserError like `read_lines`, and with file and line for wrong brackets or labels.
     """
     return trees_in(read_lines(path), str(path))
 
 
 def trees_in(lines: Iterable[str], name: str, lines_before: int = 0) -> Iterator[PlacedTree]:
-    """Yields the trees of some lines, before which there are others in their source; error messages call that `name`.
+    """Yields the trees in `lines`, which follow `lines_before` others in their source, called `name` in messages.
 
-    Raises UserError where a bracket is not closed or not opened, has no label (the outermost needs none) or no content,
-    or where a word stands outside a tree or beside another word or constituent.
+    Raises UserError if a bracket is not closed or not opened, has no label (except the outermost) or no content, or if
+    a word is outside a tree or beside another word or constituent.
     """
     open_nodes: list[Tree] = []
     label_expected = False
@@ -101,7 +101,7 @@ def trees_in(lines: Iterable[str], name: str, lines_before: int = 0) -> Iterator
                     raise wrong("a closing bracket has no opening one")
                 node = open_nodes.pop()
                 if not node.word and not node.children:
-                    raise wrong(f"({node.label}) holds neither a word nor a constituent")
+                    raise wrong(f"({node.label}) contains neither a word nor a constituent")
                 if open_nodes:
                     open_nodes[-1].children.append(node)
                 else:
@@ -111,7 +111,7 @@ def trees_in(lines: Iterable[str], name: str, lines_before: int = 0) -> Iterator
 
 
 def parse(text: str) -> Tree:
-    """Returns the one tree of a text. Raises UserError if it is malformed or not the only one."""
+    """Parses a text that holds exactly one tree. Raises UserError if it is malformed or not the only one."""
     trees = [placed.tree for placed in trees_in(text.split("\n"), "text")]
     if len(trees) != 1:
         raise UserError(f"{len(trees)} trees instead of one: {text!r}")
@@ -119,7 +119,7 @@ def parse(text: str) -> Tree:
 
 
 def walk(tree: Tree) -> Iterator[tuple[Tree, bool]]:
-    """Yields, from left to right, each node with True and each constituent with False once its children are done."""
+    """Yields nodes left to right: each with True, and each constituent again with False after its children."""
     pending = [(tree, True)]
     while pending:
         node, entering = pending.pop()
@@ -141,12 +141,12 @@ def words_of(tree: Tree) -> list[str]:
 
 @lru_cache(1 << 16)
 def without_functions(label: str) -> str:
-    """Cuts a label at its first "-" or "=", unless it begins with one: NP for NP-SBJ-1, -LRB- for -LRB-."""
+    """Truncates a label at its first "-" or "=", unless it begins with one: NP for NP-SBJ-1, -LRB- for -LRB-."""
     return _FUNCTION.split(label, maxsplit=1)[0] or label
 
 
 def cleaned(tree: Tree) -> Tree | None:
-    """Returns a copy without outer bracket, traces, nodes that only held traces, and functions.
+    """Returns a copy without outer bracket, traces, nodes of only traces, and functions.
 
     Returns None if no word is left. An outer bracket around several constituents stays, labelled TOP.
     """
@@ -167,7 +167,7 @@ def cleaned(tree: Tree) -> Tree | None:
 
 
 def bracketed(tree: Tree) -> str:
-    """Writes a tree on one line, so that `read_trees` reads the same tree: (S (NP (NNP Ms.) (NNP Haag)) (VP ...))."""
+    """Writes a tree on one line; inverse of `read_trees`: (S (NP (NNP Ms.) (NNP Haag)) (VP ...))."""
     parts = []
     for node, entering in walk(tree):
         if node.word:
@@ -188,7 +188,7 @@ def with_tags_of(tree: Tree, tagged: Tree) -> Tree:
 
 
 def drawn(tree: Tree) -> str:
-    """Draws a tree in box-drawing characters, a node a line, a word beside its tag."""
+    """Draws a tree in box-drawing characters, one node a line, words beside their tags."""
     lines, pending = [], [(tree, "", "")]
     while pending:
         node, before, before_children = pending.pop()

@@ -1,1 +1,1 @@
-"""Turns raw lines into batches of token ids (paper §5.1)."""
+"""From raw lines to batches of token ids (paper §5.1)."""

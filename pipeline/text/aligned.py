@@ -1,7 +1,7 @@
-"""Writes training text as a corpus of shards of bounded size, and evaluation sets, line by line and checked.
+"""Writes training text as corpus shards of bounded size, and evaluation sets, checking that lines are aligned.
 
 writer = CorpusWriter(context, ("en", "de"))
-for report in writer.add(read_part, [("europarl-v7", (path,))]):    # one call of `context.map` a part
+for report in writer.add(read_part, [("europarl-v7", (path,))]):    # one call of `context.map` per part
     ...
 corpus = writer.finish({"read": writer.pairs})
 """
@@ -25,11 +25,11 @@ from pipeline.text.lines import Errors, read_pairs, write_pairs
 from pipeline.text.pieces import Piece, copy_piece, pieces_of
 
 SHARD_PAIRS = 100_000
-"""Pairs per shard, the unit that later stages hold in memory at once, and that one task copies of a large file."""
+"""Pairs per shard: the unit that later stages hold in memory and that one task copies of a large file."""
 
 
 class CorpusWriter:
-    """A corpus in the making, part after part: each part is written by one call, on whatever node there is room."""
+    """Builds a corpus part by part; each part is written by one call, on any node."""
 
     def __init__(self, context: Context, languages: tuple[str, str]) -> None:
         self._context, self.languages = context, languages
@@ -39,16 +39,16 @@ class CorpusWriter:
 
     @property
     def pairs(self) -> int:
-        """The pairs so far."""
+        """The number of pairs so far."""
         return sum(self._shards)
 
     def add(
         self, write: Callable[..., tuple[list[int], Any]], calls: Sequence[tuple[str, Sequence[Any]]]
     ) -> Iterator[Any]:
-        """Appends the shards that each call writes, in order; yields what the call returns besides, as they arrive.
+        """Appends the shards written by each call, in order; yields each call's report as it arrives.
 
-        A call is the name of a collection and arguments. `write(part, *arguments)` writes the shards of `part` by
-        `write_shards`, and returns the number of pairs in each, and something more.
+        A call is a collection name and arguments. `write(part, *arguments)` writes shards to `part` by `write_shards`,
+        and returns their numbers of pairs and a report.
         """
         parts = [(self._context.scratch, f".parts/{i:05d}", write, *given) for i, (_, given) in enumerate(calls)]
         for (collection, _), part in zip(calls, self._context.map(write_part, parts), strict=True):
@@ -63,7 +63,7 @@ class CorpusWriter:
 
     def finish(self, report: Mapping[str, Any], symbols: Iterable[str] = ()) -> Corpus:
         """Writes `corpus.json` and returns the corpus."""
-        rmtree(self._corpus.folder / ".parts", ignore_errors=True)  # empty, or not there
+        rmtree(self._corpus.folder / ".parts", ignore_errors=True)  # empty or missing
         source, target = self.languages
         described = {"source": source, "target": target, "shards": self._shards, "collections": self._collections}
         self._corpus.write(CorpusRecord(**described, symbols=sorted(symbols), report=report))
@@ -73,7 +73,7 @@ class CorpusWriter:
 def write_part(
     scratch: Scratch, name: str, write: Callable[..., tuple[list[int], Any]], *arguments: Any
 ) -> tuple[tuple[list[int], Any], list[Written]]:
-    """Writes a part of a corpus in this task; returns what `write` returns, and the files."""
+    """Writes a part of a corpus in this task; returns the result of `write`, and the files."""
     with scratch.writing(name) as writing:
         result = write(Corpus(writing.paths[0]), *arguments)
     return result, writing.written
@@ -82,7 +82,7 @@ def write_part(
 def write_shards(
     corpus: Corpus, languages: tuple[str, str], pairs: Iterable[tuple[str, str]], shard_pairs: int
 ) -> list[int]:
-    """Writes the shards of a corpus, of at most `shard_pairs`; returns the number of pairs in each."""
+    """Writes pairs as shards of at most `shard_pairs`; returns the number of pairs in each."""
     corpus.folder.mkdir(parents=True, exist_ok=True)
     sizes: list[int] = []
     for block in _blocks(iter(pairs), shard_pairs):
@@ -92,11 +92,10 @@ def write_shards(
 
 
 def copy_corpus(context: Context, languages: tuple[str, str], files: Sequence[tuple[Path, Path]]) -> Corpus:
-    """Copies (source, target) files, one after the other, into a corpus, as `copy_files` does.
+    """Copies pairs of (source, target) files into a corpus, in order (`copy_files`).
 
-    Each shard takes its collection name from its source file: the shortest end of the path that tells the file from the
-    others. Blank lines are kept. Raises UserError if two sides differ in length, a line is not UTF-8 or all files are
-    empty.
+    A shard's collection is named after its source file: the shortest end of its path that is unique. Blank lines are
+    kept. Raises UserError if two sides differ in length, a line is not UTF-8 or all files are empty.
     """
     writer, names = CorpusWriter(context, languages), _names([source for source, _ in files])
     with temporary_folder(context.folder) as folder:
@@ -113,11 +112,11 @@ def copy_files(
     folder: Path,
     errors: Errors = "strict",
 ) -> list[int]:
-    """Copies (collection, source, target) files into a corpus in shards of SHARD_PAIRS; returns the pairs of each.
+    """Copies (collection, source, target) files into a corpus as shards of SHARD_PAIRS; returns the pairs of each file.
 
-    One call of `context.map` per file finds where its pieces begin, and unzips it into `folder` if it is gzip; then one
-    call per piece copies both sides. Raises UserError, naming file and line, if two sides differ in length, a line is
-    too long or, unless `errors` says otherwise, not UTF-8.
+    One call of `context.map` per file locates its pieces, unzipping gzip files into `folder`; then one call per piece
+    copies both sides. Raises UserError, naming file and line, if two sides differ in length, a line is too long or,
+    with `errors` "strict", not UTF-8.
     """
     sides = [side for _, *both in files for side in both]
     cuts = list(context.map(pieces_of, [(side, SHARD_PAIRS, folder / f"{i}.unzipped") for i, side in enumerate(sides)]))
@@ -125,7 +124,7 @@ def copy_files(
     for (collection, source, target), *both in zip(files, cuts[::2], cuts[1::2], strict=True):
         pairs, target_lines = (sum(piece.lines for piece in pieces) for pieces in both)
         if pairs != target_lines:
-            deque(read_pairs(source, target, errors), maxlen=0)  # raises the error of the first line that has one
+            deque(read_pairs(source, target, errors), maxlen=0)  # raises the error of the first bad line
         calls += [(collection, (writer.languages, *pieces, errors)) for pieces in zip(*both, strict=True)]
         sizes.append(pairs)
     for _ in writer.add(_copy_piece, calls):
@@ -159,7 +158,7 @@ def write_set(
     pairs: Iterable[tuple[str, str]],
     report: Mapping[str, Any] = MappingProxyType({}),
 ) -> EvaluationSet:
-    """Writes an evaluation set. It keeps every line, blank ones too, but for a "\\r" before the line end."""
+    """Writes an evaluation set. Keeps every line, blank ones included, except for a "\\r" before the line end."""
     source_path, target_path = (context.folder / f"{name}.{language}" for language in languages)
     kept = ((source.removesuffix("\r"), target.removesuffix("\r")) for source, target in pairs)
     sentences = write_pairs(source_path, target_path, kept)
@@ -175,7 +174,7 @@ def _empty(source: Path, target: Path) -> UserError:
 
 
 def content_sha256(path: Path) -> str:
-    """Returns a file's sha256, `remembered`. Raises UserError if it cannot be read."""
+    """Returns a file's sha256, cached (`remembered`). Raises UserError if it cannot be read."""
     try:
         return remembered(path, "sha256", file_sha256, str)
     except OSError as error:
@@ -183,7 +182,7 @@ def content_sha256(path: Path) -> str:
 
 
 def _names(paths: Iterable[Path]) -> dict[Path, str]:
-    """Returns, for each path, its shortest end that tells it from the others."""
+    """Returns the shortest unique end of each path."""
     parts = {path: path.absolute().parts for path in paths}
     names = {}
     for path, path_parts in parts.items():
@@ -196,6 +195,6 @@ def _names(paths: Iterable[Path]) -> dict[Path, str]:
 
 
 def _blocks(pairs: Iterator[tuple[str, str]], size: int) -> Iterator[Iterator[tuple[str, str]]]:
-    """Yields consecutive, non-empty runs of at most `size` pairs; each must be consumed before the next."""
+    """Yields consecutive blocks of at most `size` pairs; consume each before requesting the next."""
     for first in pairs:
         yield chain([first], islice(pairs, size - 1))

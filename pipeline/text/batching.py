@@ -1,8 +1,8 @@
-"""Plans an epoch: which pairs make up which update, and in which order (paper §5.1).
+"""Plans an epoch: the pairs of each update, and the order of updates (paper §5.1).
 
-The plan is a pure function of the lengths, the seed, the epoch and the budget, whatever the number of workers. An
-update is a fixed number of micro-batches; a worker computes whole micro-batches, dealt out in turn. Pairs of similar
-length share a micro-batch, so that little of the computation is padding.
+The plan is a pure function of lengths, seed, epoch and budget; it does not depend on the number of workers. An update
+is a fixed number of micro-batches; workers compute whole micro-batches in turn. Pairs of similar length share a
+micro-batch, which keeps padding low.
 
     plan = plan_epoch(source_lengths, target_lengths, TrainingSettings(), epoch=0)
     for update in range(len(plan)):
@@ -23,25 +23,25 @@ Integers = NDArray[Any]
 BUDGET_TOLERANCE = 0.1
 """Largest relative difference between the budget and the mean size of an update."""
 BAND_RUNS = 4
-"""Least number of full micro-batches that a band of target lengths holds."""
+"""Minimum number of full micro-batches per band of target lengths."""
 PAIRS_QUANTILE = 0.95
-"""Percentile of the pairs in runs cut by tokens alone that limits the pairs of a micro-batch."""
+"""This percentile of pairs per micro-batch, if cut by tokens only, limits the pairs of a micro-batch."""
 FEW_PAIRS = 200
-"""Runs of so few pairs are never split."""
+"""Micro-batches of up to this many pairs are never split."""
 BLOCK_PAIRS = 1_000_000
-"""Pairs for which intermediate results are held at one time."""
+"""Pairs processed at a time, to bound the memory of intermediate results."""
 
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """The updates of an epoch: `plan[update]` lists the row numbers of each of its micro-batches."""
+    """The updates of an epoch: `plan[update]` lists the row numbers of its micro-batches."""
 
     rows: Integers
-    """All rows, micro-batch after micro-batch."""
+    """All rows, in the order of micro-batches."""
     bounds: Integers
-    """Start of each micro-batch in `rows`, followed by the end of the last."""
+    """Start of each micro-batch in `rows`, then the end of the last."""
     dealt: Integers
-    """The micro-batches in the order of the updates."""
+    """The micro-batches in the order of updates."""
     micro_batches: int
     """Micro-batches per update; the last update may have fewer."""
     source_tokens: Integers
@@ -49,18 +49,18 @@ class EpochPlan:
     target_tokens: Integers
     """Target tokens of each update, without padding."""
     computed_tokens: Integers
-    """Source and target tokens of each update together, including padding."""
+    """Source and target tokens of each update, including padding."""
     real_tokens: Integers
     """Columns (source, target): tokens of each micro-batch without padding, in the order of `bounds`."""
     padded_tokens: Integers
-    """The same including padding."""
+    """The same with padding."""
 
     def __len__(self) -> int:
         """Returns the number of updates."""
         return -(-len(self.dealt) // self.micro_batches)
 
     def __getitem__(self, update: int) -> list[Integers]:
-        """Returns the rows of each micro-batch of an update, counted from 0. Raises IndexError past the end."""
+        """Returns the rows of each micro-batch of an update, from 0. Raises IndexError past the end."""
         if not 0 <= update < len(self):
             raise IndexError(f"update {update} of a plan of {len(self)}")
         first = update * self.micro_batches
@@ -71,11 +71,11 @@ class EpochPlan:
 
     @property
     def arrays(self) -> dict[str, Integers]:
-        """All arrays by the names of their fields."""
+        """All arrays by field name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "micro_batches"}
 
     def sha256(self) -> str:
-        """Returns a hash of the arrays: two plans are the same if it is."""
+        """Returns a hash of the arrays; equal plans have equal hashes."""
         digest = hashlib.sha256()
         for name, array in self.arrays.items():
             digest.update(f"{name} {array.dtype} {array.shape}".encode())
@@ -84,15 +84,15 @@ class EpochPlan:
 
     @property
     def padding_fraction(self) -> float:
-        """Share of padding among all tokens computed, source and target together."""
+        """Share of padding among all computed tokens."""
         return 1 - float(self.source_tokens.sum() + self.target_tokens.sum()) / float(self.computed_tokens.sum())
 
     @property
     def largest(self) -> list[Integers]:
         """Rows of the micro-batches that need the most memory.
 
-        They are those with most padded tokens on either side (activations; logits on the target's), and the one with
-        most pairs of a query and a key in attention.
+        These have the most padded tokens on either side (activations; logits, on the target side) or the most
+        query-key pairs.
         """
         source, target = self.padded_tokens.T.astype(np.float64)
         attended = (source * source + target * target + source * target) / np.diff(self.bounds)
@@ -103,11 +103,11 @@ class EpochPlan:
 def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: TrainingSettings, epoch: int) -> EpochPlan:
     """Plans each pair once: permutes, sorts by length, cuts into micro-batches, and deals these shuffled to updates.
 
-    Lengths are in tokens, including end marks, with one entry per pair. `settings.budget_tokens` bounds the source
-    tokens and the target tokens of an update; a micro-batch holds at most its share on either side, unless a single
-    pair is longer, and at most as many pairs as `micro_batch_bounds` allows. Every epoch has the same number of
-    updates. Raises UserError if there is no pair, or if the fuller side of an update misses the budget by more than
-    10 % on average (not counting the last update, which may be short).
+    Lengths are in tokens including END_ID, one per pair. `settings.budget_tokens` bounds both the source and the target
+    tokens of an update. A micro-batch holds at most its share on either side, unless a single pair is longer, and at
+    most as many pairs as `micro_batch_bounds` allows. Every epoch has the same number of updates. Raises UserError if
+    there is no pair, or if the fuller side of an update misses the budget by more than 10% on average (ignoring the
+    last update, which may be short).
     """
     if not len(source_lengths):
         raise UserError("the training split is empty: there is nothing to train on; check the cleaning's report")
@@ -119,7 +119,7 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Tra
     starts = bounds[:-1]
     dealt = random.permutation(len(starts))
 
-    # In the type of the lengths, as any other would copy them all.
+    # In the dtype of the lengths, since conversion would copy them all.
     sums = [np.add.reduceat(side, starts, dtype=side.dtype) for side in (source, target)]
     real_tokens = np.stack(sums, axis=1).astype(np.int64)
     longest = np.stack((np.maximum.reduceat(source, starts), np.maximum.reduceat(target, starts)), axis=1)
@@ -145,10 +145,10 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Tra
 def by_length(source_lengths: Integers, target_lengths: Integers, rows: Integers, limit_tokens: int) -> Integers:
     """Sorts rows so that neighbours have similar lengths: by bands of target lengths, then source, then target length.
 
-    A band spans as many target lengths as fill four runs of `limit_tokens` or more. With narrower bands a run mixes
-    sources of all lengths, with wider ones targets (Multi30k in runs of 4 096 tokens: 4.7 % padding, and 5.4 % with
-    one band per target length). Source lengths fall within one band and rise within the next, so that a run across the
-    border has similar sources too. Equal pairs keep the given order. For n rows it needs 12 n bytes of memory.
+    A band spans enough target lengths to fill at least four micro-batches. Narrower bands mix sources of all lengths in
+    a micro-batch, wider ones targets (Multi30k at 4,096 tokens: 4.7% padding; 5.4% with one band per target length).
+    Source lengths alternately fall and rise from band to band, so that a micro-batch across a border has similar
+    sources too. The sort is stable. It needs 12 n bytes for n rows.
     """
     blocks = [slice(begin, begin + BLOCK_PAIRS) for begin in range(0, len(rows), BLOCK_PAIRS)]
     span, n_lengths = (
@@ -164,7 +164,7 @@ def by_length(source_lengths: Integers, target_lengths: Integers, rows: Integers
         held_tokens += added_tokens
         if held_tokens >= BAND_RUNS * limit_tokens:
             band, held_tokens = band + 1, 0.0
-    # Of two parts: the order, below 2^30 for lengths of at most LONGEST_TOKENS, and the place, which makes it stable.
+    # A key of two parts: the order, below 2^30 for lengths up to LONGEST_TOKENS, and the row, for stability.
     keys = np.empty(len(rows), np.int64)
     for block in blocks:
         source, target = source_lengths[rows[block]], target_lengths[rows[block]]
@@ -180,9 +180,9 @@ def by_length(source_lengths: Integers, target_lengths: Integers, rows: Integers
 def micro_batch_bounds(source_lengths: Integers, target_lengths: Integers, limit_tokens: int) -> Integers:
     """Returns bounds of consecutive micro-batches of at most `limit_tokens`; those with the most pairs are split.
 
-    On GPUs attention's kernels launch as many blocks for every micro-batch as the one with the most pairs needs. So
-    none has more pairs than the 95th percentile of runs cut by tokens alone, or than 200 if that is more. For WMT14's
-    lengths and 3,125 tokens the limit is 208 pairs instead of 1,071, for 2% more micro-batches.
+    On GPUs, attention kernels launch as many blocks for every micro-batch as the one with the most pairs needs. The
+    limit is the 95th percentile of pairs when cutting by tokens only, or 200 if that is larger. With WMT14's lengths
+    and 3,125 tokens, that is 208 pairs instead of 1,071, for 2% more micro-batches.
     """
     bounds = cut(source_lengths, target_lengths, limit_tokens)
     most_pairs = max(FEW_PAIRS, int(np.quantile(np.diff(bounds), PAIRS_QUANTILE)))
@@ -194,7 +194,7 @@ def cut(
 ) -> Integers:
     """Returns bounds of consecutive runs with at most `limit_tokens` on either side; a longer pair is its own run."""
     n_pairs, bounds = len(source_lengths), [0]
-    block_pairs = max(BLOCK_PAIRS, limit_tokens + 1)  # more than a run can have
+    block_pairs = max(BLOCK_PAIRS, limit_tokens + 1)  # more than a run can hold
     while (first := bounds[-1]) < n_pairs:
         block = slice(first, first + block_pairs)
         source_ends, target_ends = (np.cumsum(side[block], dtype=np.int64) for side in (source_lengths, target_lengths))
@@ -207,7 +207,7 @@ def cut(
             )
             end = max(end, begin + 1)
             if end == len(source_ends) and block.stop < n_pairs:
-                break  # the run may go on in the next block, which begins with it
+                break  # the run may continue in the next block, which starts with it
             bounds.append(first + end)
             begin, source_before, target_before = end, int(source_ends[end - 1]), int(target_ends[end - 1])
     return np.array(bounds)

@@ -1,9 +1,8 @@
-"""Drops training pairs that teach nothing: blank or overlong sides, and sides of very different length (§5.1).
+"""Drops useless training pairs: blank or overlong sides, and sides of very different length (§5.1).
 
-WMT14's archives need this. Lines are `normalised`. Evaluation sets are not cleaned: they keep every line, as scores
-need it.
+WMT14's archives need this. Lines are `normalised`. Evaluation sets are not cleaned, since scores need every line.
 
-Lengths are counted in words. If either side is written without spaces between them, both are counted in characters.
+Lengths are counted in words, or in characters if either side is written without spaces.
 """
 
 from collections import Counter
@@ -21,13 +20,13 @@ from pipeline.text.word_spaces import sides_with_word_spaces
 
 REASONS = ("blank", "too_long", "ratio", "invalid")
 CHARACTERS_PER_WORD = 5
-"""Where lengths are counted in characters, `max_words` allows so many times as many."""
+"""Multiplies `max_words` where lengths are counted in characters."""
 
 
 def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpus:
     """Filters the pairs of a corpus, with one call of `context.map` per shard.
 
-    The report is {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": lines that ended in one,
+    The report is {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": number of lines that ended in one,
     "collections": {name: {"read", "kept", "dropped"}}}. Each shard holds pairs of one collection. Raises UserError if
     no pair is kept.
     """
@@ -61,7 +60,7 @@ def clean_shard(
     settings: CleaningSettings,
     in_words: bool,
 ) -> tuple[list[int], Counter[str]]:
-    """Filters a shard into the shards of `part`; returns their sizes and the counts."""
+    """Filters a shard into shards of `part`; returns their numbers of pairs and the counts."""
     counts, shard = Counter[str](read=shard.pairs), shard.on_this_node(scratch)
 
     def kept() -> Iterator[tuple[str, str]]:
@@ -80,7 +79,7 @@ def clean_shard(
 def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_words: bool = True) -> str | None:
     """Returns the first reason to drop a training pair (one of REASONS; "invalid" if a side is not UTF-8), or None.
 
-    Lengths are counted in words or, where spaces do not separate those of both sides, in characters without spaces.
+    Lengths are counted in words, or without `in_words` in characters other than spaces.
     """
     if not is_utf8(source + target):
         return "invalid"
@@ -94,7 +93,7 @@ def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_w
 
 
 def _report(counts: Counter[str]) -> dict[str, Any]:
-    """Returns the numbers of training pairs read, kept and dropped."""
+    """Returns the number of pairs read, kept and dropped by reason."""
     return {
         "read": counts["read"],
         "kept": counts["kept"],

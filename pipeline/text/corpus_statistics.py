@@ -1,9 +1,9 @@
-"""Statistics of prepared text: dropped pairs and the reasons, sentence lengths, the vocabulary's sample, padding.
+"""Statistics of prepared text: dropped pairs by reason, sentence lengths, the vocabulary's sample, padding.
 
     statistics = measure("WMT 2014", corpus, vocabulary, dataset, TrainingSettings())
 
-Lengths are in tokens and include END_ID. They are read shard by shard; the earlier stages recorded all other figures.
-Memory is bounded: for a large corpus the epoch is planned on a sample.
+Lengths are in tokens including END_ID and are read shard by shard; earlier stages recorded all other counts. To bound
+memory, the epoch of a large corpus is planned on a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.batching import plan_epoch
 
 TOO_MANY_TOKENS = "too_many_tokens"
-"""The reason for which encoding leaves out pairs; cleaning's reasons are `pipeline.text.cleaning.REASONS`."""
+"""Encoding's reason for excluding pairs; cleaning's reasons are `pipeline.text.cleaning.REASONS`."""
 PLANNED_PAIRS = 5_000_000
-"""Most pairs for which an epoch is planned here."""
+"""Maximum number of pairs planned here."""
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 
 
@@ -32,7 +32,7 @@ class Collection:
     name: str
     read: int
     kept: int
-    """Pairs in the encoded training split: `read` minus `dropped`."""
+    """Pairs in the encoded training split: `read` minus all `dropped`."""
     dropped: Mapping[str, int]
     """Dropped pairs by reason."""
     unknown_fraction: float
@@ -45,7 +45,7 @@ class Split:
 
     name: str
     unknown_fraction: float
-    """Share of unknown tokens on both sides together."""
+    """Share of unknown tokens over both sides."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Lengths:
     language: str
     mean: float
     quantiles: Mapping[str, int]
-    """{"0.5": 26, ...}: the smallest length that this share of the sentences does not exceed."""
+    """{"0.5": 26, ...}: the smallest length not exceeded by this share of sentences."""
     sentences: Sequence[int]
-    """Number of sentences with 0, 1, 2, ... tokens, up to the longest."""
+    """Number of sentences with 0, 1, 2, ... tokens."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class Plan:
     budget_tokens: int
     micro_batches: int
     every: int
-    """Only every N-th pair was planned; unless N is 1, the figures are estimates."""
+    """Every N-th pair was planned; the values are estimates unless N is 1."""
     updates: int | None
     padding_fraction: float | None
-    """Share of padding among all tokens computed."""
+    """Share of padding among all computed tokens."""
     problem: str
-    """Why no plan is possible, in which case there are no figures; otherwise empty."""
+    """Why no plan is possible; empty if there is one."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class CorpusStatistics:
     lengths: tuple[Lengths, Lengths]
     """Lengths of the source side and of the target side."""
     sample: Mapping[str, int]
-    """`vocabulary.json`: the pieces of the vocabulary and the text that they were learned on."""
+    """`vocabulary.json`: the vocabulary's size and training sample."""
     plan: Plan
 
     @property
@@ -96,7 +96,7 @@ class CorpusStatistics:
 
     @property
     def total(self) -> Collection:
-        """All collections together."""
+        """The sum of all collections."""
         return Collection(
             ALL,
             sum(collection.read for collection in self.collections),
@@ -116,11 +116,11 @@ def measure(
     dataset: EncodedDataset,
     settings: TrainingSettings,
 ) -> CorpusStatistics:
-    """Measures a cleaned corpus, its vocabulary and its token ids, and plans a first epoch with these settings.
+    """Measures a cleaned corpus, its vocabulary and token ids, and plans a first epoch with these settings.
 
     Raises UserError if a file is missing or damaged.
     """
-    # It imports pyarrow, and every command imports this module.
+    # Imported here, since it imports pyarrow and every command imports this module.
     from pipeline.text.encoding import shard_lengths
 
     encoded = dataset.read_json("dataset.json")
@@ -147,7 +147,7 @@ def measure(
 
 
 def _collection(name: str, cleaned: Mapping[str, Any], encoded: Mapping[str, int]) -> Collection:
-    """Joins the figures of cleaning and encoding; `encoded` is empty if cleaning kept nothing of the collection."""
+    """Joins the counts of cleaning and encoding; `encoded` is empty if cleaning dropped the whole collection."""
     dropped = {**cleaned["dropped"], TOO_MANY_TOKENS: encoded.get("left_out", 0)}
     return Collection(name, cleaned["read"], encoded.get("pairs", 0), dropped, _unknown_fraction([encoded]))
 
@@ -158,7 +158,7 @@ def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:
 
 
 def _lengths(language: str, sentences: NDArray[np.int64]) -> Lengths:
-    """Summarizes a histogram: `sentences` counts those with 0, 1, 2, ... tokens."""
+    """Summarises a histogram of the number of sentences with 0, 1, 2, ... tokens."""
     ends = sentences.cumsum()
     return Lengths(
         language,
@@ -174,6 +174,6 @@ def _plan(
     budget_tokens, micro_batches = settings.budget_tokens, settings.micro_batches
     try:
         plan = plan_epoch(source_lengths, target_lengths, settings, epoch=0)
-    except UserError as error:  # with other settings the text may still be usable
+    except UserError as error:  # the text may still work with other settings
         return Plan(budget_tokens, micro_batches, every, None, None, str(error))
     return Plan(budget_tokens, micro_batches, every, len(plan) * every, plan.padding_fraction, "")

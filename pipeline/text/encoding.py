@@ -1,8 +1,8 @@
-"""Encodes text as token ids in Arrow IPC files, bucketed by length and read through a memory map (§5.1).
+"""Encodes text as token ids in memory-mapped Arrow IPC files, bucketed by length (§5.1).
 
-Each `<split>/<number>.arrow` has two columns, `source` and `target`: lists of token ids that end in END_ID. The rows of
-a training shard are sorted into buckets by the longer side of the pair, one record batch per bucket, so that the pairs
-of a micro-batch, whose lengths are similar, lie close together. The dev split keeps its order in a single record batch.
+Each `<split>/<number>.arrow` has columns `source` and `target`: lists of token ids ending in END_ID. Training shards
+are sorted into buckets by the longer side, one record batch per bucket, so that the pairs of a micro-batch lie close
+together. The dev split keeps its order in one record batch.
 
 Shape suffixes: B sentences, S source positions, T target positions, L either.
 """
@@ -37,9 +37,9 @@ if TYPE_CHECKING:  # torch is slow to import, and only `EncodedSplit.batch` need
 
 SIDES = ("source", "target")
 MAX_SHARD_TOKENS = np.iinfo(np.int32).max
-"""Most token ids of one side of a shard: Arrow counts them in 32 bits."""
+"""Maximum number of token ids on one side of a shard: Arrow's offsets have 32 bits."""
 BLOCK_PAIRS = 4096
-"""Pairs held as Python strings at one time, before they become arrays of ids."""
+"""Pairs held as Python strings at a time."""
 
 
 def encode(
@@ -49,8 +49,8 @@ def encode(
 
     dataset.json is {"vocabulary_size", "languages", "splits": {name: [{"pairs", "source_tokens", "target_tokens",
     "unknown", "sha256"}, ...]}, "left_out", "collections": {name: these counts and "left_out"}}. Token counts include
-    END_ID, `sha256` is that of the token ids, `left_out` counts training pairs longer than `max_tokens`, and the
-    collections are those of the training shards.
+    END_ID, `sha256` is the hash of the token ids, `left_out` counts training pairs longer than `max_tokens`, and
+    collections refer to training shards.
     Raises UserError if no training pair is short enough.
     """
     dataset = EncodedDataset(context.folder)
@@ -88,9 +88,9 @@ def encode(
 
 @contextmanager
 def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator["EncodedSplit"]:
-    """Provides the token ids of an evaluation set, as they are in a dataset of the same vocabulary.
+    """Yields the token ids of an evaluation set, encoded as in a dataset with the same vocabulary.
 
-    Raises UserError where no pair is short enough to be computed.
+    Raises UserError if no pair is short enough to be computed.
     """
     with temporary_folder(context.folder) as folder:
         dataset, name = EncodedDataset(folder), text.load().name
@@ -110,7 +110,7 @@ def _shard_of(text: EvaluationSet) -> Shard:
 def write_encoded(
     scratch: Scratch, name: str, shard: Shard, model: Path, max_tokens: int | None
 ) -> tuple[dict[str, Any], Written]:
-    """Encodes one shard in this task; returns what `encode_shard` returns, and the file."""
+    """Encodes one shard in this task; returns the result of `encode_shard`, and the file."""
     with scratch.writing(name) as writing:
         here, model = shard.on_this_node(scratch), scratch.on_this_node(model)
         counts = encode_shard(here, model, writing.paths[0], max_tokens)
@@ -118,7 +118,7 @@ def write_encoded(
 
 
 def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) -> dict[str, Any]:
-    """Encodes one shard; with `max_tokens` None every pair is kept, in order. Returns what `write_shard` returns."""
+    """Encodes one shard; with `max_tokens` None, every pair is kept, in order. Returns the result of `write_shard`."""
     segment = segmenter(model)
     blocks: list[list[tuple[NDArray[Any], NDArray[np.int64]]]] = []
     pairs = read_pairs(shard.source, shard.target)
@@ -129,31 +129,30 @@ def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) 
 
 
 def id_lists(ids: NDArray[Any], lengths: NDArray[np.integer]) -> pa.ListArray:
-    """Returns sentences of these lengths as an Arrow array. Raises UserError if it would hold too many ids."""
+    """Returns sentences of these lengths as an Arrow array. Raises UserError for too many ids."""
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if offsets[-1] > MAX_SHARD_TOKENS:
         raise UserError(
-            f"a shard has {offsets[-1]} token ids, and {MAX_SHARD_TOKENS} is the limit; lower cleaning.shard_pairs"
+            f"a shard has {offsets[-1]} token ids, and the limit is {MAX_SHARD_TOKENS}; lower cleaning.shard_pairs"
         )
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(ids))
 
 
 def write_shard(path: Path, source: pa.ListArray, target: pa.ListArray, max_tokens: int | None) -> dict[str, Any]:
-    """Writes pairs of token ids, bucketed up to `max_tokens` or, if that is None, all of them in order.
+    """Writes pairs of token ids, bucketed up to `max_tokens`; if that is None, all in order.
 
-    There is a record batch for each bucket that has pairs. Returns the shard's counts and hash in dataset.json,
-    and `left_out`.
+    Each non-empty bucket is a record batch. Returns the shard's counts and hash for dataset.json, and `left_out`.
     """
     longer = np.maximum(*(np.diff(side.offsets.to_numpy()) for side in (source, target)))
     bounds = bucket_bounds(max_tokens) if max_tokens else [int(longer.max())]
-    bucket = np.searchsorted(bounds, longer)  # a pair beyond the last bound is in no bucket
+    bucket = np.searchsorted(bounds, longer)  # beyond the last bound: in no bucket
     rows = [np.flatnonzero(bucket == i) for i in range(len(bounds))]
     kept = [side.take(pa.array(np.concatenate(rows))) for side in (source, target)]
     edges = np.cumsum([0, *map(len, rows)]).tolist()
     schema = pa.schema([pa.field(name, side.type, nullable=False) for name, side in zip(SIDES, kept, strict=True)])
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
         for begin, end in pairwise(edges):
-            if begin < end:  # of an empty slice, Arrow writes the offsets of all rows
+            if begin < end:  # for an empty slice, Arrow would write the offsets of all rows
                 batch = [side.slice(begin, end - begin) for side in kept]
                 writer.write_batch(pa.record_batch(batch, schema=schema))
     ids = [side.flatten().to_numpy() for side in kept]
@@ -172,7 +171,7 @@ def write_shard(path: Path, source: pa.ListArray, target: pa.ListArray, max_toke
 
 
 def shard_lengths(dataset: EncodedDataset, split: str) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-    """Yields the source and target lengths, in tokens with END_ID, of each shard of a split that is not empty."""
+    """Yields each non-empty shard's source and target lengths in tokens, including END_ID."""
     for i, counts in enumerate(dataset.read_json("dataset.json")["splits"][split]):
         if counts["pairs"]:
             batches = _open(dataset.folder / split / f"{i:05d}.arrow", counts["pairs"])
@@ -181,7 +180,7 @@ def shard_lengths(dataset: EncodedDataset, split: str) -> Iterator[tuple[NDArray
 
 
 def bucket_bounds(max_tokens: int) -> list[int]:
-    """Returns the longest side of each bucket: 8, then a quarter more each time, in steps of 4, up to `max_tokens`."""
+    """Returns the maximum length of each bucket: 8, then 25% more each time, in steps of 4, up to `max_tokens`."""
     bounds = [8]
     while bounds[-1] < max_tokens:
         bounds.append(bounds[-1] + max(4, bounds[-1] // 16 * 4))
@@ -189,9 +188,9 @@ def bucket_bounds(max_tokens: int) -> list[int]:
 
 
 def decode_ids(processor: SentencePieceProcessor, sentences: Sequence[Sequence[int]]) -> list[str]:
-    """Decodes each sentence up to its first END_ID; padding and BEGIN_ID are dropped.
+    """Decodes each sentence up to its first END_ID, skipping padding and BEGIN_ID.
 
-    Every sequence of ids gives one line of UTF-8: bytes that form no character become U+FFFD, a line feed a space.
+    Every sequence of ids yields one line of UTF-8: invalid bytes become U+FFFD, a line feed becomes a space.
     """
     special = {PAD_ID, BEGIN_ID, END_ID}
     cut = [ids[: ids.index(END_ID)] if END_ID in ids else ids for ids in map(list, sentences)]
@@ -201,17 +200,17 @@ def decode_ids(processor: SentencePieceProcessor, sentences: Sequence[Sequence[i
 
 @dataclass(frozen=True, eq=False)
 class EncodedSplit:
-    """One split of a dataset, its shards in order. It pickles as a path, so each worker maps the files itself."""
+    """One split of a dataset, its shards in order. Pickled as a path, so each worker maps the files itself."""
 
     dataset: EncodedDataset
     split: str
     _chunk_rows: NDArray[np.int64]
-    """First row of each record batch, followed by the number of rows."""
+    """First row of each record batch, then the number of rows."""
     _sides: "tuple[_Mapped, _Mapped]"
 
     @classmethod
     def open(cls, dataset: EncodedDataset, split: str) -> "EncodedSplit":
-        """Maps the files of a split. Raises UserError if there is no such split or a file is missing or damaged."""
+        """Maps a split's files. Raises UserError if there is no such split or a file is missing or damaged."""
         splits = dataset.read_json("dataset.json")["splits"]
         if split not in splits:
             raise UserError(f"{dataset.folder} has no split {split!r}; it has {', '.join(splits)}")
@@ -232,33 +231,33 @@ class EncodedSplit:
 
     @property
     def computed_rows(self) -> NDArray[np.int64]:
-        """The rows of the pairs that a model computes: those of at most LONGEST_TOKENS on either side."""
+        """The rows that a model computes: those with at most LONGEST_TOKENS on either side."""
         return np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= LONGEST_TOKENS)
 
     @property
     def source_lengths(self) -> NDArray[np.int32]:
-        """Tokens of each source sentence, including END_ID, in row order: an array that is built at each call."""
+        """Tokens per source sentence including END_ID, in row order; built at each call."""
         return self._sides[0].lengths()
 
     @property
     def target_lengths(self) -> NDArray[np.int32]:
-        """Tokens of each target sentence, including END_ID, in row order: an array that is built at each call."""
+        """Tokens per target sentence including END_ID, in row order; built at each call."""
         return self._sides[1].lengths()
 
     @property
     def longest_tokens(self) -> int:
-        """Tokens of the longest sentence of either side; 0 if there is none."""
+        """Length of the longest sentence of either side in tokens; 0 if there is none."""
         return max((int(np.diff(offsets).max()) for side in self._sides for offsets in side.offsets), default=0)
 
     @property
     def target_tokens(self) -> int:
-        """Tokens of all target sentences, including END_ID."""
+        """Number of target tokens including END_ID."""
         return sum(int(offsets[-1] - offsets[0]) for offsets in self._sides[1].offsets)
 
     def sha256(self) -> str:
-        """Returns a hash of the token ids of all rows, in order, without reading them.
+        """Returns a hash of all rows' token ids, without reading them.
 
-        Raises UserError if the dataset is from a version that did not hash them.
+        Raises UserError if the dataset's version did not hash them.
         """
         shards = self.dataset.read_json("dataset.json")["splits"][self.split]
         if not all("sha256" in shard for shard in shards):
@@ -268,13 +267,13 @@ class EncodedSplit:
         return hashlib.sha256("".join(shard["sha256"] for shard in shards).encode()).hexdigest()
 
     def lengths_of(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Returns the source and target lengths of the given rows, including END_ID. Raises IndexError as `batch`."""
+        """Returns the source and target lengths of rows, including END_ID. Raises IndexError like `batch`."""
         chunks, places = self._located(rows)
         source, target = (np.subtract(*side.edges(chunks, places)[::-1]) for side in self._sides)
         return source, target
 
     def batch(self, rows: NDArray[np.integer]) -> "tuple[Tensor, Tensor]":
-        """Returns (source_BS, target_BT) of the given rows: int64, END_ID last, padded with PAD_ID to the longest.
+        """Returns (source_BS, target_BT) of rows: int64, END_ID last, padded with PAD_ID to the longest.
 
         Raises IndexError if a row is outside the split.
         """
@@ -283,7 +282,7 @@ class EncodedSplit:
         return source.pad(chunks, places), target.pad(chunks, places)
 
     def _located(self, rows: NDArray[np.integer]) -> tuple[list[int], list[int]]:
-        """Returns the record batch of each row, and the row's place in it."""
+        """Returns each row's record batch, and its index there."""
         rows = np.asarray(rows, np.int64)
         if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
             raise IndexError(f"rows from {rows.min()} to {rows.max()} of a split with {len(self)}")
@@ -293,15 +292,15 @@ class EncodedSplit:
 
 @dataclass(frozen=True, eq=False)
 class _Mapped:
-    """One side of a split, mapped from the files: sentence i of a record batch is `values[offsets[i]:offsets[i + 1]]`.
+    """One side of a split, memory-mapped: sentence i of a record batch is `values[offsets[i]:offsets[i + 1]]`.
 
-    Processes of one machine share these pages, and nothing is copied: WMT14's 36 M pairs have 290 MB of offsets.
+    Processes of one machine share the pages without copies; WMT14's 36 M pairs have 290 MB of offsets.
     """
 
     values: list[NDArray[Any]]
-    """The ids of each record batch."""
+    """Ids by record batch."""
     offsets: list[NDArray[np.int32]]
-    """The offsets of each record batch."""
+    """Offsets by record batch."""
 
     @classmethod
     def of(cls, columns: Sequence[pa.ListArray]) -> "_Mapped":
@@ -316,7 +315,7 @@ class _Mapped:
         return lengths
 
     def edges(self, chunks: list[int], places: list[int]) -> NDArray[np.int64]:
-        """Returns where each sentence begins (row 0) and ends (row 1) in the values of its record batch."""
+        """Returns each sentence's begin (row 0) and end (row 1) in the values of its record batch."""
         within = [self.offsets[chunk] for chunk in chunks]
         begins = [offsets.item(place) for offsets, place in zip(within, places, strict=True)]
         ends = [offsets.item(place + 1) for offsets, place in zip(within, places, strict=True)]
@@ -338,7 +337,7 @@ class _Mapped:
 
 
 def _open(path: Path, pairs: int) -> list[pa.RecordBatch]:
-    """Returns the non-empty record batches of a mapped file without copying them."""
+    """Maps a file's non-empty record batches without copying."""
     try:
         with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
             batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]

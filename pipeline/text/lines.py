@@ -1,7 +1,7 @@
 """Streams text as lines: plain or gzip, strict UTF-8, split only at "\\n".
 
-U+2028, U+0085, "\\r" and the like stay inside a line. `str.splitlines` and text-mode files would split there and so
-shift one side of a parallel text against the other.
+U+2028, U+0085, "\\r" and the like stay inside a line; `str.splitlines` and text-mode files would split there and
+misalign parallel text.
 """
 
 import codecs
@@ -20,29 +20,29 @@ from typing import Any, BinaryIO, Literal, TypeAlias
 from pipeline.errors import UserError
 
 Errors: TypeAlias = Literal["strict", "surrogateescape"]
-"""Bytes that are not UTF-8 raise UserError, or become characters that `is_utf8` finds and that are written as bytes."""
+"""Invalid UTF-8 raises UserError, or becomes surrogates that `is_utf8` finds and that are written back as bytes."""
 MAX_LINE_BYTES = 1 << 20
-"""Longest line: anything longer is not text, and reading it whole would break the bound on memory."""
+"""Maximum line length; anything longer is not text, and would break the bound on memory."""
 BLOCK_BYTES = 1 << 18
-"""Bytes read at a time where lines do not matter."""
+"""Bytes read at a time where line boundaries do not matter."""
 BYTE_ORDER_MARK = "\ufeff"
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # neither is valid UTF-8
-GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files, whatever their names
+GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files regardless of name
 _SEPARATORS = re.compile("[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
 
 
 def normalised(line: str) -> str:
-    """Returns a line as models see it in training and in translation.
+    """Normalises a line for training and translation.
 
-    Line separators and control characters that other programs take for line ends or columns (tab, "\\r", U+0085,
-    U+2028, ...) become one space, and spaces at both ends are dropped. Typographic spaces within, such as the no-break
-    space before a French "?", stay.
+    Line separators and control characters that other programs treat as line ends or columns (tab, "\\r", U+0085,
+    U+2028, ...) become one space; leading and trailing spaces are dropped. Typographic spaces within, such as the
+    no-break space before a French "?", stay.
     """
     return _SEPARATORS.sub(" ", line).strip()
 
 
 def is_utf8(line: str) -> bool:
-    """Whether a line that was read with "surrogateescape" was UTF-8."""
+    """Whether a line read with "surrogateescape" was valid UTF-8."""
     try:
         line.encode()
     except UnicodeEncodeError:
@@ -51,17 +51,17 @@ def is_utf8(line: str) -> bool:
 
 
 def read_lines(path: Path, errors: Errors = "strict") -> Iterator[str]:
-    """Yields the lines of a plain or gzip file without their "\\n"; a leading byte order mark is dropped.
+    """Yields the lines of a plain or gzip file without "\\n"; a leading byte order mark is dropped.
 
-    Raises UserError, naming file and line, if the file is not UTF-8, damaged, unreadable or has a line over 1 MiB.
-    Where `errors` is "surrogateescape", bytes that are not UTF-8 are kept.
+    Raises UserError, naming file and line, if the file is damaged, unreadable, not UTF-8 or has a line over 1 MiB. With
+    `errors` "surrogateescape", invalid UTF-8 is kept.
     """
     with readable(path), open_unzipped(path) as file:
         yield from lines_of(file, str(path), errors)
 
 
 def read_blocks(path: Path, begin: int = 0, size: int = sys.maxsize) -> Iterator[bytes]:
-    """Yields `size` bytes of a plain or gzip file, unzipped, from offset `begin`, or fewer where it ends.
+    """Yields up to `size` bytes of a plain or gzip file, unzipped, from offset `begin`.
 
     Each block but the last has BLOCK_BYTES. Raises UserError if the file is damaged or unreadable.
     """
@@ -73,9 +73,9 @@ def read_blocks(path: Path, begin: int = 0, size: int = sys.maxsize) -> Iterator
 
 
 def copied_blocks(path: Path, copy: Path | None) -> Iterator[bytes]:
-    """Yields the blocks of a file, as `read_blocks` does, and writes them to `copy`, if there is one.
+    """Yields the blocks of a file (`read_blocks`), also writing them to `copy` if given.
 
-    Raises UserError where a copy would still be gzip.
+    Raises UserError if the copy would still be gzip.
     """
     with copy.open("wb") if copy else nullcontext() as unzipped:
         for block in read_blocks(path):
@@ -87,26 +87,26 @@ def copied_blocks(path: Path, copy: Path | None) -> Iterator[bytes]:
 
 
 def is_gzip(path: Path) -> bool:
-    """Whether the content of a file is gzip. Raises UserError if it cannot be read."""
+    """Whether a file's content is gzip. Raises UserError if it cannot be read."""
     with readable(path), path.open("rb") as file:
         return file.read(2) == GZIP_MAGIC
 
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Raises UserError where the body cannot read the file."""
+    """Raises UserError if the body cannot read the file."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip file ({error}); get it again") from None
+        raise UserError(f"{path}: damaged gzip file ({error}); download it again") from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
 
 
 def lines_of(file: BinaryIO, name: str, errors: Errors = "strict", lines_before: int = 0) -> Iterator[str]:
-    """Like `read_lines`, for an open file of plain bytes such as standard input; error messages use `name`.
+    """Like `read_lines`, for an open file of plain bytes such as standard input; messages use `name`.
 
-    Set `lines_before` to the number of lines before the file's position.
+    `lines_before` is the number of lines before the file's position.
     """
     number = lines_before
     try:
@@ -127,9 +127,9 @@ def lines_of(file: BinaryIO, name: str, errors: Errors = "strict", lines_before:
 
 
 def read_pairs(source: Path, target: Path, errors: Errors = "strict") -> Iterator[tuple[str, str]]:
-    """Yields the lines of two files in pairs.
+    """Yields pairs of lines of two files.
 
-    Raises what `read_lines` raises, and UserError with both line counts at the end of the shorter file.
+    Raises UserError like `read_lines`, and with both line counts at the end of the shorter file.
     """
     pairs = zip_longest(read_lines(source, errors), read_lines(target, errors))
     for number, (source_line, target_line) in enumerate(pairs):
@@ -144,10 +144,10 @@ def read_pairs(source: Path, target: Path, errors: Errors = "strict") -> Iterato
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Writes each line and "\\n", gzip-compressed if the name ends in .gz; returns the number of lines.
+    """Writes lines, gzip-compressed if the name ends in .gz; returns their number.
 
-    The bytes depend only on the lines. A byte order mark that begins the first line is written twice, since reading
-    drops one. Raises ValueError if a line holds "\\n".
+    The bytes depend only on the lines. A byte order mark at the start of the first line is written twice, since reading
+    drops one. Raises ValueError if a line contains "\\n".
     """
     number = 0
     with ExitStack() as stack:
@@ -157,13 +157,13 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
         file = stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
         for number, line in enumerate(lines, 1):
             if "\n" in line:
-                raise ValueError(f"line {number} for {path} holds a line feed: {line!r}")
+                raise ValueError(f"line {number} for {path} contains a line feed: {line!r}")
             file.write((_marked(line) if number == 1 else line) + "\n")
     return number
 
 
 def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> int:
-    """Writes two aligned plain files, as `write_lines` does; returns the number of pairs. No line may hold "\\n"."""
+    """Writes two aligned plain files (`write_lines`); returns the number of pairs. No line may contain "\\n"."""
     written = 0
     with (
         source.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as source_file,
@@ -179,15 +179,15 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
 
 
 def _marked(first_line: str) -> str:
-    """Returns what to write as the first line of a file, so that reading returns the line."""
+    """Escapes the first line of a file so that reading returns it unchanged."""
     return BYTE_ORDER_MARK + first_line if first_line.startswith(BYTE_ORDER_MARK) else first_line
 
 
 def open_unzipped(path: Path) -> BinaryIO:
-    """Opens the bytes of a file, decompressed if it is gzip."""
+    """Opens a file's bytes, decompressed if it is gzip."""
     file = path.open("rb")
     if not file.peek(2).startswith(GZIP_MAGIC):
         return file
     unzipped: Any = gzip.GzipFile(fileobj=file, mode="rb")
-    unzipped.myfileobj = file  # closed with it
+    unzipped.myfileobj = file  # closed along with it
     return io.BufferedReader(unzipped)

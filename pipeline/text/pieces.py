@@ -1,9 +1,9 @@
-"""Cuts aligned files into pieces of equally many lines, so that many tasks copy one large file.
+"""Splits aligned files into pieces of equally many lines, so that many tasks can copy one large file.
 
-lines, *offsets = cut(path, every=100_000)      # bytes are counted, nothing is decoded
+lines, *offsets = cut(path, every=100_000)      # counts bytes, decodes nothing
 
-A piece is copied in blocks of bytes. Only where something about it is unusual is it read line by line, which names the
-line of the file, or finds that all is well.
+Pieces are copied in blocks of bytes. Only an unusual piece is read line by line, to report the bad line of the file or
+find that all is well.
 """
 
 import codecs
@@ -37,20 +37,20 @@ class Piece:
     """Consecutive lines of a file."""
 
     path: Path
-    """The file, or its unzipped copy."""
+    """The file or its unzipped copy."""
     name: str
-    """The file in error messages."""
+    """The file's name in messages."""
     begin: int
     end: int
-    """Byte offsets of the first line and of the end of the last."""
+    """Byte offsets of the first line and the end of the last."""
     lines_before: int
     lines: int
 
 
 def cut(path: Path, every: int, copy: Path | None = None) -> list[int]:
-    """Returns a file's number of lines, then the offset of every `every`-th line and, last, the size, both unzipped.
+    """Returns a file's number of lines, the offset of every `every`-th line and the size, both unzipped.
 
-    Writes the unzipped bytes to `copy`. Raises UserError if the file is a damaged gzip file or cannot be read.
+    Writes the unzipped bytes to `copy`. Raises UserError if the file is unreadable or damaged gzip.
     """
     import numpy as np
 
@@ -63,14 +63,14 @@ def cut(path: Path, every: int, copy: Path | None = None) -> list[int]:
 
 
 def remembered_cut(path: Path, every: int) -> list[int]:
-    """Returns what `cut` does, `remembered`. Raises OSError too."""
+    """Cached `cut` (`remembered`). Also raises OSError."""
     return remembered(path, f"cut-{every}-1", partial(cut, every=every), list)
 
 
 def pieces_of(path: Path, every: int, copy: Path) -> list[Piece]:
-    """Returns a file as pieces of `every` lines. A gzip file is unzipped to `copy`, in a folder of temporary files.
+    """Splits a file into pieces of `every` lines, unzipping a gzip file to the temporary file `copy`.
 
-    Raises UserError if the file is a damaged gzip file or cannot be read.
+    Raises UserError if the file is unreadable or damaged gzip.
     """
     if is_gzip(path):
         plain, (lines, *offsets) = copy, cut(path, every, copy)
@@ -84,9 +84,9 @@ def pieces_of(path: Path, every: int, copy: Path) -> list[Piece]:
 
 
 def copy_piece(source: Piece, target: Piece, errors: Errors, paths: Sequence[Path]) -> None:
-    """Writes both sides of a piece to files of their own, as `write_pairs` writes what `read_pairs` reads.
+    """Writes both sides of a piece to new files; equals `write_pairs` of `read_pairs`.
 
-    Raises UserError, naming file and line, where `read_pairs` does.
+    Raises UserError like `read_pairs`, naming file and line.
     """
     if not all([_is_copied(source, errors, paths[0]), _is_copied(target, errors, paths[1])]):
         pairs = zip(_lines(source, errors), _lines(target, errors), strict=False)
@@ -95,7 +95,7 @@ def copy_piece(source: Piece, target: Piece, errors: Errors, paths: Sequence[Pat
 
 
 def _is_copied(piece: Piece, errors: Errors, path: Path) -> bool:
-    """Copies a piece in blocks; returns False, at once, where its lines must be looked at one by one."""
+    """Copies a piece in blocks; returns False as soon as its lines must be examined individually."""
     decoder, feeds, block = codecs.getincrementaldecoder("utf-8")(errors), 0, b""
     with path.open("wb") as copy, suppress(UnicodeDecodeError):
         for number, block in enumerate(read_blocks(piece.path, piece.begin, piece.end - piece.begin)):
@@ -121,7 +121,7 @@ def _is_copied(piece: Piece, errors: Errors, path: Path) -> bool:
 
 
 def _changed(piece: Piece) -> UserError:
-    return UserError(f"{piece.name} was changed while it was read; run the same command again")
+    return UserError(f"{piece.name} changed while it was read; run the same command again")
 
 
 def _lines(piece: Piece, errors: Errors) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Encodes lines as token ids, segmenting each word once: sentencepiece's ids, several times as fast.
+"""Encodes lines as token ids, segmenting each distinct word once: sentencepiece's ids, several times as fast.
 
     ids, lengths = segmenter(model)(["ein Satz", "noch einer"])
 
-Text repeats its words, and no piece of a vocabulary (`pipeline.text.vocabulary`) crosses a space, so the ids of a line
-are the ids of its words in a row.
+No piece of a vocabulary (`pipeline.text.vocabulary`) crosses a space, so a line's ids are the concatenated ids of its
+words, and text repeats its words.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from model.config import END_ID
 from pipeline.text.vocabulary import SPACE_SIGN, load
 
 KNOWN_WORDS = 1_000_000
-"""Words remembered, about 250 bytes each; beyond that all are forgotten, and frequent ones are soon known again."""
+"""Cache size in words (about 250 bytes each). When full, the cache is cleared; frequent words return quickly."""
 LONGEST_WORD = 64
-"""Length in characters of the longest word that is remembered."""
+"""Words of more characters are not cached."""
 LINE_END = "\n"
 
 
 def id_type(vocabulary_size: int) -> np.dtype[Any]:
-    """Returns the type in which ids are stored."""
+    """Returns the integer type for stored ids."""
     return np.dtype(np.uint16 if vocabulary_size <= 1 << 16 else np.int32)
 
 
@@ -38,16 +38,16 @@ def encode_lines(processor: SentencePieceProcessor, lines: Sequence[str]) -> lis
 
 
 class Segmenter:
-    """Encodes lines with one vocabulary and remembers its words."""
+    """Encodes lines with one vocabulary, caching words."""
 
     def __init__(self, processor: SentencePieceProcessor) -> None:
         self._processor, self._dtype = processor, id_type(len(processor))
         self._known = _Words(processor)
 
     def __call__(self, lines: Sequence[str]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Returns the ids of all lines in a row, END_ID after each, and the ids per line. No line may hold "\\n"."""
+        """Returns the concatenated ids of all lines, END_ID after each, and the ids per line. No "\\n" in lines."""
         text = f" {LINE_END} ".join(lines) + f" {LINE_END}"
-        if SPACE_SIGN in text:  # the sign itself: left to sentencepiece
+        if SPACE_SIGN in text:  # contains the sign itself: left to sentencepiece
             rows = encode_lines(self._processor, lines)
             return np.concatenate([np.array(row, self._dtype) for row in rows]), np.array([len(row) for row in rows])
         if len(self._known) > KNOWN_WORDS:
@@ -57,7 +57,7 @@ class Segmenter:
 
 
 class _Words(dict[str, tuple[int, ...]]):
-    """Maps words to ids; sentencepiece segments a word the first time it is looked up."""
+    """Maps words to ids; sentencepiece segments a word on first look-up."""
 
     def __init__(self, processor: SentencePieceProcessor) -> None:
         super().__init__({"": (), LINE_END: (END_ID,)})
@@ -73,5 +73,5 @@ class _Words(dict[str, tuple[int, ...]]):
 
 @lru_cache(maxsize=1)
 def segmenter(model: Path) -> Segmenter:
-    """Returns the segmenter of a vocabulary file, with the words this process already knows. Raises UserError."""
+    """Returns a vocabulary file's segmenter, with this process's cached words. Raises UserError."""
     return Segmenter(load(model))

@@ -1,14 +1,13 @@
 """Learns one vocabulary for both languages: byte-pair encoding with "a shared source-target vocabulary" (§5.1).
 
 Text is not normalised (rule `identity`): translations are scored against raw references, so the model must read and
-write the raw characters. Only runs of spaces become one space. A character is a piece if it is among the most frequent
-ones that make up `character_coverage` of the text. Any other is spelled in the bytes of its UTF-8 with `byte_fallback`,
-and unknown without.
+write raw characters. Only runs of spaces become one. The most frequent characters, making up `character_coverage` of
+the text, are pieces. Others are spelled as UTF-8 bytes with `byte_fallback`, and unknown without.
 
-Pieces are learned from counted words. A side without spaces between words (`pipeline.text.word_spaces`) has none to
-count: there they are learned from whole lines, spread evenly over the sample.
+Pieces are learned from word counts. For a side written without spaces (`pipeline.text.word_spaces`), they are learned
+from whole lines, spread evenly over the sample.
 
-Where the target side is of linearised trees (§6.3), each of their symbols is a piece, with the space before it.
+If the target side consists of linearised trees (§6.3), each of their symbols is a piece, including the space before it.
 """
 
 import io
@@ -34,17 +33,17 @@ TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs
 SPACE_SIGN = "\u2581"
 """Sentencepiece's sign for a space."""
 KEPT_WORDS = 400_000
-"""Most frequent words, from which the pieces are learned. Memory grows with them, and rarer words make no pieces."""
+"""Number of most frequent words to learn from. Memory grows with it, and rarer words add no pieces."""
 KEPT_LINES = 200_000
-"""Most lines of a side without spaces between words, from which its pieces are learned: about 4 KB of memory each."""
+"""Maximum number of lines to learn from on a side written without spaces, at about 4 KB of memory each."""
 
 
 def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Vocabulary:
-    """Trains exactly `settings.size` pieces on a corpus; the same one gives the same bytes.
+    """Learns exactly `settings.size` pieces from a corpus, deterministically.
 
     Words are counted with one call of `context.map` per shard. vocabulary.json is {"size", "sampled_pairs",
-    "train_pairs", "words": distinct words, or parts of lines between spaces, that it was learned from}. Raises
-    UserError if the text allows no vocabulary of that size, naming the nearest size that it does allow.
+    "train_pairs", "words": distinct words, or parts of lines between spaces, in the sample}. Raises UserError, naming
+    the nearest possible size, if the text does not allow this one.
     """
     words = _count(context, corpus, settings.sample_pairs)
     model = io.BytesIO()
@@ -66,7 +65,7 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             unk_id=UNKNOWN_ID,
             bos_id=BEGIN_ID,
             eos_id=END_ID,
-            num_threads=1,  # is written into the model, so it must not depend on the machine
+            num_threads=1,  # stored in the model, so it must not depend on the machine
             minloglevel=2,
         )
     except RuntimeError as error:
@@ -94,7 +93,7 @@ def load(path: Path) -> SentencePieceProcessor:
     try:
         processor = SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError):
-        raise UserError(f"{path} is missing or no sentencepiece model; learn the vocabulary again") from None
+        raise UserError(f"{path} is missing or not a sentencepiece model; learn the vocabulary again") from None
     ids = (processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id())
     if ids != (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID):
         raise UserError(
@@ -113,10 +112,10 @@ def count_words(
     has_spaces: tuple[bool, bool],
     line_every: int,
 ) -> tuple[Counter[str], Counter[str]]:
-    """Counts the words of a shard, reading only its part of `sample_pairs` spread evenly over a corpus of `pairs`.
+    """Counts words in a shard's part of `sample_pairs` spread evenly over a corpus of `pairs`.
 
-    What stands between the spaces of a side without spaces between words is counted apart, in the second result, and
-    of each `line_every`-th sampled line only.
+    On a side written without spaces, the parts between spaces are counted separately, in the second result, and only in
+    each `line_every`-th sampled line.
     """
     words: Counter[str] = Counter()
     unspaced: Counter[str] = Counter()
@@ -132,10 +131,10 @@ def count_words(
 
 
 def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[str, int]]:
-    """Counts the `KEPT_WORDS` most frequent words, most frequent first, then each character that is in none of them.
+    """Returns the counts of the `KEPT_WORDS` most frequent words, descending, then of each character in none of them.
 
-    The parts of `KEPT_LINES` lines of sides without spaces between words follow, each counted as often as if all
-    sampled lines had been read.
+    They are followed by the parts of `KEPT_LINES` lines of sides written without spaces, with counts extrapolated to
+    all sampled lines.
     """
     shards, pairs = corpus.shards, corpus.pairs
     sample_pairs = min(pairs, at_most_pairs)

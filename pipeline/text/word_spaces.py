@@ -3,9 +3,9 @@
     has_word_spaces(["Two dogs run.", "A man sleeps."])    # True
     has_word_spaces(["两只狗在跑。"])                       # False
 
-Chinese, Japanese, Thai, Lao, Khmer, Burmese and Tibetan are written without. There a word cannot be found by splitting
-at spaces, so lengths are counted in characters (`pipeline.text.cleaning`), the vocabulary is learned from sampled lines
-(`pipeline.text.vocabulary`), and the paper's BLEU is not defined (`pipeline.evaluation.scoring`).
+Chinese, Japanese, Thai, Lao, Khmer, Burmese and Tibetan are written without. Their lengths are counted in characters
+(`pipeline.text.cleaning`), their vocabulary is learned from sampled lines (`pipeline.text.vocabulary`), and paper BLEU
+is not defined for them (`pipeline.evaluation.scoring`).
 """
 
 import re
@@ -20,9 +20,9 @@ from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines
 
 SAMPLED_LINES = 200
-"""Lines of each file or shard by which the text is judged."""
+"""Lines examined per file or shard."""
 CHARACTERS_PER_SPACE = 6
-"""Text in these scripts with a space for at least every so many characters has been split into words."""
+"""Text in these scripts with at least one space per so many characters has been split into words."""
 _WITHOUT_SPACES = re.compile(
     "["
     "\u0e00-\u0fff"  # Thai, Lao, Tibetan
@@ -36,7 +36,7 @@ _WITHOUT_SPACES = re.compile(
 
 
 def has_word_spaces(lines: Iterable[str]) -> bool:
-    """Returns False if most letters are of scripts without spaces between words and the text has few spaces."""
+    """Returns False if most letters belong to scripts without word spaces and the text has few spaces."""
     return _are_words(_counted(lines))
 
 
@@ -57,14 +57,14 @@ def _are_words(counts: Counter[str]) -> bool:
 
 
 def have_word_spaces(paths: Iterable[Path]) -> bool:
-    """Returns `has_word_spaces` of the first lines of each file, whatever their encoding. Raises UserError."""
+    """Applies `has_word_spaces` to the first lines of the files, in any encoding. Raises UserError."""
     return has_word_spaces(chain.from_iterable(map(_first_lines, paths)))
 
 
 def sides_with_word_spaces(context: Context, corpus: Corpus) -> tuple[bool, bool]:
-    """Returns `has_word_spaces` of the source side and of the target side, by the first lines of its shards.
+    """Applies `has_word_spaces` to the first lines of both sides' shards: (source, target).
 
-    There is one call of `context.map` per shard.
+    Makes one call of `context.map` per shard.
     """
     counted = [*context.map(count_spaces, [(context.scratch, shard) for shard in corpus.shards])]
     source, target = (_are_words(sum(side, Counter[str]())) for side in zip(*counted, strict=True))
@@ -72,7 +72,7 @@ def sides_with_word_spaces(context: Context, corpus: Corpus) -> tuple[bool, bool
 
 
 def count_spaces(scratch: Scratch, shard: Shard) -> tuple[Counter[str], Counter[str]]:
-    """Counts the letters and spaces in the first lines of both sides."""
+    """Counts letters and spaces in the first lines of both sides."""
     here = shard.on_this_node(scratch)
     return _counted(_first_lines(here.source)), _counted(_first_lines(here.target))
 

@@ -1,15 +1,15 @@
-"""Checkpoints of a training: those that are averaged, and those from which it continues as if it had never stopped.
+"""Checkpoints of a run: those kept for averaging, and those for exact resumption after an interruption.
 
-`checkpoints/<update:08d>` holds `model.safetensors` (the float32 master weights) and `model.json`. Which updates have
-one is decided by the settings (`TrainingSettings.kept_updates`), never by a clock, so averages do not depend on kills.
+`checkpoints/<update:08d>` holds `model.safetensors` (the float32 master weights) and `model.json`. The settings decide
+which updates are kept (`TrainingSettings.kept_updates`), never a clock, so averages do not depend on interruptions.
 
-`recovery/<update:08d>` has two files more: `optimizer.safetensors` (Adam's moments and step for each weight) and
-`state.json` (progress, counters and identity of the training). It is written as often as that takes little of the time
-(`RECOVERY_SHARE`), before a machine goes and at the end; the newest two stay, of a finished training only the last.
+`recovery/<update:08d>` adds `optimizer.safetensors` (Adam's moments and step by weight) and `state.json` (progress,
+counters and the run's identity). It is written whenever that costs little time (`RECOVERY_SHARE`), before a preemption
+and at the end. The newest two are retained; a finished run retains the last.
 
-Both are artifacts (`pipeline.store.artifact`), published while training goes on and flushed to the disk. A damaged one
-is set aside with a warning, and the one before it is used. A finished training whose files are damaged continues in the
-same way, usually from its end.
+Both are artifacts (`pipeline.store.artifact`), published in the background and synced to disk. A damaged one is set
+aside with a warning and the previous one is used. A finished run with damaged files resumes the same way, usually from
+its end.
 """
 
 import json
@@ -40,17 +40,17 @@ from pipeline.training.workers import Workers
 
 Tensors = dict[str, Tensor]
 KEPT, RECOVERY = "checkpoints", "recovery"
-"""The folders of a training that hold its checkpoints."""
+"""The checkpoint folders of a run."""
 MAX_RECOVERIES = 2
-"""Checkpoints for recovery that a training has at a time: one, and one in case that is damaged."""
+"""Number of recovery checkpoints to retain: the newest, plus a spare in case it is corrupt."""
 RECOVERY_SHARE = 0.05
-"""Largest share of the time in which a checkpoint for recovery is being written."""
+"""Largest share of time spent writing recovery checkpoints."""
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class TrainingState:
-    """How far a training is. It holds no random state, because draws are seeded by (seed, update, micro-batch)."""
+    """Progress of a run. It needs no random state, since draws are seeded by (seed, update, micro-batch)."""
 
     update: int = 0
     """Number of updates done."""
@@ -59,14 +59,14 @@ class TrainingState:
     source_tokens: int = 0
     target_tokens: int = 0
     computed_tokens: int = 0
-    """Source and target tokens together, including padding."""
+    """Source and target tokens, including padding."""
     counted_flop: float = 0.0
     identity: dict[str, Any] = field(default_factory=dict)
-    """The settings and dataset that identify the training."""
+    """The settings and dataset that identify the run."""
     dtype: str = ""
-    """The dtype of the matrix products, which identifies the training too; empty before the first update."""
+    """The dtype of matrix products, also part of the identity; empty before the first update."""
     segments: list[Segment] = field(default_factory=list)
-    """Who computed which part of `train_s`; the last one grows."""
+    """Time and devices by segment; the last one is current."""
 
     def spend(self, seconds: float) -> None:
         """Adds time spent on updates."""
@@ -75,35 +75,35 @@ class TrainingState:
 
 
 class CheckpointWriter:
-    """Publishes the checkpoints of the training in `folder` from its own thread, one at a time.
+    """Publishes a run's checkpoints to `folder` in a background thread, one at a time.
 
-    As a context manager, it waits at the end for the checkpoint being written.
+    As a context manager, waits on exit for the checkpoint being written.
     """
 
     def __init__(self, folder: Path, scratch: Scratch | None = None) -> None:
         self.folder = folder
         self.scratch = scratch or Scratch(folder)
-        """Through which other nodes find the checkpoints."""
+        """Shares the checkpoints with other nodes."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
         self._beside: list[Future[None]] = []
         self._copies: Tensors = {}
         self._recovery_began_s = self._recovery_took_s = 0.0
         self.writes_recovery = True
-        """Whether checkpoints for recovery are written while the run goes on; a benchmark does without."""
+        """Whether to write recovery checkpoints during the run; benchmarks disable them."""
 
     @property
     def recovery_is_due(self) -> bool:
-        """Whether a checkpoint for recovery would take no more than its share of the time, and wait for no other."""
+        """Whether a recovery checkpoint would stay within its share of time and need not wait for another."""
         if not self.writes_recovery or not (self._writing is None or self._writing.done()):
             return False
         return self._recovery_took_s < RECOVERY_SHARE * (time.monotonic() - self._recovery_began_s)
 
     def begin(self, step: TrainingStep, state: TrainingState, *, kept: bool, recovery: bool, end: bool = False) -> None:
-        """Takes a copy that later updates do not change, and starts writing it to one folder or both.
+        """Snapshots the state, then writes it to one or both folders in the background.
 
-        `end` says that no update follows. It first waits for the previous checkpoint. Raises UserError if the disk was
-        too full for that one.
+        `end`: no update follows. First waits for the previous checkpoint. Raises UserError if the disk was too full for
+        that one.
         """
         self.wait()
         began_s = time.monotonic()
@@ -114,7 +114,7 @@ class CheckpointWriter:
         config, progress, update = asdict(step.master.config), asdict(state), state.update
 
         def write() -> None:
-            if kept:  # first: what is recovered relies on it
+            if kept:  # first, because the recovery checkpoint relies on it
                 self._publish(KEPT, update, weights, config)
             if recovery:
                 self._publish(RECOVERY, update, weights, config, optimizer, progress)
@@ -124,17 +124,17 @@ class CheckpointWriter:
         self._writing = self._thread.submit(write)
 
     def keep_beside(self, file: str) -> None:
-        """Lets other nodes find a file beside the checkpoints, as soon as the thread comes to it.
+        """Queues a file beside the checkpoints to be shared with other nodes.
 
-        What that raises is raised by the next `begin` or `wait`, or where the context ends.
+        Errors are raised by the next `begin` or `wait`, or on exit.
         """
         self._beside.append(self._thread.submit(self.scratch.keep, file))
 
     def set_aside(self, continued: Path | None) -> None:
-        """Sets aside the checkpoints that a run will write again when it continues from the checkpoint `continued`.
+        """Sets aside the checkpoints that will be rewritten when a run resumes from `continued`.
 
-        These are the later ones for recovery, which were skipped; or, if None, all of both kinds: the run starts over.
-        Raises LockLostError, and BucketError where the bucket does not answer.
+        These are the later recovery checkpoints, which were skipped; with None (the run starts over), all of both
+        kinds. Raises LockLostError, and BucketError if the bucket does not answer.
         """
         kinds = (RECOVERY,) if continued else (RECOVERY, KEPT)
         folders = [folder for kind in kinds for folder in list_folders(self.folder / kind)]
@@ -142,17 +142,17 @@ class CheckpointWriter:
             folder.relative_to(self.folder).as_posix() for folder in folders if not continued or folder > continued
         ]
         if parts:
-            log.warning("set %s aside, in %s", ", ".join(parts), self.scratch.set_aside(parts))
+            log.warning("moved %s to %s", ", ".join(parts), self.scratch.set_aside(parts))
 
     def prune(self, most: int) -> None:
-        """Removes all checkpoints for recovery but the newest `most`. Raises LockLostError."""
+        """Removes all but the newest `most` recovery checkpoints. Raises LockLostError."""
         self.scratch.check()
         for old in list_folders(self.folder / RECOVERY)[:-most]:
             self.scratch.drop(f"{RECOVERY}/{old.name}")
             shutil.rmtree(old)
 
     def wait(self) -> None:
-        """Waits until the last checkpoint is published. Raises UserError if the disk is too full for it."""
+        """Blocks until the last checkpoint is published. Raises UserError if the disk is too full for it."""
         unfinished = [*self._beside, *([self._writing] if self._writing else [])]
         self._beside, self._writing = [], None
         for future in unfinished:
@@ -167,7 +167,7 @@ class CheckpointWriter:
             self.wait()
 
     def _copy(self, name: str, vector_P: Tensor) -> Tensor:
-        """Copies a vector into memory of the host that serves every checkpoint; new memory would take longer."""
+        """Copies a vector into a host buffer reused by every checkpoint, since allocation would take longer."""
         if name not in self._copies:
             self._copies[name] = torch.empty_like(vector_P, device="cpu", pin_memory=vector_P.is_cuda)
         return self._copies[name].copy_(vector_P.detach())
@@ -185,7 +185,7 @@ class CheckpointWriter:
         target = self.folder / kind / f"{update:08d}"
         for leftover in target.parent.glob(f"{BUILD_PREFIX}*"):  # left by a killed process
             shutil.rmtree(leftover)
-        if target.exists():  # a damaged checkpoint of the same update, or the same after a kill
+        if target.exists():  # damaged, or rewritten after an interruption
             shutil.rmtree(target)
 
         def make(folder: Path) -> Artifact:
@@ -196,24 +196,24 @@ class CheckpointWriter:
             return Artifact(folder)
 
         publish(target, make, {"update": update}, flush=True)
-        self.scratch.keep(METRICS)  # first: it may go beyond the checkpoint, but not end before it
+        self.scratch.keep(METRICS)  # first: it may go past the checkpoint, but not end before it
         self.scratch.keep(f"{kind}/{target.name}")
 
 
 def list_folders(folder: Path) -> list[Path]:
-    """Lists the checkpoints in `folder`, oldest first, intact or damaged."""
+    """Lists the checkpoints in `folder`, oldest first, intact or not."""
     return sorted(path for path in folder.glob("[0-9]*") if path.is_dir())
 
 
 def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> tuple[Path, TrainingState] | None:
-    """Returns the newest checkpoint from which the training in `folder` can go on, or None; warns of those it skips.
+    """Returns the newest checkpoint from which the run in `folder` can resume, or None; warns about skipped ones.
 
-    It must be intact, and so must be those of the updates `kept` that were due before it. Raises UserError if it is
-    another training's, naming the fields that differ, or was written by an earlier version.
+    It and all scheduled checkpoints among `kept` before it must be intact. Raises UserError, naming the differing
+    fields, if it belongs to another run, or if an earlier version wrote it.
     """
     for checkpoint in reversed(list_folders(folder / RECOVERY)):
         relied_on = [folder / KEPT / f"{update:08d}" for update in kept if update <= int(checkpoint.name)]
-        # Read again at each start, which may follow a crash of the machine: all is read anyway, or lost if it is bad.
+        # Hashes are checked at each start, possibly after a machine crash: `restore` reads all files anyway.
         damages = ((path, Artifact(path).damage(again=True)) for path in (checkpoint, *relied_on))
         damaged = next(((path, damage) for path, damage in damages if damage), None)
         if damaged:
@@ -228,7 +228,7 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
         differing = list(_differences(state.identity, json.loads(json.dumps(identity))))
         if differing:
             raise UserError(
-                f"checkpoint {checkpoint} belongs to another training: {'; '.join(differing)}; "
+                f"checkpoint {checkpoint} belongs to another run: {'; '.join(differing)}; "
                 f"restore its settings, or move {folder / RECOVERY} elsewhere to start over"
             )
         return checkpoint, state
@@ -236,7 +236,7 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
 
 
 def restore(checkpoint: Path, step: TrainingStep) -> None:
-    """Loads the weights and Adam's state into a training step for the same model."""
+    """Loads weights and Adam's state into a training step of the same model."""
     step.master.load_state_dict(safetensors.torch.load_file(checkpoint / "model.safetensors"))
     tensors = safetensors.torch.load_file(checkpoint / "optimizer.safetensors")
     names = [name for name, _ in step.master.named_parameters()]
@@ -247,20 +247,20 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
 
 
 def restore_all(workers: Workers, checkpoint: Path | None, step: TrainingStep) -> None:
-    """Restores rank 0's checkpoint at all ranks, or copies its first weights; the others need not have either."""
+    """Restores rank 0's checkpoint, or broadcasts its initial weights; other ranks need neither file."""
     if checkpoint:
         restore(checkpoint, step)
     if workers.size == 1:
         return
     for tensor in (step.adam.weights_P, step.adam.n_steps, *_moments(step.adam).values()):
-        workers.copy_first(tensor)
+        workers.broadcast(tensor)
     step.update_shadow()
 
 
-def cut_metrics(path: Path, update: int) -> None:
-    """Drops the lines of metrics.jsonl after `update`, which will be written again, and any half-written line.
+def truncate_metrics(path: Path, update: int) -> None:
+    """Truncates metrics.jsonl after `update`, because those lines will be rewritten, and drops a half-written line.
 
-    Lines before it that cannot be read are dropped with a warning.
+    Unreadable lines before it are dropped with a warning.
     """
     if not path.exists():
         return
@@ -269,7 +269,7 @@ def cut_metrics(path: Path, update: int) -> None:
     for number, line in enumerate(lines, 1):
         content = read_metrics_line(line)
         if content is None:
-            damaged += [number] if number < len(lines) else []  # the last line is empty, or half of one
+            damaged += [number] if number < len(lines) else []  # the last line is empty or half-written
         elif content["update"] <= update:
             kept.append(line + b"\n")
     if damaged:
@@ -280,7 +280,7 @@ def cut_metrics(path: Path, update: int) -> None:
 
 
 def write_weights(folder: Path, weights: Tensors, config: dict[str, Any]) -> None:
-    """Writes `model.safetensors` and, from the fields of a TransformerConfig, `model.json`."""
+    """Writes `model.safetensors`, and `model.json` from the fields of a TransformerConfig."""
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
     _write_tensors(folder / "model.safetensors", tensors)
     Artifact(folder).write_json("model.json", config)
@@ -296,13 +296,13 @@ def _write_tensors(path: Path, tensors: Tensors) -> None:
 
 
 def _by_parameter(values_P: Tensor, step: TrainingStep) -> Tensors:
-    """Returns views of a vector by the names of the parameters."""
+    """Returns views of a flat vector by parameter name."""
     names = [name for name, _ in step.master.named_parameters()]
     return dict(zip(names, views(values_P, step.master), strict=True))
 
 
 def _optimizer_tensors(moments_P: Tensors, n_steps: Tensor, step: TrainingStep) -> Tensors:
-    """Returns Adam's state by weight, as torch.optim.Adam has it for the weights one by one."""
+    """Returns Adam's state by weight, in torch.optim.Adam's format."""
     tensors = {f"{name}.step": n_steps.clone() for name, _ in step.master.named_parameters()}
     for key, moment_P in moments_P.items():
         tensors |= {f"{name}.{key}": moment for name, moment in _by_parameter(moment_P, step).items()}
@@ -310,7 +310,7 @@ def _optimizer_tensors(moments_P: Tensors, n_steps: Tensor, step: TrainingStep) 
 
 
 def _moments(adam: Adam) -> Tensors:
-    """Returns the moments by the names that torch.optim.Adam gives them."""
+    """Returns the moments by torch.optim.Adam's names."""
     return {"exp_avg": adam.mean_P, "exp_avg_sq": adam.square_P}
 
 

@@ -1,10 +1,10 @@
-"""What the workers compute on, the dtype and form that they negotiate, and the segments of a run.
+"""The workers' devices, the dtype and form that they negotiate, and the segments of a run.
 
-Dtype and form decide what is computed, so they are the same at every worker. A run keeps the dtype that it began in,
-whoever continues it: the checkpoints record it.
+Dtype and form affect results, so all workers share them. A resumed run keeps its original dtype, which the checkpoints
+record.
 
-A segment begins when the loop is started on other devices than before, with other threads, or with another torch. The
-checkpoints hold the list, so work that is done again after a kill counts once.
+A new segment begins when the loop restarts with other devices, thread counts or torch versions. Segments are stored in
+the checkpoints, so work repeated after an interruption counts once.
 """
 
 import platform
@@ -35,18 +35,18 @@ from pipeline.training.workers import Workers
 
 
 class WorkerDevice(NamedTuple):
-    """The device of one worker, as the others need to know it."""
+    """A worker's device, as other workers need to know it."""
 
     host: str
     name: str
-    """The name of the GPU or CPU."""
+    """Name of the GPU or CPU."""
     multiplies_bfloat16: bool
-    """Whether it does so natively."""
-    gains_by_bfloat16: bool
-    """Whether it computes in bfloat16 where `dtype` is auto."""
+    """Whether it multiplies bfloat16 natively."""
+    prefers_bfloat16: bool
+    """Whether `dtype` auto selects bfloat16 on it."""
     compiles: bool
-    packs: bool
-    """Whether it can compute packed micro-batches of the model in bfloat16."""
+    can_pack: bool
+    """Whether it supports packed bfloat16 micro-batches of the model."""
     instruction_set: str
     torch_version: str
 
@@ -54,7 +54,7 @@ class WorkerDevice(NamedTuple):
     def here(cls, device: str, settings: TrainingSettings) -> "WorkerDevice":
         """Describes a device of this process."""
         fast = settings.speed == "auto"
-        # Inductor may choose kernels by timing them, and another choice adds in another order.
+        # Inductor may pick kernels by timing, and another kernel sums in another order.
         may_compile = fast and not settings.exact_reduction and settings.model.architecture == "transformer"
         return cls(
             platform.node(),
@@ -62,47 +62,46 @@ class WorkerDevice(NamedTuple):
             multiplies_bfloat16(device),
             compute_dtype(device) == torch.bfloat16,
             may_compile and compiles(device),
-            fast and packs(device, settings.model),
+            fast and can_pack(device, settings.model),
             instruction_set(device),
             torch.__version__,
         )
 
 
 class Negotiated(NamedTuple):
-    """The settings that depend on the devices of all workers."""
+    """The settings negotiated among the devices of all workers."""
 
     dtype: torch.dtype
-    """The dtype of the matrix products."""
+    """The dtype of matrix products."""
     compiled: bool
-    """Whether layers are compiled. Compiled ones draw other dropout masks, so it is all workers or none."""
+    """Whether layers are compiled: on all workers or none, since compiled layers draw other dropout masks."""
     packed: bool
-    """Whether micro-batches are packed: at all workers or none, for the same reason."""
+    """Whether micro-batches are packed: on all workers or none, for the same reason."""
     devices: list[WorkerDevice]
-    """The device of each rank."""
+    """Devices by rank."""
 
     @property
-    def rounds_alike(self) -> bool:
-        """Whether the same optimizer step gives the same bits at all ranks."""
+    def rounds_identically(self) -> bool:
+        """Whether the same optimizer step gives identical bits at all ranks."""
         return len({(device.instruction_set, device.torch_version) for device in self.devices}) == 1
 
 
-def packs(device: str, model: TransformerConfig) -> bool:
-    """Whether micro-batches in bfloat16 can be packed: where `model.attention.packed_attention` computes the model."""
+def can_pack(device: str, model: TransformerConfig) -> bool:
+    """Whether `model.attention.packed_attention` supports the model in bfloat16 on this device."""
     if not device.startswith("cuda") or model.attention_dropout or model.architecture != "transformer":
         return False
     return has_kernels(torch.cuda.get_device_capability(device), model.d_k, model.d_v)
 
 
 def negotiate(workers: Workers, settings: TrainingSettings, state: TrainingState, checkpoints: Path) -> Negotiated:
-    """Settles how a run computes that begins or continues from `state`; every rank must call it.
+    """Negotiates how to compute a run that starts or resumes from `state`; a collective.
 
-    A `dtype` other than auto is followed. With auto, a run that continues keeps the dtype in its checkpoint, and a new
-    one computes in bfloat16 if every device gains by that, otherwise in float32. Raises UserError at every rank if
-    updates remain to be done in bfloat16 and a device does not multiply it natively; `checkpoints` is the folder that
-    it names.
+    An explicit `dtype` is used as is. With auto, a resumed run keeps its checkpoint's dtype, and a new one uses
+    bfloat16 if every device gains by that, else float32. Raises UserError at every rank if updates remain to be done in
+    bfloat16 and a device does not support it natively; the message names the folder `checkpoints`.
     """
-    devices = workers.gathered(WorkerDevice.here(workers.device, settings))
-    faster = "bfloat16" if all(device.gains_by_bfloat16 for device in devices) else "float32"
+    devices = workers.gather_objects(WorkerDevice.here(workers.device, settings))
+    faster = "bfloat16" if all(device.prefers_bfloat16 for device in devices) else "float32"
     dtype = (state.dtype or faster) if settings.dtype == "auto" else settings.dtype
     lacking = [device for device in devices if not device.multiplies_bfloat16]
     if settings.dtype == "auto" and dtype == "bfloat16" and lacking and state.update < settings.updates:
@@ -111,14 +110,14 @@ def negotiate(workers: Workers, settings: TrainingSettings, state: TrainingState
             f"that can, or move {checkpoints} elsewhere to start over in float32"
         )
     compiled = all(device.compiles for device in devices)
-    packed = dtype == "bfloat16" and all(device.packs for device in devices)
+    packed = dtype == "bfloat16" and all(device.can_pack for device in devices)
     return Negotiated(getattr(torch, dtype), compiled, packed, devices)
 
 
 def begin_segment(state: TrainingState, workers: Workers, negotiated: Negotiated, threads: int, captured: bool) -> None:
-    """Continues the last segment of `state` if nothing has changed, or else begins one; every rank must call it.
+    """Continues the last segment of `state` if nothing has changed, else begins a new one; a collective.
 
-    For a new segment each rank measures the rate of its GPU. That of a CPU depends on what else runs there.
+    For a new segment each rank measures its GPU's matmul rate. A CPU's would depend on other load.
     """
     names = [device.name for device in negotiated.devices]
     segment = Segment(
@@ -133,7 +132,7 @@ def begin_segment(state: TrainingState, workers: Workers, negotiated: Negotiated
     if state.segments and segment.is_alike(state.segments[-1]):
         return
     if workers.device.startswith("cuda"):
-        rates = list(zip(names, workers.gathered(matmul_flop_s(workers.device, negotiated.dtype)), strict=True))
+        rates = list(zip(names, workers.gather_objects(matmul_flop_s(workers.device, negotiated.dtype)), strict=True))
         segment.devices = tuple(
             replace(same, matmul_flop_s=sum(rate for name, rate in rates if name == same.name) / same.count)
             for same in segment.devices

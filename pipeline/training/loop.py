@@ -1,10 +1,10 @@
-"""The training loop of one worker (paper §5), built on torch and torch.distributed alone, without Ray.
+"""The training loop of one worker (paper §5), on torch and torch.distributed only (no Ray).
 
-Workers take whole micro-batches in turn. Gradients are summed over the workers and divided once by the update's number
+Workers process whole micro-batches in turn. Gradients are summed over workers and divided once by the update's number
 of target tokens. All randomness within a micro-batch is seeded by (seed, update, micro-batch), so the number of workers
-changes only the order of the sum.
+changes only the order of summation.
 
-    figures = Training(Workers(), dataset, TrainingSettings(updates=100), folder).run()   # one worker
+    record = Training(Workers(), dataset, TrainingSettings(updates=100), folder).run()   # one worker
 """
 
 import gc
@@ -42,9 +42,9 @@ from pipeline.training.checkpoints import (
     RECOVERY,
     CheckpointWriter,
     TrainingState,
-    cut_metrics,
     load_newest,
     restore_all,
+    truncate_metrics,
 )
 from pipeline.training.devices import begin_segment, negotiate
 from pipeline.training.exact import ExactSum
@@ -56,34 +56,34 @@ from pipeline.training.workers import PlainSum, Workers
 log = logging.getLogger(__name__)
 
 UPDATE_TIMEOUT = timedelta(minutes=10)
-"""How long workers that train wait for each other. Rank 0 may be waiting for a slow store to take a checkpoint."""
+"""Timeout of collectives during training. Rank 0 may be waiting for a slow store to accept a checkpoint."""
 PROGRESS_S = 1.0
-"""Least time between two progress events."""
+"""Minimum time between progress events."""
 PREEMPTION_S = 5.0
-"""Time between two questions to Ray Train whether a machine is about to go; each waits for all workers."""
+"""Minimum time between preemption checks with Ray Train, each of which synchronises all workers."""
 COLLECT_UPDATES = 500
-"""Updates between two garbage collections, for all workers at once; validation and kept checkpoints bring others."""
+"""Updates between garbage collections, at all workers at once; validation and kept checkpoints trigger others."""
 CHECK_S = 5.0
-"""Minimum time between two checks that no other process has taken over the run."""
+"""Minimum time between checks that no other process has taken over the run."""
 Listener = Callable[[dict[str, Any]], None]
 
 
 class Schedule(NamedTuple):
-    """What follows an update at every rank. If nothing does, the host need not wait for the device."""
+    """What follows an update, at every rank. If nothing does, the host need not synchronise with the device."""
 
     end: bool
-    """This was the last update of the run."""
+    """This was the run's last update."""
     metrics: bool
     validation: bool
     kept: bool
-    """A checkpoint follows that stays when the run is finished."""
+    """A checkpoint follows that the finished run keeps."""
 
 
 @contextmanager
 def garbage_frozen() -> Iterator[None]:
-    """Stops the garbage collector, which would pause one worker while all others wait for it.
+    """Disables the garbage collector, which would pause one worker while all others wait.
 
-    In the body `gc.collect()` looks only at what the body has created, which takes a few milliseconds.
+    In the body, `gc.collect()` only examines objects created there, in a few milliseconds.
     """
     was_enabled = gc.isenabled()
     gc.freeze()
@@ -97,38 +97,38 @@ def garbage_frozen() -> Iterator[None]:
 
 
 def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
-    """Derives the seed of a micro-batch's dropout, the same on every machine and in every Python."""
+    """Derives the seed of a micro-batch's dropout, identical on every machine and Python version."""
     digest = hashlib.blake2b(f"{seed} {update} {micro_batch}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 1
 
 
 class _Applied(NamedTuple):
-    """An update that has been queued, and whose results the host may not have read from the device yet."""
+    """A queued update, whose results may still be on the device."""
 
     number: int
     epoch: int
     source_tokens: int
     target_tokens: int
     results: Tensor
-    """Loss and nll, both summed, and the norm of the gradient (`TrainingStep.apply`)."""
+    """Summed loss and nll, and the gradient norm (`TrainingStep.apply`)."""
 
 
 class Training:
-    """One worker's share of a run of `settings.updates`, continued from the newest intact checkpoint in `folder`.
+    """One worker's share of a run of `settings.updates`, resumed from the newest intact checkpoint in `folder`.
 
-    Every rank constructs one with the same arguments. Rank 0 writes checkpoints and `metrics.jsonl`, lets other nodes
-    find them through `scratch` and emits events; the other ranks do not use `folder`.
+    Every rank constructs one with the same arguments. Rank 0 writes checkpoints and `metrics.jsonl`, shares them with
+    other nodes through `scratch`, and emits events; other ranks do not use `folder`.
 
-    `is_preempted` returns whether a machine is about to be taken away. All ranks call it at the same logged updates, no
-    more often than every PREEMPTION_S, and it must return the same to all: Ray Train's waits until all have asked. Once
-    it returns True, a checkpoint is written at once, and training goes on for as long as it can.
+    `is_preempted` returns whether a machine is about to be preempted. All ranks call it at the same logged updates, at
+    most every PREEMPTION_S, and it must return the same at all: Ray Train's waits for all ranks. Once it returns True,
+    a checkpoint is written immediately, and training continues as long as it can.
 
-    `make` builds the model from the seeded random state. Checkpoints do not record it, so continue with the same one.
+    `make` builds the model from the seeded random state. Checkpoints do not record it, so resume with the same one.
 
-    Every method raises UserError at every rank if the settings do not fit the dataset, a device cannot compute in the
-    dtype that the run began in, an update does not fit into memory, the disk is full, or a loss or gradient is not
-    finite. Any other error, and that of a disk too full for the plan of a later epoch, is raised by the rank that has
-    it, and the others may be waiting for that rank: the caller must end their processes (Ray Train's controller,
+    Every method raises UserError at every rank if the settings do not fit the dataset, a device does not support the
+    run's dtype, an update does not fit into memory, the disk is full, or a loss or gradient is not finite. Any other
+    error, and that of a disk too full for the plan of a later epoch, is raised only at its rank while others may be
+    waiting for that rank: the caller must end their processes (Ray Train's controller,
     `torch.multiprocessing.start_processes`).
     """
 
@@ -148,8 +148,8 @@ class Training:
         self.kept_updates = frozenset(settings.kept_updates)
         self.emit = emit if workers.rank == 0 else ignore
         self.is_preempted, self.preempted = is_preempted, False
-        self.next_question = 0
-        """The first update after which to ask `is_preempted` again."""
+        self.next_preemption_check = 0
+        """The first update after which to call `is_preempted` again."""
         self.writer = CheckpointWriter(folder, scratch)
         if workers.device == "cpu":
             torch.set_num_threads(settings.threads)
@@ -157,16 +157,16 @@ class Training:
             make_deterministic()
         checkpoint: Path | None = None
         self.state = TrainingState()
-        with workers.agreed():
+        with workers.raise_at_all_ranks():
             dataset.check_vocabulary(settings.model.vocabulary_size)
             self.split, self.dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
             longest = self._longest_tokens()
-            if workers.rank == 0:  # the others need not read the whole dataset
+            if workers.rank == 0:  # other ranks need not read the whole dataset
                 checkpoint, self.state = self._newest()
-        self.state = workers.from_first(self.state)
+        self.state = workers.broadcast_object(self.state)
         self.negotiated = negotiate(workers, settings, self.state, folder / RECOVERY)
         self.state.dtype = dtype_name(self.negotiated.dtype)
-        epoch = self.state.target_tokens // max(self.split.target_tokens, 1)  # each trains on every target token once
+        epoch = self.state.target_tokens // max(self.split.target_tokens, 1)  # an epoch has all target tokens once
         self.updates = Updates(self.split, settings, workers, self.negotiated.dtype, self.negotiated.packed, epoch)
         torch.manual_seed(settings.seed)
         master = make(settings.model).to(workers.device)
@@ -179,9 +179,9 @@ class Training:
             compiled=self.negotiated.compiled,
             packed=self.negotiated.packed,
         )
-        restore_all(workers, checkpoint, self.step)  # seeded draws differ between CPUs in the last bits
+        restore_all(workers, checkpoint, self.step)  # seeded draws differ between CPU models in the last bits
         if workers.rank == 0:
-            cut_metrics(folder / METRICS, self.state.update)
+            truncate_metrics(folder / METRICS, self.state.update)
         self.sum: PlainSum | ExactSum = PlainSum(workers, self.step, getattr(torch, settings.exchange))
         if settings.exact_reduction:
             self.sum = ExactSum(workers, self.step)
@@ -194,12 +194,12 @@ class Training:
         self.largest_tried = False
 
     def _longest_tokens(self) -> int:
-        """Returns the greatest length that the model will see. Raises UserError if it cannot see it, or no dev pair."""
+        """Returns the longest length the model will see. Raises UserError if that is too long, or no dev pair fits."""
         dev, model = self.dev.computed_rows, self.settings.model
         if not len(dev):
             raise UserError(
-                f"{self.dev.dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens, but training is "
-                "validated on them; add dev text, or split its lines"
+                f"{self.dev.dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens for validation; "
+                "add dev text, or split its lines"
             )
         longest = max(self.split.longest_tokens, *(int(side.max()) for side in self.dev.lengths_of(dev)))
         if model.positions == "learned" and longest > model.max_positions:
@@ -211,20 +211,20 @@ class Training:
 
     @property
     def _dev_left_out(self) -> int:
-        """The number of dev pairs that are too long to be computed."""
+        """The number of dev pairs too long to be computed."""
         return len(self.dev) - len(self.dev.computed_rows)
 
     def _newest(self) -> tuple[Path | None, TrainingState]:
-        """Returns the newest intact checkpoint, if any, and the state to go on from."""
+        """Returns the newest intact checkpoint, if any, and the state to resume from."""
         identity = {**self.settings.identity(), "dataset": self.split.sha256()}
         newest = load_newest(self.folder, identity, self.settings.kept_updates)
         self.writer.set_aside(newest[0] if newest else None)
         return newest or (None, TrainingState(identity=identity))
 
     def run(self) -> TrainingRecord:
-        """Trains to the end; returns run.json."""
+        """Trains to the end; returns the content of run.json."""
         with self.writer, closing(self.profiler), closing(self.updates):
-            if self.workers.rank == 0 and self.state.update == self.settings.updates:  # a kill came just before
+            if self.workers.rank == 0 and self.state.update == self.settings.updates:  # killed just before
                 self.writer.prune(1)
             self.train()
         return self.summary(loop_s=time.monotonic() - self.began_s)
@@ -232,24 +232,25 @@ class Training:
     def train(self, until: int | None = None) -> None:
         """Computes the remaining updates, or those up to `until`, with metrics, validation and checkpoints.
 
-        The host waits for the device only to report something: at logged updates, for validation and checkpoints, and,
-        at rank 0, once a second to show progress, which by its clock alone must not end or change anything.
+        The host synchronises with the device only to report: at logged updates, validation and checkpoints. Rank 0 also
+        syncs about once a second to report progress. Since that depends on wall-clock time, nothing else may depend on
+        it.
         """
         state = self.state
         last = min(until or self.settings.updates, self.settings.updates)
         if state.update >= last:
             return
         if not self.largest_tried:
-            # First, as a failed recording keeps memory, which the largest micro-batches must do without.
+            # First, since a failed capture retains memory that the largest micro-batches must do without.
             captured = self.negotiated.packed and self._capture()
             self._try_largest()
             if self._dev_left_out:
                 self._warn(
                     f"{self._dev_left_out} of {len(self.dev)} dev pairs have a side of more than {LONGEST_TOKENS} "
-                    "tokens and count in no dev loss or perplexity; split their lines"
+                    "tokens and are excluded from dev loss and perplexity; split their lines"
                 )
             begin_segment(state, self.workers, self.negotiated, self.settings.threads, captured)
-            self.workers.wait_at_most(UPDATE_TIMEOUT)  # all have compiled and tried what takes long
+            self.workers.set_timeout(UPDATE_TIMEOUT)  # all have finished slow start-up work
             gc.collect()
         with garbage_frozen():
             self._train(last)
@@ -299,36 +300,36 @@ class Training:
         )
 
     def _shows_progress(self) -> bool:
-        """Whether this rank shows its progress now: only rank 0, by its clock."""
+        """Whether to report progress now; only at rank 0, by its clock."""
         is_due = self.state.update == self.settings.updates or time.monotonic() - self.shown_s >= PROGRESS_S
         return is_due and self.workers.rank == 0
 
     def _newly_preempted(self, update_s: float) -> bool:
-        """Whether a machine is about to be taken away, True only once; all ranks must call it at the same updates.
+        """Whether a machine is about to be preempted, True only once; all ranks must call it at the same updates.
 
-        They ask no more often than each PREEMPTION_S, if an update takes rank 0 `update_s`.
+        Checks at most every PREEMPTION_S, given that an update takes rank 0 `update_s`.
         """
-        if self.preempted or self.state.update < self.next_question:
+        if self.preempted or self.state.update < self.next_preemption_check:
             return False
-        self.next_question = self.state.update + self.workers.from_first(int(PREEMPTION_S / update_s))
+        self.next_preemption_check = self.state.update + self.workers.broadcast_object(int(PREEMPTION_S / update_s))
         self.preempted = self.is_preempted()
         return self.preempted
 
     def _update(self, update: Update) -> None:
-        """Queues one update on the device, without waiting for any result."""
+        """Queues one update on the device without synchronising."""
         number = self.state.update + 1
         for micro_batch in self.sum.in_order(update.mine):
             self.step.accumulate(micro_batch.batch, dropout_seed(self.settings.seed, number, micro_batch.number))
             self.sum.add(micro_batch.number)
-        self.sum.over_workers(update.micro_batches)
+        self.sum.reduce(update.micro_batches)
         results = self.step.apply(number, update.target_tokens)
-        if not self.negotiated.rounds_alike:
-            self.workers.copy_first(self.step.adam.weights_P)
+        if not self.negotiated.rounds_identically:
+            self.workers.broadcast(self.step.adam.weights_P)
             self.step.update_shadow()
         self._count(update, results)
 
     def _count(self, update: Update, results: Tensor) -> None:
-        """Adds an update to the state; its results remain on the device."""
+        """Adds an update to the state; its results stay on the device."""
         state = self.state
         epoch = state.update // self.updates.in_epoch
         state.update += 1
@@ -339,12 +340,12 @@ class Training:
         self.unread.append(_Applied(state.update, epoch, update.source_tokens, update.target_tokens, results))
 
     def _broken_update(self) -> _Applied | None:
-        """Returns the first unread update whose loss or gradient is not finite."""
+        """Returns the first unread update with a non-finite loss or gradient."""
         finite = torch.stack([update.results for update in self.unread]).isfinite().all(dim=1).tolist()
         return next((update for update, is_finite in zip(self.unread, finite, strict=True) if not is_finite), None)
 
     def _check_finite(self) -> None:
-        """Raises UserError for the first update whose loss or gradient is not finite; all ranks must call it alike."""
+        """Raises UserError for the first update with a non-finite loss or gradient; a collective."""
         optimizer, broken = self.settings.optimizer, self._broken_update()
         if broken:
             loss, _, norm = broken.results.tolist()
@@ -357,7 +358,7 @@ class Training:
         self.unread.clear()
 
     def _read_back(self) -> dict[str, Any]:
-        """Waits for the device; returns the newest update's metrics."""
+        """Synchronises with the device; returns the newest update's metrics."""
         newest = self.unread[-1]
         loss, nll, norm = newest.results.tolist()
         return {
@@ -374,8 +375,8 @@ class Training:
         }
 
     def _try_largest(self) -> None:
-        """Tries the batches that need the most memory, so that none fails hours later."""
-        with self.workers.agreed():
+        """Computes the largest batches once, so that none runs out of memory hours later."""
+        with self.workers.raise_at_all_ranks():
             for rows in self.updates.largest:
                 with self._fits(
                     "micro-batch",
@@ -393,7 +394,7 @@ class Training:
 
     @contextmanager
     def _fits(self, name: str, rows: NDArray[np.int64], split: EncodedSplit, remedy: str) -> Iterator[None]:
-        """Raises UserError if the body finds no memory for these rows, the largest batch of its kind."""
+        """Raises UserError if the body runs out of memory on these rows, the largest batch of its kind."""
         try:
             yield
         except (MemoryError, RuntimeError) as error:
@@ -406,9 +407,9 @@ class Training:
             ) from error
 
     def _capture(self) -> bool:
-        """Records a CUDA graph for packed micro-batches on each device where it passes its check; True if on all.
+        """Captures a CUDA graph for packed micro-batches on each device where it passes its check; True if on all.
 
-        The others go on without: they compute the same, but all workers wait for them, so rank 0 emits a warning.
+        The other devices compute the same without one, but all workers wait for them, so rank 0 logs a warning.
         """
         rows = self.updates.largest[0]
         batches = [self.updates.batch(part) for part in (rows, rows[:1])]
@@ -417,22 +418,22 @@ class Training:
             self.step.capture(batches)
         except (MemoryError, RuntimeError) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        reasons = zip(self.negotiated.devices, self.workers.gathered(reason), strict=True)
+        reasons = zip(self.negotiated.devices, self.workers.gather_objects(reason), strict=True)
         failures = [f"{device.host}: {reason}" for device, reason in reasons if reason]
         if failures:
             self._warn(
                 f"{len(failures)} of {self.workers.size} workers compute micro-batches without a CUDA graph, and all "
-                f"wait for the slowest ({'; '.join(dict.fromkeys(failures))}); speed = plain stops the attempt, "
-                "and packs and compiles nothing either"
+                f"wait for the slowest ({'; '.join(dict.fromkeys(failures))}); speed = plain skips the attempt, "
+                "but also disables packing and compilation"
             )
         return not failures
 
     def _validate(self) -> None:
-        """Computes loss and perplexity of the dev split, shared among the workers."""
+        """Computes loss and perplexity of the dev split, divided among the workers."""
         smoothing = self.settings.optimizer.label_smoothing
         with self.step.uncompiled():
             sums = split_sums(self.step.model, self.dev, smoothing, self.workers.rank, self.workers.size)
-        self.workers.sum(sums)
+        self.workers.all_reduce(sums)
         loss, nll, n_tokens = sums.tolist()
         nll = nll / n_tokens
         line = {
@@ -447,12 +448,12 @@ class Training:
             self.writer.keep_beside(METRICS)
 
     def _warn(self, warning: str) -> None:
-        """Logs a warning at rank 0; `pipeline.warning_events` makes it an event."""
+        """Logs a warning at rank 0; `pipeline.warning_events` turns it into an event."""
         if self.workers.rank == 0:
             log.warning("%s", warning)
 
     def _show(self, line: dict[str, Any]) -> None:
-        """Emits a progress event, unless the loss is not finite: `_check_finite` is about to end the training."""
+        """Emits a progress event, unless the loss is not finite, since `_check_finite` will end the run."""
         if not math.isfinite(line["loss"]):
             return
         figures = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
@@ -469,9 +470,9 @@ class Training:
             self.emit({"metrics": figures, "step": line["update"]})
 
     def _save(self, schedule: Schedule, preempted: bool) -> None:
-        """Hands a checkpoint to the writer if it is time; waits for the last one, and for one before a machine goes.
+        """Passes a checkpoint to the writer if one is due; waits for the last one, and for one before a preemption.
 
-        Only rank 0 writes them, and no result depends on when it finds one for recovery due.
+        Only rank 0 writes, and no result depends on when a recovery checkpoint is due.
         """
         must_wait = schedule.end or preempted
         recovery = must_wait or self.writer.recovery_is_due
@@ -484,7 +485,7 @@ class Training:
         self.checkpoint_s += time.monotonic() - began_s
 
     def summary(self, loop_s: float) -> TrainingRecord:
-        """Returns what run.json holds; `loop_s` is the time since the loop began, in seconds."""
+        """Returns the content of run.json; `loop_s` is the time since the loop began."""
         settings, state = self.settings, self.state
         return TrainingRecord(
             settings=settings,

@@ -2,16 +2,16 @@
 
     run = train(Context(folder), dataset, TrainingSettings(workers=2))
 
-Every training is one of Ray Train's. It starts a group of workers, connects them, and replaces those that are lost or
-about to be. A single worker on a machine that nobody takes away needs none of that: Ray Train's local mode runs it in a
-Ray task, a process instead of three, which may have torch imported from the training before.
+Every run uses Ray Train, which starts a group of workers, connects them, and replaces failed or preempted ones. A
+single worker on a non-preemptible machine uses Ray Train's local mode in a Ray task: one process instead of three,
+which may have torch imported from an earlier run.
 
-All recovery goes through the checkpoints in the stage's folder: after a worker dies, after the driver is killed, and
-when the same command is started again, training continues from the newest intact one. Nodes that share no disk find it
-through `context.scratch`.
+All recovery uses the checkpoints in the stage's folder: after a worker failure, after the driver is killed, and on
+restart, training resumes from the newest intact one. Without a shared disk, nodes fetch it by `context.scratch`.
 
-A worker that raises ends all: the others may be waiting for it in a sum, from which neither gloo nor NCCL wakes them,
-so Ray Train's controller kills the group. It starts a new one, unless the error was a UserError: that is the user's.
+An exception in one worker ends the group: others may be blocked in a collective, from which neither gloo nor NCCL wakes
+them, so Ray Train's controller kills them. It then starts a new group, unless the error was a UserError, which only the
+user can fix.
 """
 
 import logging
@@ -46,15 +46,16 @@ log = logging.getLogger(__name__)
 MAX_FAILURES = 3
 """Worker failures tolerated before the run is aborted; preempted machines and UserErrors do not count."""
 REGROW_S = 30.0
-"""Time between checks for room for more workers, if their number may change."""
+"""Time between checks for room for more workers, if their number is elastic."""
 NODE_GROUP = "ray.io/node-group"
-"""The label with the group of a node that Ray's cluster launcher or KubeRay has started; groups may grow."""
+"""The label of a node's group, set by Ray's cluster launcher and KubeRay; such groups may grow."""
 
 
 def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings) -> TrainingRun:
-    """Trains a model, continuing from what an interrupted call has left in `context.folder`.
+    """Trains a model, resuming an interrupted call's work in `context.folder`.
 
-    It needs a Ray connection. Each worker reserves `settings.threads` CPUs and, on GPUs, one GPU, and waits until they
+    Requires a Ray connection. Each worker reserves `settings.threads` CPUs and, on GPUs, one GPU, and waits until they
+    are free. Raises UserError if the workers can never fit on the cluster's nodes, and whenever `loop.Training` does.
     are free. Raises UserError if the cluster's nodes can never hold the workers, and whenever `loop.Training` does.
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
@@ -62,19 +63,19 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     for warning in layout.warnings:
         log.warning("%s", warning)
     work = _Work(dataset, settings, context.scratch, layout.on_gpus, context.emit)
-    if layout.most == 1 and _nobody_preempts():
-        figures = _in_a_task(work)
+    if layout.most == 1 and _is_not_preemptible():
+        record = _in_a_task(work)
     else:
-        figures = _in_a_group(work, layout, training_run.folder / "ray")
+        record = _in_a_group(work, layout, training_run.folder / "ray")
     context.scratch.collect()
-    training_run.write(figures)
+    training_run.write(record)
     vocabulary = context.scratch.on_this_node(dataset.folder / VOCABULARY_FILE)
     shutil.copyfile(vocabulary, training_run.folder / VOCABULARY_FILE)
     return training_run
 
 
 class _Work(NamedTuple):
-    """What each worker of a training does."""
+    """The arguments of each worker."""
 
     dataset: EncodedDataset
     settings: TrainingSettings
@@ -84,12 +85,12 @@ class _Work(NamedTuple):
 
 
 def _run_worker(work: _Work) -> "TrainingRecord":
-    """Trains as one of Ray Train's workers; its warnings become events."""
+    """Runs one of Ray Train's workers; its warnings become events."""
     return emitting_warnings(work.emit, _train_here, work)
 
 
 def _train_here(work: _Work) -> "TrainingRecord":
-    """Trains in this worker, which it connects to the others if there are any."""
+    """Trains in this worker, after connecting it to any others."""
     import ray.train.torch
     from ray.train.collective import broadcast_from_rank_zero
 
@@ -119,25 +120,25 @@ def _train_here(work: _Work) -> "TrainingRecord":
 
 
 def _in_a_task(work: _Work) -> "TrainingRecord":
-    """Trains with a single worker in Ray Train's local mode, in a task that Ray starts again if it is lost."""
+    """Trains with a single worker in Ray Train's local mode, in a task that Ray retries if its node fails."""
     task = ray.remote(
         num_cpus=work.settings.threads,
         num_gpus=int(work.on_gpus),
         max_retries=MAX_FAILURES,
         runtime_env={"env_vars": worker_environment()},
-        scheduling_strategy="DEFAULT",  # else the tasks of a caller in a placement group would run in that group, too
+        scheduling_strategy="DEFAULT",  # else it would run in the caller's placement group
     )(single_worker)
     try:
-        figures: TrainingRecord = ray.get(task.remote(work))
+        record: TrainingRecord = ray.get(task.remote(work))
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, UserError):
             raise error.cause from None
         raise
-    return figures
+    return record
 
 
 def single_worker(work: _Work) -> Any:
-    """Trains as the only worker, within this process. The name is the title of the process."""
+    """Trains as the only worker, in this process. The function's name becomes the process title."""
     from ray.train import ScalingConfig
     from ray.train.torch import TorchTrainer
 
@@ -146,8 +147,8 @@ def single_worker(work: _Work) -> Any:
 
 
 def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "TrainingRecord":
-    """Trains with as many workers as Ray Train finds room for; it writes to `ray_folder`, which is then removed."""
-    # What a process that only waits for a single worker need not import.
+    """Trains with as many workers as Ray Train finds room for. Uses `ray_folder` and then removes it."""
+    # Imported here, since waiting for a single worker does not need them.
     from ray.train import ControllerError, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 
     from pipeline.ray_private import lean_torch_trainer
@@ -155,7 +156,7 @@ def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Trai
     loop: Any = partial(_run_worker, work)
     trainer = lean_torch_trainer(
         loop,
-        torch_config=_workers_join_by_themselves(),
+        torch_config=_unconnected_torch_config(),
         scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1
             num_workers=(layout.fewest, layout.most) if layout.fewest < layout.most else layout.most,  # type: ignore[arg-type]
             use_gpu=layout.on_gpus,
@@ -166,34 +167,34 @@ def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Trai
             name="training",
             storage_path=str(ray_folder),
             failure_config=FailureConfig(max_failures=MAX_FAILURES),
-            callbacks=[_user_errors_end_training()],  # type: ignore[list-item]
+            callbacks=[_user_error_callback()],  # type: ignore[list-item]
             logging_config=LoggingConfig(log_level="ERROR"),
             worker_runtime_env={"env_vars": worker_environment()},
         ),
     )
     try:
         with _sigint_restored():
-            figures: TrainingRecord = _fit(trainer).return_value
+            record: TrainingRecord = _fit(trainer).return_value
     except ControllerError as error:
         if isinstance(error.controller_failure, UserError):
             raise error.controller_failure from None
         raise
     finally:
         shutil.rmtree(ray_folder, ignore_errors=True)
-    return figures
+    return record
 
 
-def _workers_join_by_themselves() -> "TorchConfig":
-    """Makes a TorchConfig by which Ray Train neither connects the workers (`_run_worker` does) nor disconnects them.
+def _unconnected_torch_config() -> "TorchConfig":
+    """Returns a TorchConfig that leaves connecting the workers to `_run_worker`, and does not disconnect them.
 
-    Ray Train has rank 0 listen on all interfaces of its node. Before it kills the workers it has each leave the process
-    group, for which it waits up to 30 s: they may wait for a sum that lacks a failed worker's part.
+    Ray Train's own has rank 0 listen on all interfaces of its node. Before killing workers, it also waits up to 30 s
+    for each to leave the process group, where they may be blocked in a collective that a failed worker will not join.
     """
     from ray.train.backend import Backend
     from ray.train.torch import TorchConfig
 
     class Unconnected(Backend):
-        share_cuda_visible_devices = True  # as in Ray Train's own, so that NCCL can copy from GPU to GPU
+        share_cuda_visible_devices = True  # like Ray Train's own, so that NCCL can copy between GPUs
 
     class UnconnectedTorchConfig(TorchConfig):
         @property
@@ -203,11 +204,11 @@ def _workers_join_by_themselves() -> "TorchConfig":
     return UnconnectedTorchConfig()
 
 
-def _user_errors_end_training() -> "UserCallback":
-    """Makes a callback by which a worker's UserError ends the training without a retry.
+def _user_error_callback() -> "UserCallback":
+    """Returns a callback that ends the run on a worker's UserError, without retries.
 
-    Ray Train starts workers again after an error of theirs, but not after one of a callback: then it kills the group,
-    and `fit` raises a ControllerError whose `controller_failure` is that error.
+    Ray Train restarts workers after their errors, but not after an error of a callback: it then kills the group, and
+    `fit` raises a ControllerError with that error as `controller_failure`.
     """
     from ray.train import UserCallback
 
@@ -221,7 +222,7 @@ def _user_errors_end_training() -> "UserCallback":
 
 
 def _fit(trainer: "TorchTrainer") -> Any:
-    """Returns the trainer's result. Ray Train restarts its workers; if its own controller dies, this restarts it."""
+    """Returns the trainer's result. Ray Train restarts its workers; this restarts its controller."""
     for _ in range(MAX_FAILURES):
         try:
             return trainer.fit()
@@ -231,28 +232,28 @@ def _fit(trainer: "TorchTrainer") -> Any:
 
 
 class ClusterLayout(NamedTuple):
-    """How a training is laid out on the cluster."""
+    """The resources of a run on the cluster."""
 
     on_gpus: bool
     fewest: int
     most: int
-    """Greatest number of workers, equal to `fewest` unless the number may change during the training."""
+    """Maximum number of workers; equal to `fewest` unless the number is elastic."""
     at_once: int
-    """Number of such trainings that fit on the cluster at the same time."""
+    """Number of such runs that fit on the cluster concurrently."""
     warnings: tuple[str, ...] = ()
 
 
 def layout_of(settings: TrainingSettings) -> ClusterLayout:
-    """Lays a training out on the cluster that is joined, as `layout_on` says."""
+    """Lays out a run on the connected cluster (`layout_on`)."""
     return layout_on(ray.nodes(), settings)
 
 
 def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) -> ClusterLayout:
-    """Decides whether the workers use GPUs and how many there are: as the settings say, or as many as fit if idle.
+    """Decides between GPUs and CPUs and on the number of workers: as set, or as many as fit on the idle cluster.
 
-    `nodes` are as `ray.nodes` lists them. There is never more than one worker per micro-batch. Where an autoscaler may
-    add nodes, a number left open is from one to that, and workers that fit nowhere yet are waited for, with a warning;
-    for GPUs that are still to come, `device` must be gpu. Elsewhere Ray would wait forever, so this raises UserError.
+    `nodes` are as `ray.nodes` lists them. There is at most one worker per micro-batch. If an autoscaler may add nodes,
+    an unset number ranges from one to that maximum, and workers that do not fit yet are waited for, with a warning; for
+    GPUs that do not exist yet, `device` must be gpu. Otherwise Ray would wait forever, so this raises UserError.
     """
     nodes = [node for node in nodes if node["Alive"]]
     n_gpus = sum(int(node["Resources"].get("GPU", 0)) for node in nodes)
@@ -269,7 +270,7 @@ def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) ->
     warnings = []
     if growing and not n_gpus and settings.device == "auto":
         warnings.append(
-            "no node of the Ray cluster has a GPU, so CPUs are trained on; set device to gpu to wait for one"
+            "no node of the Ray cluster has a GPU, so training uses CPUs; set device to gpu to wait for one"
         )
     if settings.workers and most < bounds[1]:
         warnings.append(f"workers is {bounds[1]}, but an update has only {most} micro-batches; using {most} workers")
@@ -290,9 +291,9 @@ def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) ->
 
 
 def may_grow(nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """Tells whether an autoscaler may add nodes to those that `ray.nodes` lists: a launcher or KubeRay started them.
+    """Whether an autoscaler may add nodes to `ray.nodes`: whether Ray's launcher or KubeRay started one of them.
 
-    What it may add, and how many, no public part of Ray says.
+    Ray has no public API for what it may add.
     """
     return any(NODE_GROUP in node["Labels"] for node in nodes if node["Alive"])
 
@@ -301,14 +302,14 @@ def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
     return {"CPU": settings.threads, **({"GPU": 1} if on_gpus else {})}
 
 
-def _nobody_preempts() -> bool:
-    """Tells whether this cluster is a machine of its own, which is not taken away (`workflows.engine.cluster`)."""
+def _is_not_preemptible() -> bool:
+    """Whether the cluster is a single, non-preemptible machine (`workflows.engine.cluster`)."""
     return os.environ.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") == "0"
 
 
 @contextmanager
 def _sigint_restored() -> Iterator[None]:
-    """Restores the SIGINT handler, which Ray Train replaces with one that would outlive the training."""
+    """Restores the SIGINT handler, which Ray Train replaces beyond the end of training."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -1,11 +1,11 @@
-"""The plan of an epoch, computed once on each node and shared by its workers.
+"""The plan of an epoch, computed once per node and shared by its workers.
 
-The first worker to come computes it into files in the node's temporary folder (TMPDIR), the others wait and map them. A
-plan takes 5 bytes a pair, and 25 more while it is computed.
+The first worker computes it into files in the node's temporary folder (TMPDIR); the others wait and map them. A plan
+takes 5 bytes a pair, and 25 more while it is computed.
 
-A worker holds a lock on the folder of a plan for as long as it uses the plan. The lock is the kernel's (flock), so it
-ends with the process, however that ends. The last user removes the folder; after a kill, the next training on the node
-removes it, or uses it if that is the plan it needs and the files are intact.
+A worker locks a plan's folder while it uses the plan. The lock is the kernel's (flock), so it ends with the process,
+however that ends. The last user deletes the folder. After a kill, the node's next run deletes it, or reuses it if it is
+the right plan and intact.
 """
 
 import fcntl
@@ -29,13 +29,13 @@ from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
 
 SHA256 = "sha256"
-"""The file of a plan's hash, written when all others are."""
+"""The file with a plan's hash, written last."""
 
 
 def shared_plan(split: EncodedSplit, settings: TrainingSettings, epoch: int) -> EpochPlan:
-    """Returns `plan_epoch` of a split, mapped from files that other processes on this machine share.
+    """Returns `plan_epoch` of a split, memory-mapped from files shared by this machine's processes.
 
-    Raises UserError as `plan_epoch`, and where the files cannot be written or locked: the disk may be full.
+    Raises UserError like `plan_epoch`, and if the files cannot be written or locked (e.g. a full disk).
     """
     code = hashlib.sha256(Path(batching.__file__).read_bytes()).hexdigest()
     decisive = [split.sha256(), settings.seed, epoch, settings.budget_tokens, settings.micro_batches]
@@ -67,7 +67,7 @@ def _shared(folder: Path, split: EncodedSplit, settings: TrainingSettings, epoch
                 _write(folder, plan_epoch(split.source_lengths, split.target_lengths, settings, epoch))
                 plan = _read(folder, settings)
                 if plan is None:
-                    raise OSError("what was written cannot be read")
+                    raise OSError("the plan cannot be read back")
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -78,14 +78,14 @@ def _shared(folder: Path, split: EncodedSplit, settings: TrainingSettings, epoch
 
 
 def _release(folder: Path, in_use: int) -> None:
-    """Ends a use of a plan, and removes it if there is no other. While another plan is computed, that is left to it."""
+    """Ends one use of a plan; the last user deletes it, unless a process that is computing a plan will do so."""
     os.close(in_use)
     with suppress(OSError), _locked(folder.parent, fcntl.LOCK_EX | fcntl.LOCK_NB):
         _remove_unused(folder)
 
 
 def _remove_unused(folder: Path) -> None:
-    """Removes a plan that no process uses. The caller must hold the lock on the folder of all plans."""
+    """Deletes an unused plan. The caller must hold the lock on the folder of all plans."""
     with suppress(OSError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
         shutil.rmtree(folder)
 
@@ -102,14 +102,14 @@ def _locked(folder: Path, operation: int) -> Iterator[None]:
 
 def _write(folder: Path, plan: EpochPlan) -> None:
     for name, array in plan.arrays.items():
-        with (folder / f"{name}.npy").open("wb") as file:  # np.save may not notice that the disk is full
+        with (folder / f"{name}.npy").open("wb") as file:  # np.save may not report a full disk
             write_array_header_1_0(file, header_data_from_array_1_0(np.ascontiguousarray(array)))
             file.write(np.ascontiguousarray(array).data)
     (folder / SHA256).write_text(plan.sha256())
 
 
 def _read(folder: Path, settings: TrainingSettings) -> EpochPlan | None:
-    """Maps a plan; returns None if it is missing, unfinished or damaged."""
+    """Maps a plan; None if it is missing, unfinished or damaged."""
     try:
         sha256 = (folder / SHA256).read_text()
         arrays = {path.stem: np.asarray(np.load(path, mmap_mode="r")) for path in folder.glob("*.npy")}

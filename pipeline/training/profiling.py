@@ -1,7 +1,7 @@
-"""Profiles a few updates of a run with torch.profiler (`TrainingSettings.profile_updates`): where does the time go?
+"""Profiles some updates of a run with torch.profiler (`TrainingSettings.profile_updates`).
 
-Rank 0 writes two files to the run's folder, named by the updates asked for: `profile-100-110.txt`, the operators and
-kernels by the time they took, and `profile-100-110.json.gz`, a trace for https://ui.perfetto.dev or chrome://tracing.
+Rank 0 writes two files to the run's folder, named after the requested updates: `profile-100-110.txt`, operators and
+kernels by time, and `profile-100-110.json.gz`, a trace for https://ui.perfetto.dev or chrome://tracing.
 """
 
 import gc
@@ -22,10 +22,10 @@ TABLE_ROWS = 60
 
 
 class UpdateProfiler:
-    """Records the updates from `updates[0]` to `updates[1]`, or those of them that follow update `done`.
+    """Profiles updates `updates[0]` to `updates[1]`, as far as they come after update `done`.
 
-    `begin` and `end` go around each update of the loop. Both return the seconds that the profiler took between
-    updates, which no clock of the run should count. A validation between two recorded updates is recorded too.
+    Call `begin` and `end` around each update. Both return the profiler's overhead in seconds, which must not count as
+    training time. A validation between two profiled updates is profiled too.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class UpdateProfiler:
         keep: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
-        """`keep` gets the name of each file that is written to `folder`; without `updates` nothing happens."""
+        """`keep` is called with the name of each file written to `folder`. Without `updates` nothing happens."""
         asked, self.last = updates or (0, 0)
         self.first = max(asked, done + 1)
         self.table, self.trace = (f"profile-{asked}-{self.last}.{kind}" for kind in ("txt", "json.gz"))
@@ -48,17 +48,17 @@ class UpdateProfiler:
             warn(f"no update is profiled: profile_updates is {asked}:{self.last}, and the run continues after {done}")
 
     def begin(self, update: int) -> float:
-        """Starts recording if `update` is the first to be recorded."""
+        """Starts profiling if `update` is the first to be profiled."""
         if not self.first <= update <= self.last:
             return 0.0
         overhead_s = 0.0 if self._profile else self._start()
-        # torch's name for a profiled step: the table has one row for all, and tools that read traces know it.
+        # torch's name of a profiling step: the table gets one row for all, and trace viewers know it.
         self._update = record_function(f"ProfilerStep#{update}")
         self._update.__enter__()
         return overhead_s
 
     def end(self, update: int) -> float:
-        """Stops recording if `update` is the last to be recorded, and writes the files."""
+        """Stops profiling if `update` is the last to be profiled, and writes the files."""
         if not (self._profile and self._update):
             return 0.0
         self._update.__exit__(None, None, None)
@@ -69,19 +69,19 @@ class UpdateProfiler:
         stopped_s, recorded = time.monotonic(), self._profile
         self.close()
         self._write(recorded)
-        del recorded  # its events are in cycles, and a later collection would count as training
+        del recorded  # its events form cycles, and collecting them later would count as training
         gc.collect()
         return time.monotonic() - stopped_s
 
     def close(self) -> None:
-        """Stops recording, if an error has interrupted it: a process can record only once at a time."""
+        """Stops profiling after an error: a process can run only one profiler at a time."""
         if self._profile:
             self._profile.stop()
             self._profile = None
 
     def _start(self) -> float:
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints lines when it starts and stops
-        self._wait_for_device()  # kernels of the updates before would be recorded
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else it prints on start and stop
+        self._wait_for_device()  # else kernels of earlier updates would be profiled
         began_s = time.monotonic()
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if self._on_gpu else [])]
         self._profile = profile(activities=activities)
@@ -95,15 +95,15 @@ class UpdateProfiler:
         (self.folder / self.table).write_text(f"{heading}\n{rows}", encoding="utf-8")
         with tempfile.TemporaryDirectory() as folder:
             plain = Path(folder) / "trace.json"
-            recorded.export_chrome_trace(str(plain))  # which would compress line by line, for longer than the updates
+            recorded.export_chrome_trace(str(plain))  # its own compression takes longer than the updates
             with plain.open("rb") as source, gzip.open(self.folder / self.trace, "wb", compresslevel=5) as target:
                 shutil.copyfileobj(source, target, 1 << 20)
         for file in (self.table, self.trace):
             self.keep(file)
         self.warn(
-            f"updates {self.first} to {self.last} were profiled, which slows them: train_s and tokens_s include that. "
-            f"The run's folder has {self.table}, the time of each operator and kernel, and {self.trace}, a trace to "
-            "open in https://ui.perfetto.dev or chrome://tracing"
+            f"updates {self.first} to {self.last} were profiled, which inflates train_s and lowers tokens_s. The run's "
+            f"folder has {self.table}, the time by operator and kernel, and {self.trace}, a trace to open in "
+            "https://ui.perfetto.dev or chrome://tracing"
         )
 
     def _wait_for_device(self) -> None:

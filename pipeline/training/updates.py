@@ -1,7 +1,7 @@
-"""The updates of a run in order, which one thread reads and lays out while earlier ones are computed.
+"""The updates of a run in order, read and laid out in a background thread.
 
-Another thread plans the next epoch while this one is trained on, because a plan takes seconds for WMT14's pairs. The
-workers of one node share each plan (`pipeline.training.plans`).
+Another thread plans the next epoch, because a plan takes seconds for WMT14's pairs. The workers of one node share each
+plan (`pipeline.training.plans`).
 
 Shapes: B pairs, S source positions, T target positions.
 """
@@ -41,21 +41,21 @@ class Update(NamedTuple):
 
     mine: list[MicroBatch]
     micro_batches: int
-    """Number of micro-batches of all workers."""
+    """Number of micro-batches over all workers."""
     source_tokens: int
     target_tokens: int
     computed_tokens: int
-    """Source and target tokens together, including padding."""
+    """Source and target tokens, including padding."""
     flop: float
-    """Operations of forward and backward, as `model.flops` counts them."""
+    """FLOP of forward and backward (`model.flops`)."""
 
 
 class Updates:
-    """Reads the updates of a split; micro-batch i of each is read only by rank i % size.
+    """Reads the updates of a split; rank i % size reads micro-batch i of each.
 
-    All ranks build one. Raises UserError at every rank if the first plan misses the token budget
-    (`pipeline.text.batching`), cannot be shared (`pipeline.training.plans`), or is not the same on all nodes. If a
-    later one cannot be shared, `between` raises at the ranks of that node alone.
+    All ranks construct one. Raises UserError at every rank if the first plan misses the token budget
+    (`pipeline.text.batching`), cannot be shared (`pipeline.training.plans`) or differs between nodes. If a later plan
+    cannot be shared, `between` raises at that node's ranks only.
     """
 
     def __init__(
@@ -67,27 +67,27 @@ class Updates:
         packed: bool = False,
         epoch: int = 0,
     ) -> None:
-        """`dtype` is that of the matrix products. Batches are packed or, by default, padded (`model.batch`).
+        """`dtype` is the dtype of matrix products. Batches are packed or, by default, padded (`model.batch`).
 
-        `epoch` is the epoch in which the run goes on: no earlier one is planned.
+        `epoch` is the epoch to resume in; earlier ones are not planned.
         """
         self.split, self.settings, self.workers, self.dtype = split, settings, workers, dtype
         self._planner = ThreadPoolExecutor(max_workers=1)
         self._plans = {epoch: self._planner.submit(self._plan_of, epoch)}
-        """By epoch: the one that was last asked for, and the next."""
-        with workers.agreed():
+        """By epoch: the plan last used, and the next."""
+        with workers.raise_at_all_ranks():
             plan = self._plans[epoch].result()
-        if len(set(workers.gathered(plan.sha256()))) > 1:
+        if len(set(workers.gather_objects(plan.sha256()))) > 1:
             raise UserError(
                 f"the nodes plan epoch {epoch} differently; install the same versions of aiayn and numpy on all of them"
             )
         self.in_epoch = len(plan)
-        """Number of updates in an epoch, the same in every epoch."""
-        self.largest = [rows.copy() for rows in plan.largest]  # a view would keep this plan mapped
+        """Number of updates per epoch, the same in every epoch."""
+        self.largest = [rows.copy() for rows in plan.largest]  # a view would keep the plan mapped
         self.packed_size = packed_size(plan) if packed else None
 
     def between(self, first: int, last: int) -> Iterator[Update]:
-        """Yields updates `first` to `last` - 1 of the run, counted from 0, and reads ahead of them."""
+        """Yields updates `first` to `last` - 1 of the run, from 0, reading ahead."""
         waiting: deque[Future[Update]] = deque()
         with ThreadPoolExecutor(max_workers=1, initializer=self.workers.use_device) as reader:
             try:
@@ -102,12 +102,12 @@ class Updates:
                 reader.shutdown(cancel_futures=True)
 
     def close(self) -> None:
-        """Lets go of the plans, without waiting for one that is being computed."""
+        """Releases the plans, without waiting for one being computed."""
         self._planner.shutdown(wait=False, cancel_futures=True)
         self._plans.clear()
 
     def batch(self, rows: NDArray[np.int64]) -> Batch:
-        """Reads pairs into a batch on the host, in memory from which a GPU copies without the host's waiting."""
+        """Reads pairs into a batch on the host, pinned for a GPU."""
         source_BS, target_BT = self.split.batch(rows)
         if self.packed_size:
             batch = Batch.packed(source_BS, target_BT, self.packed_size)
@@ -116,7 +116,7 @@ class Updates:
         return batch if self.workers.device == "cpu" else batch.pinned()
 
     def _planned(self, epoch: int, last: int) -> Future[EpochPlan]:
-        """Returns the plan of an epoch, and has that of the next one made too if it begins before update `last`."""
+        """Returns the plan of an epoch, and starts planning the next if that begins before update `last`."""
         wanted = [number for number in (epoch, epoch + 1) if number * self.in_epoch < last]
         plans = {number: self._plans.get(number) for number in wanted}
         self._plans = {number: plan or self._planner.submit(self._plan_of, number) for number, plan in plans.items()}
@@ -148,7 +148,7 @@ class Updates:
 
 
 def packed_size(plan: EpochPlan) -> PackedSize:
-    """Returns the size that fits all micro-batches of all epochs: those of another epoch hold as many tokens."""
+    """Returns the size that fits all micro-batches of all epochs, since all epochs hold equally many tokens."""
     n_pairs = np.diff(plan.bounds)
     longest = int((plan.padded_tokens // n_pairs[:, None]).max())
     return PackedSize.of(int(plan.real_tokens.max()), int(n_pairs.max()), longest)

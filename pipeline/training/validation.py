@@ -1,4 +1,4 @@
-"""Loss sums of a split, which training reports for the dev set and perplexity is computed from."""
+"""Loss sums of a split, for the dev set during training and for perplexity."""
 
 import numpy as np
 import torch
@@ -13,13 +13,13 @@ from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit
 
 BATCH_TOKENS = 4096
-"""Limit on the tokens of either side in one forward pass; it changes the result by no more than rounding."""
+"""Maximum tokens per side of one forward pass; affects results by rounding only."""
 
 
 def batches(
     split: EncodedSplit, of_rows: NDArray[np.int64] | None = None, limit_tokens: int = BATCH_TOKENS
 ) -> list[NDArray[np.int64]]:
-    """Cuts the rows of a split that models compute, or those among `of_rows`, into batches of similar lengths."""
+    """Splits the computable rows of a split, optionally only those among `of_rows`, into batches of similar length."""
     chosen = split.computed_rows if of_rows is None else np.intersect1d(split.computed_rows, of_rows)
     if not len(chosen):
         return []
@@ -29,7 +29,7 @@ def batches(
 
 
 def largest_batch(split: EncodedSplit) -> NDArray[np.int64]:
-    """Returns the batch that needs the most memory: the most pairs of a query and a key in attention."""
+    """Returns the batch that needs the most memory: the one with the most query-key pairs."""
 
     def attended(rows: NDArray[np.int64]) -> int:
         return len(rows) * max(int(side.max()) for side in split.lengths_of(rows)) ** 2
@@ -49,9 +49,9 @@ def split_sums(
 ) -> Tensor:
     """Sums label-smoothed loss, NLL and target tokens over one worker's batches: float64, (3,).
 
-    Batch i belongs to rank i % workers. With `of_rows`, only these pairs count; pairs longer than LONGEST_TOKENS never
-    do. The number of target tokens that the model finds the most probable is added to `n_correct`, an integer on its
-    device, if that is given. The model computes in evaluation mode, and then returns to the mode it was in.
+    Batch i belongs to rank i % workers. With `of_rows`, only those pairs count. Pairs longer than LONGEST_TOKENS never
+    count. The number of correct argmax predictions is added to `n_correct`, an integer tensor on the model's device, if
+    given. The model computes in evaluation mode and is then restored to its previous mode.
     """
     device, was_training = model.embedding.weight.device, model.training
     sums = torch.zeros(3, dtype=torch.float64, device=device)

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Made, publish
+from pipeline.store.artifact import ArtifactT, publish
 from pipeline.store.artifacts import Corpus, EncodedDataset
 from pipeline.store.records import AveragingRecord
 from pipeline.store.store import Store
@@ -28,17 +28,17 @@ from workflows.engine.runner import run
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
-def published(artifact: Made, target: Path) -> Made:
+def published(artifact: ArtifactT, target: Path) -> ArtifactT:
     """Publishes a copy of an artifact, which a step may take as an argument."""
 
-    def make(folder: Path) -> Made:
+    def make(folder: Path) -> ArtifactT:
         shutil.copytree(artifact.folder, folder, dirs_exist_ok=True)
         return replace(artifact, folder=folder)
 
     return publish(target, make, {"fingerprint": target.name})
 
 
-def made(step: Step[Made], store: Store) -> tuple[Made, list[str]]:
+def made(step: Step[ArtifactT], store: Store) -> tuple[ArtifactT, list[str]]:
     """Makes a step; returns its artifact and the warnings on the screen, which a terminal shows as a file does."""
     consoles = [Console(file=io.StringIO(), width=120, force_terminal=is_terminal) for is_terminal in (False, True)]
     (artifact,) = run([step], store, [View(console) for console in consoles])
@@ -97,5 +97,5 @@ def test_workers_that_train(
     skipped, set_aside = shown
     assert skipped.startswith(f"checkpoint {damaged} is damaged (optimizer.safetensors has 0 bytes")
     assert skipped.endswith(f"skipping {damaged}")
-    assert set_aside.startswith("set recovery/00000005 aside, in ")
+    assert set_aside.startswith("moved recovery/00000005 to ")
     assert training.manifest["warnings"] == shown

@@ -1,10 +1,10 @@
-"""A synchronous grammar: each derivation gives an English sentence, its tree, and its German and French translations.
+"""A synchronous grammar: each derivation yields an English sentence, its tree, and its German and French translations.
 
     >>> derivation = derive(seed=1, number=0)
     >>> derivation.english, derivation.german, derivation.french, derivation.tree
 
 `words.toml` lists the lemmas, `inflection` and `lexicon` inflect them, `rules` draws abstract syntax (`syntax`), and
-`english`, `german` and `french` turn it into sentences.
+`english`, `german` and `french` realise it as sentences.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Derivation:
 
     @cached_property
     def tree(self) -> str:
-        """Penn-style bracketed English tree on one line; its leaves are `tokens`."""
+        """Penn-style bracketed English tree on one line, with `tokens` as leaves."""
         return english.tree(self.sentence)
 
     @property

@@ -1,6 +1,6 @@
-"""Realises English: a Penn-style bracketed tree and the sentence that its leaves spell.
+"""Realises English: a Penn-style bracketed tree and the sentence of its leaves.
 
-Labels are those of the Penn Treebank without functions and traces: (S (NP (DT The) (NN man)) (VP (VBZ sleeps)) (. .))
+Labels are the Penn Treebank's without functions and traces: (S (NP (DT The) (NN man)) (VP (VBZ sleeps)) (. .))
 """
 
 import re
@@ -123,7 +123,7 @@ def _finite(verb: EnglishVerb, third: bool, past: bool) -> str:
 
 
 def _verb_phrase(clause: Clause, chain: list[tuple[str, str]], subordinate: str) -> tuple[str, str]:
-    """Returns what comes between subject and verb phrase (e.g. often), and the verb phrase."""
+    """Returns the words between subject and verb phrase (e.g. often), and the verb phrase."""
     rest = _complements(clause) + subordinate
     frequency = _adverbial(clause.frequency) if clause.frequency else ""
     tag, word = chain[0]
@@ -138,7 +138,7 @@ def _verb_phrase(clause: Clause, chain: list[tuple[str, str]], subordinate: str)
 
 
 def _nested(chain: list[tuple[str, str]], rest: str, infinitive: bool) -> str:
-    """Builds the verb phrases inside that of the finite verb, e.g. wants (S (VP (TO to) (VP ...)))."""
+    """Builds the verb phrases inside the finite verb's, e.g. wants (S (VP (TO to) (VP ...)))."""
     if chain[0][0] == "TO":
         inner = f"(VP (TO to) (VP (VB {chain[1][1]}){rest}))"
         return f"(S {inner})" if infinitive else inner
@@ -147,7 +147,7 @@ def _nested(chain: list[tuple[str, str]], rest: str, infinitive: bool) -> str:
 
 
 def _complements(clause: Clause) -> str:
-    """Builds everything that follows the verb, each part with a space before it."""
+    """Builds everything after the verb, each part with a leading space."""
     parts = []
     particle = f"(PRT (RP {clause.verb.english.particle}))" if clause.verb.english.particle else ""
     spoken = clause.object if not isinstance(clause.object, Gap) else None

@@ -1,6 +1,6 @@
 """Realises German: case, agreement, declension, the position of the finite verb and the bracket of split verbs.
 
-A clause is: (front) finite verb | middle field | rest of the verb; in subordinate clauses the finite verb comes last.
+A clause is: (front) finite verb | middle field | rest of the verb; in subordinate clauses the finite verb is last.
 Commas are separate tokens until the sentence is joined.
 """
 
@@ -99,7 +99,7 @@ def _clause(clause: Clause, order: str) -> list[str]:
         core, relative = _noun_phrase(clause.object, first_case)
         if clause.negated or clause.manner or clause.place:
             middle += core + relative
-        else:  # last in the middle field: its relative clause follows the verb
+        else:  # last in the middle field, since its relative clause follows the verb
             middle, tail = middle + core, relative
     elif clause.object and not isinstance(clause.object, Pronoun):
         middle += _nominal(clause.object, first_case)
@@ -195,7 +195,7 @@ def _prepositional(place: PrepositionalPhrase) -> list[str]:
 
 
 def _relative(gender: str, relative: RelativeClause | None) -> list[str]:
-    """Lists the words of the relative clause between commas, if there is one."""
+    """Lists the words of the relative clause between commas; none without one."""
     if relative is None:
         return []
     clause = relative.clause

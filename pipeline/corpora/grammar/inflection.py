@@ -1,4 +1,4 @@
-"""Inflects nouns, adjectives and verbs of the three languages by rule, from the principal parts in `words.toml`.
+"""Inflects nouns, adjectives and verbs of the three languages by rule, from principal parts in `words.toml`.
 
 Persons are indices: 0 I, 1 you (singular), 2 he/she/it, 3 we, 4 they. Cases are indices too, nominative to genitive.
 German genders are "m", "f", "n", and "p" for any plural.
@@ -24,7 +24,7 @@ STRONG_ENDINGS: dict[str, Four] = {
     "n": ("es", "es", "em", "en"),
     "p": ("e", "e", "en", "er"),
 }
-"""Endings of adjectives without an article before them."""
+"""Endings of adjectives without an article."""
 MIXED_ENDINGS = {**WEAK_ENDINGS, "m": ("er", "en", "en", "en"), "n": ("es", "es", "en", "en")}
 """Endings of adjectives after ein, kein, mein."""
 THE: dict[str, Four] = {
@@ -35,11 +35,11 @@ THE: dict[str, Four] = {
 }
 THIS_ENDINGS: dict[str, Four] = {**STRONG_ENDINGS, "m": ("er", "en", "em", "es"), "n": ("es", "es", "em", "es")}
 A_ENDINGS: dict[str, Four] = {**THIS_ENDINGS, "m": ("", "en", "em", "es"), "n": ("", "", "em", "es")}
-"""Endings of ein, mein, unser and the like."""
+"""Endings of ein, mein, unser etc."""
 
 
 class EnglishVerb(NamedTuple):
-    """The forms of an English verb; `particle` is the "on" of "turn on"."""
+    """The forms of an English verb; `particle` is e.g. "on" in "turn on"."""
 
     base: str
     third: str
@@ -50,7 +50,7 @@ class EnglishVerb(NamedTuple):
 
 
 class GermanVerb(NamedTuple):
-    """The forms of a German verb; `present` and `past` are without the separable prefix."""
+    """The forms of a German verb; `present` and `past` exclude the separable prefix."""
 
     infinitive: str
     present: Five
@@ -58,7 +58,7 @@ class GermanVerb(NamedTuple):
     participle: str
     prefix: str
     sein: bool
-    """True if the perfect is formed with sein instead of haben."""
+    """Whether the perfect takes sein instead of haben."""
 
 
 class FrenchVerb(NamedTuple):
@@ -70,21 +70,21 @@ class FrenchVerb(NamedTuple):
     future: Five
     participle: str
     etre: bool
-    """True if the passé composé is formed with être instead of avoir."""
+    """Whether the passé composé takes être instead of avoir."""
     reflexive: bool
     indirect: bool
-    """True if its only object takes à."""
+    """Whether its only object takes à."""
 
 
 def english_plural(noun: str) -> str:
-    """Forms a regular plural (boxes, stories); the word list gives irregular ones (men)."""
+    """Forms a regular plural (boxes, stories); `words.toml` has irregular ones (men)."""
     if re.search(r"[^aeiou]y$", noun):
         return noun[:-1] + "ies"
     return noun + ("es" if re.search(r"(s|x|z|ch|sh|to)$", noun) else "s")
 
 
 def english_verb(base: str, past: str = "", participle: str = "", particle: str = "") -> EnglishVerb:
-    """Forms past and participle by rule if they are not given, with the spelling rules for -y and silent -e."""
+    """Forms missing past and participle by rule, with the spelling rules for -y and silent -e."""
     consonant_y = bool(re.search(r"[^aeiou]y$", base))
     third = "has" if base == "have" else "goes" if base == "go" else english_plural(base)
     past = past or (base[:-1] + "ied" if consonant_y else base + ("d" if base.endswith("e") else "ed"))
@@ -99,7 +99,7 @@ def english_verb(base: str, past: str = "", participle: str = "", particle: str 
 
 def german_noun(word: str, gender: str, plural: str, weak: bool) -> tuple[Four, Four]:
     """Declines singular and plural through the four cases."""
-    if weak:  # der Junge, den Jungen: the oblique cases equal the plural
+    if weak:  # der Junge, den Jungen: oblique cases equal the plural
         singular = (word, plural, plural, plural)
     elif gender == "f":
         singular = (word,) * 4
@@ -142,16 +142,16 @@ def german_verb(
 
 
 def french_plural(word: str) -> str:
-    """Forms a plural, regular or like gâteaux; words in -s, -x, -z stay the same."""
+    """Forms a regular plural, or one like gâteaux; words in -s, -x, -z are unchanged."""
     if word.endswith(("s", "x", "z")):
         return word
     return word + ("x" if word.endswith(("eau", "eu")) and word != "bleu" else "s")
 
 
 def french_verb(parts: list[str], etre: bool = False, reflexive: bool = False, indirect: bool = False) -> FrenchVerb:
-    """Conjugates a verb; those in -er and those like choisir follow rules.
+    """Conjugates a verb; verbs in -er and those like choisir are regular.
 
-    `acheter=achèt` gives the stem before silent endings, `envoyer=envoi~enverr` the stem of the future as well.
+    `acheter=achèt` specifies the stem before silent endings, `envoyer=envoi~enverr` also the future stem.
     """
     infinitive, _, future = parts[0].partition("~")
     infinitive, _, light = infinitive.partition("=")

@@ -1,4 +1,4 @@
-"""The lemmas with all their forms, read once from `words.toml`, and a Zipf-like choice among them."""
+"""The lemmas with all their forms, read once from `words.toml`, and a Zipf-like distribution over them."""
 
 import tomllib
 from bisect import bisect
@@ -34,7 +34,7 @@ class Noun(NamedTuple):
     kind: str
     english: tuple[str, str]
     sex: str
-    """The English pronoun: "m" for he, "f" for she, "n" for a child, "" for it."""
+    """English pronoun: "m" for he, "f" for she, "n" for a child, "" for it."""
     german: tuple[Four, Four]
     german_gender: str
     french: tuple[str, str]
@@ -52,7 +52,7 @@ class Adjective(NamedTuple):
     before_vowel: str
     """French masculine singular before a vowel (vieil), or ""."""
     precedes: bool
-    """True if it precedes the noun in French."""
+    """Whether it precedes the noun in French."""
 
 
 class Verb(NamedTuple):
@@ -116,7 +116,7 @@ class Conjunction(NamedTuple):
 
 
 class Zipf(Generic[Lemma]):
-    """Chooses among lemmas; the lemma of rank r (from 0) has weight 1 / (r + 2)."""
+    """Draws lemmas; rank r (from 0) has weight 1 / (r + 2)."""
 
     def __init__(self, lemmas: Sequence[Lemma]) -> None:
         self.lemmas = tuple(lemmas)
@@ -124,7 +124,7 @@ class Zipf(Generic[Lemma]):
         self.cumulative = [weight / weights[-1] for weight in weights[:-1]]
 
     def pick(self, random: Random) -> Lemma:
-        """Draws one random number and returns the lemma it selects."""
+        """Draws a lemma with one random number."""
         return self.lemmas[bisect(self.cumulative, random.random())]
 
 
@@ -191,7 +191,7 @@ def _preposition(english: str, german: str, french: str, kinds: str = "") -> Pre
 
 
 class Lexicon:
-    """All lemmas, made once per process by `lexicon()`."""
+    """All lemmas, built once per process by `lexicon()`."""
 
     def __init__(self) -> None:
         words = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
@@ -230,7 +230,7 @@ class Lexicon:
         self.tens: dict[str, list[str]] = words["tens"]
 
     def nouns_of(self, kinds: str) -> Zipf[Noun]:
-        """Returns a choice among the nouns of the given kinds, ranked as in the list."""
+        """Returns a distribution over the nouns of these kinds, ranked as listed."""
         if kinds not in self._nouns_of:
             self._nouns_of[kinds] = Zipf(self._mixed(kinds))
         return self._nouns_of[kinds]

@@ -1,11 +1,11 @@
-"""Which word of a sentence belongs to which: what the grammar meant when it drew the sentence.
+"""Related words of a sentence (anaphora, verb and object), known from its derivation.
 
     >>> anaphora(derive(seed=1, number=12))
 
-A pronoun and its antecedent are far apart and related by meaning alone, and so are a verb and an object in front of it
-(the dog that the man sees); the paper's Figures 3 to 5 show heads that join such words.
+A pronoun and its antecedent are far apart and related only by meaning, and so are a verb and a fronted object (the dog
+that the man sees). The paper's Figures 3 to 5 show heads that connect such words.
 
-Where a word stands is found by realising the sentence once more with that word marked.
+A word is located by realising the sentence again with that word marked.
 """
 
 import re
@@ -31,7 +31,7 @@ class Span(NamedTuple):
 
 
 def anaphora(derivation: Derivation) -> tuple[Span, Span] | None:
-    """Returns the pronoun of the second clause that refers into the first, with its antecedent; None without one."""
+    """Returns a second-clause pronoun that refers to the first clause, and its antecedent; None without one."""
     sentence = derivation.sentence
     second, first = sentence.second, sentence.main
     if second is None:
@@ -41,17 +41,17 @@ def anaphora(derivation: Derivation) -> tuple[Span, Span] | None:
         None,
     )
     phrase = first.object or first.subject
-    # A clause of its own may speak of he or she, whose noun is no word of the sentence.
+    # A nested clause may mention he or she, whose noun is not in the sentence.
     if pronoun is None or not isinstance(phrase, NounPhrase) or pronoun.noun is not phrase.noun:
         return None
     antecedent = _marked_word(_replaced(sentence, phrase, phrase._replace(noun=_marked(phrase.noun))))
-    # The clause that the pronoun is in has no other.
+    # The pronoun's clause has no other pronoun.
     *_, last = PRONOUN.finditer(derivation.english, antecedent.end)
     return Span(*last.span()), antecedent
 
 
 def verb_objects(derivation: Derivation) -> list[tuple[Span, Span]]:
-    """Returns the English verbs, each with its direct object's noun, that are at least LONG_WORDS words apart."""
+    """Returns English verbs with their direct object's noun, at least LONG_WORDS words apart."""
     references = []
     for verb, noun in _verb_object_marks(derivation.sentence):
         query, key = _marked_word(verb), _marked_word(noun)
@@ -61,7 +61,7 @@ def verb_objects(derivation: Derivation) -> list[tuple[Span, Span]]:
 
 
 def _verb_object_marks(sentence: Sentence) -> Iterator[tuple[Sentence, Sentence]]:
-    """Yields the sentence with a verb marked, and with its object's noun marked, for each verb with such an object."""
+    """Yields, for each verb with a noun as object, the sentence with the verb marked and with that noun marked."""
     for clause in filter(None, (sentence.main, sentence.second)):
         if isinstance(clause.object, NounPhrase) and clause.object.determiner != "name":
             phrase = clause.object
@@ -91,7 +91,7 @@ def _phrases(value: Any) -> Iterator[NounPhrase]:
 
 
 def _replaced(value: Any, old: object, new: object) -> Any:
-    """Returns a value in which the object `old` itself, wherever it is, is `new`."""
+    """Replaces the object `old`, compared by identity, at any depth."""
     if value is old:
         return new
     if not isinstance(value, tuple):
@@ -103,18 +103,18 @@ def _replaced(value: Any, old: object, new: object) -> Any:
 
 
 def _marked(noun: Noun) -> Noun:
-    """Marks both forms of a noun at their end, so that an article before it stays as it is."""
+    """Marks both forms of a noun at the end, so that articles before it do not change."""
     singular, plural = noun.english
     return noun._replace(english=(singular + MARK, plural + MARK))
 
 
 def _marked_word(marked: Sentence) -> Span:
-    """Returns the word that is marked, without the punctuation after it."""
+    """Returns the marked word, without trailing punctuation."""
     text = Derivation(marked).english
     end = text.index(MARK)
     return Span(max(text.rfind(sign, 0, end) for sign in " '-") + 1, end)
 
 
 def _word(text: str, span: Span) -> int:
-    """Returns the number of a word, from 0."""
+    """Returns a word's index."""
     return text.count(" ", 0, span.begin)

@@ -1,8 +1,8 @@
-"""The rules of the grammar: which sentences exist, and how often. Everything is drawn from one random stream.
+"""The rules of the grammar: the sentences and their frequencies, drawn from one random stream.
 
-A rule draws what the sentence means (its abstract syntax), regardless of how a language expresses it. Nothing that
-English leaves open is drawn, so that the English sentence determines its translation: `it` and `they` always refer to
-the object of the previous clause (or its subject, if it has no object), and `you` is one person, du and tu.
+A rule draws a sentence's meaning (abstract syntax), independent of language. Nothing that English leaves ambiguous is
+drawn, so the English sentence determines its translation: `it` and `they` always refer to the object of the previous
+clause (or its subject, without an object), and `you` is one person, du and tu.
 """
 
 from random import Random
@@ -23,15 +23,15 @@ from pipeline.corpora.grammar.syntax import (
 )
 
 DEPTH_DECAY = 0.5
-"""Factor on the probability of a relative clause at each level: depth is unbounded but decays geometrically."""
+"""Factor on the probability of a relative clause per level: depth is unbounded but decays geometrically."""
 RELATIVE = 0.12
-"""Share of the noun phrases in an outermost clause that have a relative clause, among those that may have one."""
+"""Probability of a relative clause for an eligible noun phrase of an outermost clause."""
 TENSES: Zipf[Tense] = Zipf(["present", "present", "past", "past", "perfect", "future", "progressive"])
 FRAMES = Zipf(["t", "t", "b", "t", "t", "i", "m", "t", "g", "c", "d", "p", "l", "t"])
 DETERMINERS: Zipf[Determiner] = Zipf(["the", "the", "the", "a", "my", "this", "the", "his", "her", "your", "our"])
 NO_PROGRESSIVE = frozenset(["be", "see", "hear", "find", "forget", "know", "say", "believe", "hope"])
 OWNED = frozenset(["friend", "teacher", "doctor", "neighbour"])
-"""Persons who can belong to somebody."""
+"""Persons that can have an owner (my friend)."""
 SOCIABLE = frozenset(["work", "sing", "dance", "play", "laugh"])
 """Intransitive verbs for activities shared with others."""
 LETTERS = {"present": "p", "progressive": "p", "past": "h", "perfect": "", "future": "f"}
@@ -46,7 +46,7 @@ class Rules:
         self.words = words
 
     def chance(self, probability: float) -> bool:
-        """Returns True with the given probability."""
+        """Returns True with this probability."""
         return self.random.random() < probability
 
     def sentence(self) -> Sentence:
@@ -68,14 +68,14 @@ class Rules:
         return Sentence(self.clause(tense, short=True), second, conjunction, self.chance(0.4))
 
     def with_pronoun(self) -> Sentence:
-        """Draws two clauses with a pronoun in the second: The lamp is old, but I like it. Its noun decides its form."""
+        """Draws two clauses with a pronoun in the second, agreeing with its noun: The lamp is old, but I like it."""
         tense: Tense = "past" if self.chance(0.4) else "present"
         main = self.clause(tense, short=True, frame="b" if self.chance(0.35) else "t", full=True)
         antecedent = main.object or main.subject
         if not isinstance(antecedent, NounPhrase) or antecedent.determiner == "":
             return Sentence(main)
         if antecedent.noun.sex == "n" and not antecedent.plural:
-            return Sentence(main)  # English may call it he, she or it
+            return Sentence(main)  # in English he, she and it are possible
         pronoun = Pronoun(4 if antecedent.plural else 2, antecedent.noun)
         if self.chance(0.5):
             second = self.clause(tense, frame="b", subject=pronoun, short=True)
@@ -152,7 +152,7 @@ class Rules:
             return clause._replace(**added)  # type: ignore[arg-type]
         free = 0.4 if short else 1.0
         final = added.get("object") or added.get("prepositional")
-        # Anything after a relative clause would be read as part of it.
+        # Anything after a relative clause would be parsed as part of it.
         closed = isinstance(final, NounPhrase) and final.relative is not None
         definite = not isinstance(final, NounPhrase) or final.determiner not in ("a", "", "many")
         if modal is None and definite and not question and tense in ("present", "past") and self.chance(0.06):
@@ -171,11 +171,11 @@ class Rules:
         return clause._replace(**added)  # type: ignore[arg-type]
 
     def copula(self) -> Verb:
-        """Draws be, or now and then become."""
+        """Draws be, or occasionally become."""
         return self.words.become if self.chance(0.1) else self.words.be
 
     def subject(self, verb: Verb, full: bool, question: bool, short: bool, depth: int) -> Nominal:
-        """Draws a subject that suits the verb."""
+        """Draws a subject compatible with the verb."""
         if verb.frame == "b" and self.chance(0.55):
             return self.noun_phrase("TPLCDBARSVN" if self.chance(0.5) else "TDCR", depth=depth, short=short)
         kinds = "A" if "A" in verb.subjects and self.chance(0.35) else "P"
@@ -192,7 +192,7 @@ class Rules:
         return self.noun_phrase(kinds, depth=depth, short=short)
 
     def direct_object(self, verb: Verb, full: bool, short: bool, depth: int) -> Nominal:
-        """Draws a direct object that suits the verb; `full` excludes pronouns."""
+        """Draws a direct object compatible with the verb; `full` excludes pronouns."""
         if verb.objects in ("M", "K") or (verb.objects == "FM" and self.chance(0.3)):
             return self.noun_phrase("K" if verb.objects == "K" else "M", short=short)
         if "P" in verb.objects and not full and self.chance(0.08):
@@ -201,7 +201,7 @@ class Rules:
         return self.noun_phrase(kinds, depth=depth, short=short or verb.frame == "g", bare=True)
 
     def predicate(self, subject: Nominal) -> Adjective | Profession:
-        """Draws a predicate that suits the subject: old, or a teacher."""
+        """Draws a predicate compatible with the subject: old, or a teacher."""
         noun = subject.noun if isinstance(subject, NounPhrase | Pronoun) else None
         kind = noun.kind if noun else "P"
         adult = kind in ("P", "name") and (noun is None or noun.german_gender != "n")
@@ -225,7 +225,7 @@ class Rules:
         return self.prepositional("in" if chance < 0.75 else "behind" if chance < 0.85 else "next to")
 
     def prepositional(self, name: str) -> PrepositionalPhrase:
-        """Draws a prepositional phrase with a noun that suits the preposition."""
+        """Draws a prepositional phrase with a compatible noun."""
         preposition = self.words.prepositions[name]
         return PrepositionalPhrase(preposition, self.noun_phrase(preposition.kinds, plain=True))
 
@@ -264,11 +264,11 @@ class Rules:
         return self.extended(phrase, depth)
 
     def number(self) -> int:
-        """Draws a number, mostly two to ten and sometimes up to ninety-nine."""
+        """Draws a number, mostly two to ten, occasionally up to ninety-nine."""
         return 2 + int(self.random.random() * (9 if self.chance(0.8) else 98))
 
     def adjectives(self, kind: str) -> tuple[Adjective, ...]:
-        """Draws one adjective, or two of which the second follows the noun in French."""
+        """Draws one adjective, or two, of which the second follows the noun in French."""
         words = self.words
         first = words.adjectives_of[kind].pick(self.random)
         if first.precedes and self.chance(0.12) and words.colours_of[kind].lemmas:

@@ -1,4 +1,4 @@
-"""Abstract syntax: the content of a derivation, independent of any language. The realisers turn it into words."""
+"""Abstract syntax: the language-independent content of a derivation, which the realisers turn into words."""
 
 from typing import Literal, NamedTuple, Union
 
@@ -17,11 +17,11 @@ Tense = Literal["present", "progressive", "past", "perfect", "future"]
 """The English tense. German: Präsens (both presents), Präteritum, Perfekt, Futur; French: présent, passé composé (past
 and perfect; imparfait of stative verbs and modals), futur."""
 Determiner = Literal["the", "a", "this", "every", "many", "my", "your", "his", "her", "our", "", "name"]
-"""An empty string means no article: a mass noun, a bare plural or a bare number; "name" means a proper name."""
+"""Empty: no article (mass noun, bare plural or bare number); "name": a proper name."""
 
 
 class NounPhrase(NamedTuple):
-    """A noun with what depends on it."""
+    """A noun and its dependents."""
 
     noun: Noun
     determiner: Determiner = "the"
@@ -29,11 +29,11 @@ class NounPhrase(NamedTuple):
     number: int = 0
     """2 to 99, or 0 for none."""
     adjectives: tuple[Adjective, ...] = ()
-    """Adjectives in English order; the first of two precedes the noun in French, the second follows it."""
+    """In English order; of two, the first precedes the noun in French and the second follows it."""
     compound: tuple[Noun, str] | None = None
-    """First part of a compound, and its form inside the German compound."""
+    """First part of a compound, and its form within the German compound."""
     owner: Union["NounPhrase", None] = None
-    """The owner, as in "Anna's book" if it is a name, otherwise as in "the roof of the house"."""
+    """The owner: "Anna's book" for a name, else "the roof of the house"."""
     relative: Union["RelativeClause", None] = None
 
     @property
@@ -70,7 +70,7 @@ class Pronoun(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The position that a relative pronoun was moved from: it is silent, but verb and participle agree with it."""
+    """The position from which a relative pronoun was moved: silent, but verb and participle agree with it."""
 
     person: int
     german_gender: str
@@ -103,7 +103,7 @@ class PrepositionalPhrase(NamedTuple):
 
 
 class RelativeClause(NamedTuple):
-    """A clause with a gap; `role` is the gap's function in it, and `preposition` belongs to the role "place"."""
+    """A clause with a gap; `role` is the gap's function, and `preposition` belongs to role "place"."""
 
     role: Literal["subject", "object", "indirect", "place"]
     clause: "Clause"
@@ -111,13 +111,13 @@ class RelativeClause(NamedTuple):
 
 
 class Clause(NamedTuple):
-    """A subject, a verb and the other parts. The direct object of a verb of frame d is a German dative."""
+    """A subject, a verb and other parts. The direct object of a verb of frame d is a German dative."""
 
     subject: Nominal
     verb: Verb
     tense: Tense = "present"
     modal: Modal | None = None
-    """A modal verb, which takes the clause's `tense` (present or past)."""
+    """A modal verb, which carries the clause's `tense` (present or past)."""
     negated: bool = False
     object: Nominal | None = None
     indirect: Nominal | None = None
@@ -133,7 +133,7 @@ class Clause(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """One clause, or two joined by a `link`: "but", "and", or a conjunction that makes the second subordinate."""
+    """One clause, or two joined by a `link`: "but", "and", or a conjunction that subordinates the second."""
 
     main: Clause
     second: Clause | None = None

@@ -1,4 +1,4 @@
-"""Substitutes one German or French word for each English word: a baseline that a translation has to beat."""
+"""Replaces each English word by one German or French word: a baseline for translations to beat."""
 
 import re
 from functools import cache
@@ -8,7 +8,7 @@ from pipeline.corpora.grammar.lexicon import Verb, lexicon
 
 
 def word_by_word(sentence: str, language: str) -> str:
-    """Replaces each word of `sentence` by its usual form in `language` ("de" or "fr"), in English order.
+    """Replaces each word of `sentence` by its most common form in `language` ("de" or "fr"), in English order.
 
     Words without a counterpart (does) are dropped; unknown words stay. Raises KeyError for other languages.
     """
@@ -49,7 +49,7 @@ def dictionary(column: int) -> dict[str, str]:
 
 
 def _verb_forms(verb: Verb) -> list[tuple[str, tuple[str, str]]]:
-    """Pairs each English form with the closest German and French forms, and the particle with the prefix."""
+    """Pairs each English form with the closest German and French forms, and particle with prefix."""
     forms = verb.english
     return [
         (forms.third, (verb.german.present[2], verb.french.present[2])),

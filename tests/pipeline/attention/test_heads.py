@@ -11,7 +11,7 @@ import torch
 
 from model.batch import Batch
 from model.config import BEGIN_ID, END_ID
-from pipeline.attention.heads import _figures, examine
+from pipeline.attention.heads import _statistics, examine
 from pipeline.attention.recording import attentions, recording
 from pipeline.attention.records import KINDS, HeadSettings, HeadsRecord, name_of
 from pipeline.evaluation import perplexity
@@ -47,7 +47,7 @@ def test_figures_of_known_attention() -> None:
         weights_BHLM[:, 2, i, 3] = 1
     real_BL = torch.tensor([[True] * 4, [True, False, False, False]])
     separators_BM = torch.tensor([[False, False, False, True]] * 2)
-    uniform, back, end = (_figures(weights_BHLM, separators_BM, real_BL) / 5).tolist()
+    uniform, back, end = (_statistics(weights_BHLM, separators_BM, real_BL) / 5).tolist()
     assert uniform[0] == pytest.approx(2)
     distances = [(0 + 1 + 2) / 3, (1 + 0 + 1) / 3, (2 + 1 + 0) / 3, (3 + 2 + 1) / 3, (0 + 1 + 2) / 3]
     assert uniform[1:] == pytest.approx([sum(distances) / 5, 0.25 * 3 / 5, 0.25, 0.25 * 4 / 5, 0.25])

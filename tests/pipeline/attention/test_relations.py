@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipeline.attention.records import RelationName, RelationSettings
-from pipeline.attention.relations import _Case, _figures, measure
+from pipeline.attention.relations import _Case, _evaluate, measure
 from pipeline.corpora.embedded import EmbeddedSettings, generate
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint
@@ -34,7 +34,7 @@ def test_shares_of_known_attention() -> None:
     """The head and the offset are chosen on one half and counted on the other; chance is one over the words."""
     right, wrong = [0.1, 0.7, 0.1, 0.1], [0.7, 0.1, 0.1, 0.1]
     cases = [case(3, 1, wrong, right), case(4, 1, wrong, right), case(3, 1, right, right), case(3, 1, right, wrong)]
-    figures = _figures("pronoun to antecedent", cases, n_heads=1)
+    figures = _evaluate("pronoun to antecedent", cases, n_heads=1)
     assert (figures.best_layer, figures.best_head) == (2, 1)
     assert figures.best_share == 0.5  # of the second and the fourth
     assert figures.best_interval == pytest.approx((0.0945, 0.9055), abs=1e-4)  # Wilson's of 1 in 2, at 95 %

@@ -52,13 +52,13 @@ def test_both_sides_are_extracted_whatever_their_order(data: Path, order: int, p
 def test_a_member_outside_the_folder_is_refused(data: Path, name: str) -> None:
     """Even a member that is not requested is refused: such an archive is not what it claims to be."""
     write_archive(data / "x.tgz", {name: b"x", **SIDES})
-    with pytest.raises(UserError, match=r"x.tgz is refused: .*outside.*not the official archive"):
+    with pytest.raises(UserError, match=r"x.tgz is unsafe: .*outside.*not the official archive"):
         taken(data)
     assert not list(data.parent.rglob("outside"))
 
 
 @pytest.mark.parametrize(
-    ("target", "message"), [("/etc/passwd", "is refused: .*absolute"), ("b", "is not a regular file")]
+    ("target", "message"), [("/etc/passwd", "is unsafe: .*absolute"), ("b", "is not a regular file")]
 )
 def test_a_link_in_place_of_a_member_is_refused(data: Path, target: str, message: str) -> None:
     """A link could expose any file of this machine as text."""
@@ -74,7 +74,7 @@ def test_a_link_in_place_of_a_member_is_refused(data: Path, target: str, message
 def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool) -> None:
     """Text, a truncated gzip file and a truncated tar file are reported as damaged."""
     (data / "x.tgz").write_bytes(b"<html>not found</html>\n" * 100)
-    with pytest.raises(UserError, match=r"x.tgz is damaged \(.*remove it and get it again"):
+    with pytest.raises(UserError, match=r"x.tgz is damaged \(.*remove it and download it again"):
         taken(data, known=known)
     for name in ("x.tgz", "x.tar"):
         write_archive(data / name, {"in/a.en": text([str(i) for i in range(9999)]), "in/a.de": b"b\n"})

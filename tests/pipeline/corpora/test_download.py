@@ -141,7 +141,7 @@ def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, tar
 
 def test_a_wrong_hash_leaves_no_file(server: RangeServer, target: Path) -> None:
     """Content other than the published one is fetched once more, then reported, and never used."""
-    with pytest.raises(UserError, match=r"not the file expected \(sha256 .* instead of 0{64}\); pass --data DIR"):
+    with pytest.raises(UserError, match=r"not the expected file \(sha256 .* instead of 0{64}\); pass --data DIR"):
         get(server, target, checksum="sha256:" + "0" * 64)
     assert list(target.parent.iterdir()) == []
     assert ranges(server) == [None, None]

@@ -105,6 +105,6 @@ def test_a_tampered_download_is_refused(here: Context, served: tuple[Path, str])
     content = bytearray((folder / "train.en.gz").read_bytes())
     content[5000] ^= 1
     (folder / "train.en.gz").write_bytes(content)
-    with pytest.raises(UserError, match=r"train.en.gz: it is not the file expected"):
+    with pytest.raises(UserError, match=r"train.en.gz: it is not the expected file"):
         read(here, Multi30kSettings(base_url=url).texts()[0])
     assert list(here.folder.iterdir()) == []

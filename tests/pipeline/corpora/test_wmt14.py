@@ -143,7 +143,9 @@ def test_too_small_a_disk_is_reported_before_any_download(
     expecting = settings()
     huge = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": 1 << 60})
     archives_of = {**expecting.archives, "commoncrawl": huge}
-    with pytest.raises(UserError, match=r"the archives need \d+.\d GB more and the disk of .*downloads has .* GB free"):
+    with pytest.raises(
+        UserError, match=r"the archives need \d+.\d GB more, but the disk of .*downloads has only .* GB free"
+    ):
         read(here, expecting.texts()[0].model_copy(update={"archives": archives_of}))
     assert server.asked == []
 
@@ -182,7 +184,7 @@ def test_a_hash_that_is_not_published_is_kept_and_required_later(
     record.with_suffix("").unlink()
     write_archive(official / NAMES["commoncrawl"], {"commoncrawl.de-en.en": b"a\n", "commoncrawl.de-en.de": b"b\n"})
     with pytest.raises(
-        UserError, match=rf"not the file expected .*{sha256}.*its publisher has changed it, remove {record}"
+        UserError, match=rf"not the expected file .*{sha256}.*its publisher has changed it, remove {record}"
     ):
         read(here, expecting)
     with pytest.raises(UserError, match=rf"not the published archive .*{sha256}.*its publisher has changed it, remove"):
@@ -221,7 +223,9 @@ def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path, mo
 def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
     """`wmt14` instead of `wmt14/full` would have 2737 sentences and give other scores."""
     shorter = settings().test.model_copy(update={"pairs": 3003})
-    with pytest.raises(UserError, match=r"test-full.tgz: .* have 9 lines instead of 3003; get the official archive"):
+    with pytest.raises(
+        UserError, match=r"test-full.tgz: .* have 9 lines instead of 3003; download the official archive"
+    ):
         read_set(here, settings(test=shorter).texts()[2])
 
 

@@ -81,7 +81,7 @@ def test_int8_and_what_a_processor_lacks(exported: tuple[Transformer, Path]) -> 
     assert sum(one == other for one, other in pairs) >= len(LINES) - 2
     lacking = {"float32", "bfloat16", "int8"} - ctranslate2.get_supported_compute_types("cpu")
     for dtype in lacking:
-        with pytest.raises(UserError, match=f"does not compute in {dtype} here, only in"):
+        with pytest.raises(UserError, match=f"does not support {dtype} here, only in"):
             CTranslate2Translator(folder, DecodingSettings(engine="ctranslate2", dtype=dtype))
 
 

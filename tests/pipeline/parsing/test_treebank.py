@@ -198,7 +198,7 @@ def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:
         recombination = RecombinationSettings(trees=5, constituents=constituents)
         others.append(tagged.model_copy(update={"recombination": recombination}).identity())
     assert len({str(identity) for identity in [first, *others]}) == 7
-    with pytest.raises(UserError, match="none is no treebank"):
+    with pytest.raises(UserError, match="none is not a treebank"):
         TreebankSettings(treebank=tmp_path / "none").identity()
 
 

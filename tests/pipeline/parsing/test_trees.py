@@ -55,7 +55,7 @@ def test_trees_over_lines_and_several_a_line(tmp_path: Path) -> None:
         ("(S (NP (NN a))))", "line 1: a closing bracket has no opening one"),
         ("(S\n((NN a)))", "line 2: a bracket inside a tree has no label"),
         ("(S (NN a))\n\nword (S (NN a))", "line 3: 'word' stands outside a tree"),
-        ("(S (NP))", "line 1: (NP) holds neither a word nor a constituent"),
+        ("(S (NP))", "line 1: (NP) contains neither a word nor a constituent"),
         ("(NP (NN a b))", "line 1: the word 'b' is not alone in its bracket"),
         ("(NP a (NN b))", "line 1: a constituent stands beside the word 'a'"),
     ],

@@ -188,7 +188,7 @@ def test_other_text_of_the_same_lengths_is_refused(trained: Path, dataset: Encod
     splits = [EncodedSplit.open(one, "train") for one in (dataset, other)]
     assert np.array_equal(splits[0].target_lengths, splits[1].target_lengths)
     before = weights(trained, 6)
-    with pytest.raises(UserError, match="belongs to another training: dataset was"):
+    with pytest.raises(UserError, match="belongs to another run: dataset was"):
         Training(Workers(), other, TINY, trained).run()
     assert weights(trained, 6) == before
     Training(Workers(), EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "same")), TINY, trained).run()

@@ -87,7 +87,7 @@ def test_trains_in_bfloat16(name: str, dataset: EncodedDataset, tmp_path: Path) 
 def test_only_the_transformer_is_packed_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU that can do both."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    packing = [devices.packs("cuda:0", settings_of(name).model) for name in ARCHITECTURES]
+    packing = [devices.can_pack("cuda:0", settings_of(name).model) for name in ARCHITECTURES]
     monkeypatch.setattr(devices, "compiles", lambda device: True)
     compiling = [devices.WorkerDevice.here("cpu", settings_of(name)).compiles for name in ARCHITECTURES]
     assert packing == compiling == [name == "transformer" for name in ARCHITECTURES]

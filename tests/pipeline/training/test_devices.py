@@ -82,7 +82,7 @@ def test_speed_is_negotiated(
     fields: dict[str, Any], compiled: bool, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a device compiles and packs, all is done that the other settings allow, unless the speed is plain."""
-    for what in ("compiles", "packs"):
+    for what in ("compiles", "can_pack"):
         monkeypatch.setattr(devices, what, lambda *_: True)
     settings = with_fields(**{"dtype": "bfloat16", **fields})
     negotiated = devices.negotiate(Workers(), settings, TrainingState(), tmp_path)
@@ -94,7 +94,7 @@ def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.Mon
 
     def packed(capability: tuple[int, int], models: dict[str, TransformerConfig]) -> set[str]:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-        return {name for name, model in models.items() if devices.packs("cuda:0", model)}
+        return {name for name, model in models.items() if devices.can_pack("cuda:0", model)}
 
     rows = {row.name: row.model(37_000) for row in TABLE_3}
     assert packed((9, 0), rows) == rows.keys() - {"A1"}

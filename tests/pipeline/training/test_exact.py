@@ -61,7 +61,7 @@ def test_micro_batches_are_added_in_a_tree(n: int, random: Random) -> None:
         step.sums += values[micro_batch.number]
         exact.add(micro_batch.number)
         most = max(most, len(exact._partial))
-    exact.over_workers(n)
+    exact.reduce(n)
     assert step.sums.item() == in_a_tree(values)
     assert most <= (n - 1).bit_length() + 1
 

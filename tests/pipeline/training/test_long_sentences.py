@@ -108,7 +108,7 @@ def test_a_longer_dev_sentence_recompiles_nothing(
     """A model compiled for packed batches computes them as it did after validation on a sentence of 300 tokens."""
     packed_kernels.register()
     torch._dynamo.reset()
-    monkeypatch.setattr(devices, "packs", lambda *_: True)
+    monkeypatch.setattr(devices, "can_pack", lambda *_: True)
     still = replace(TINY.model, dropout=0.0)  # dropout on CPUs cannot be compiled
     training = Training(Workers(), encoded(LONG), with_fields(dtype="bfloat16", model=still), tmp_path)
     training.step.compiled = True

@@ -287,16 +287,16 @@ def test_the_garbage_collector_runs_at_chosen_updates_only(
 class Unconnected(Workers):
     """Rank 0 of two workers whose other one never answers; it notes what it copies to it."""
 
-    def copy_first(self, tensor: Tensor) -> None:
+    def broadcast(self, tensor: Tensor) -> None:
         NOTED.append("copy")
 
-    def sum(self, tensor: Tensor) -> Tensor:
+    def all_reduce(self, tensor: Tensor) -> Tensor:
         return tensor
 
-    def from_first(self, value: Any) -> Any:
+    def broadcast_object(self, value: Any) -> Any:
         return value
 
-    def gathered(self, value: Any) -> list[Any]:
+    def gather_objects(self, value: Any) -> list[Any]:
         return [value, value]
 
 
@@ -340,7 +340,7 @@ def test_a_graph_that_cannot_be_recorded_is_told(
 ) -> None:
     """One warning event says why; training goes on, and run.json says that batches were packed and not captured."""
     packed_kernels.register()
-    monkeypatch.setattr(devices, "packs", lambda *_: True)
+    monkeypatch.setattr(devices, "can_pack", lambda *_: True)
     events: list[dict[str, Any]] = []
     training = Training(Workers(), dataset, with_fields(updates=1, dtype="bfloat16"), tmp_path, events.append)
     (segment,) = emitting_warnings(events.append, training.run).segments

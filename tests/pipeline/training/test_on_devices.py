@@ -134,12 +134,12 @@ class ThroughHost(Workers):
     def receive(self, tensor: Tensor, rank: int) -> Tensor:
         return tensor.copy_(super().receive(tensor.cpu(), rank))
 
-    def copy_first(self, tensor: Tensor) -> None:
+    def broadcast(self, tensor: Tensor) -> None:
         on_host = tensor.cpu()
-        super().copy_first(on_host)
+        super().broadcast(on_host)
         tensor.copy_(on_host)
 
-    def sum(self, tensor: Tensor) -> Tensor:
+    def all_reduce(self, tensor: Tensor) -> Tensor:
         return tensor.copy_(super().sum(tensor.cpu()))
 
 

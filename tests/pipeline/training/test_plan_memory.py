@@ -31,7 +31,7 @@ SHARD_PAIRS = 100_000
 class Node(Workers):
     """A worker among others like itself."""
 
-    def gathered(self, value: Any) -> list[Any]:
+    def gather_objects(self, value: Any) -> list[Any]:
         """What all would say."""
         return [value] * self.size
 

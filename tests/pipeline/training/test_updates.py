@@ -30,7 +30,7 @@ class OneOfTwo(Workers):
 
     differs = False
 
-    def gathered(self, value: Any) -> list[Any]:
+    def gather_objects(self, value: Any) -> list[Any]:
         """The values of both."""
         return [value, "another plan" if self.differs and value else value]
 

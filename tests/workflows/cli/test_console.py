@@ -48,7 +48,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table1", "--set", "layers.kernel=4"], "kernel is 4; it must be odd"),
         (["workflows.reproduce_table1", "--set", "timing.rounds"], "write it as key=value"),
         (["workflows.reproduce_table4", "--silver", "x.trees"], "name its folder with --treebank"),
-        (["workflows.reproduce_table4", "--treebank", "none"], "is no treebank"),
+        (["workflows.reproduce_table4", "--treebank", "none"], "is not a treebank"),
         (["workflows.reproduce_table2", "--profile", "huge"], "no profile 'huge'; choose one of embedded, multi30k"),
         (["workflows.reproduce_table2", "--beam", "4"], "No such option"),
         (["workflows.reproduce_table2", "--pairs", "en-cs"], "--pairs en-cs: the profile has en-de, en-fr"),
