@@ -98,7 +98,7 @@ def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
     assert [len(names(text, split)) for split in SPLITS] == [40, 5, 5]
     assert names(text, "dev") == [f"t{i}" for i in range(40, 45)]
     write_lines(tmp_path / "few", [TREE.format("t")])
-    with pytest.raises(UserError, match=r"few has no tree with a word for 'dev'; give a larger treebank"):
+    with pytest.raises(UserError, match=r"few has no tree with a word for 'dev'; use a larger treebank"):
         read_text(tmp_path / "few_text", TreebankSettings(treebank=tmp_path / "few"))
 
 
