@@ -15,7 +15,7 @@ from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.forest import EFFECTS, forests
 from workflows.reports.page import Section
-from workflows.reports.plots import Curve, curves
+from workflows.reports.plots import Curve, curves, nll_over
 from workflows.tables.claims import FILE, ClaimsArtifact, Made, compute, evidence
 from workflows.tables.judged import tallies
 from workflows.tables.table import NAME, Column, Results, Table, Value, columns, in_order
@@ -62,7 +62,7 @@ def _competitors(trained: Curves) -> Section:
             for model, of_model in trained.items()
             for curve in of_model
         ]
-        drawings.append(curves("dev NLL, nats per token", title, lines, f"dev-nll-over-{title}".lower(), cut=True))
+        drawings.append(nll_over(title, lines))
     return Section(
         "The Transformer and its competitors",
         "Dev NLL of models with as many parameters, on the same text, by the same loss, optimizer and schedule; a "

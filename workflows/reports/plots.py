@@ -140,6 +140,11 @@ def curves(
     return figure(svg(title, against, draw), described, name, ("curve", against, title), rows)
 
 
+def nll_over(budget: str, lines: Sequence[Curve]) -> Markup:
+    """Draws dev NLL over what was spent on updates: "seconds" or "FLOP"."""
+    return curves("dev NLL, nats per token", budget, lines, f"dev-nll-over-{budget}".lower(), cut=True)
+
+
 def _make_logarithmic(axes: Axes) -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

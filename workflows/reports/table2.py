@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
+from markupsafe import Markup
+
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
+from workflows.reports.plots import Curve, nll_over
 from workflows.tables.measurements import Translation
 from workflows.tables.table import Results, Row, Table
 from workflows.tables.table2 import (
@@ -48,6 +51,19 @@ def said(results: Results, rows: Sequence[Row]) -> str:
     return f"Paper BLEU: {reached}; the paper has {figures}."
 
 
+def competitors(models: Sequence[Translation]) -> list[Markup]:
+    """Draws dev NLL over seconds and over FLOP, where models of several architectures were trained."""
+    if len({model.config.architecture for model in models}) < 2:
+        return []
+    measured = {model.label: [line for line in model.metrics if "dev_nll" in line] for model in models}
+    flop = {model.label: model.run.counted_flop / model.run.updates for model in models}
+    seconds = [Curve(label, [(line["train_s"], line["dev_nll"]) for line in of]) for label, of in measured.items()]
+    operations = [
+        Curve(label, [(line["update"] * flop[label], line["dev_nll"]) for line in of]) for label, of in measured.items()
+    ]
+    return [nll_over("seconds", seconds), nll_over("FLOP", operations)]
+
+
 def render(
     results: Results,
     cells: Sequence[Translation],
@@ -63,6 +79,7 @@ def render(
         "FLOP.",
         said=said(results, rows),
         compared=Table("paper BLEU, test set", page.COMPARED, rows) if rows else None,
+        pictures=competitors(cells),
         sections=[*page.learning_curves(learning_figures(cells)), *map(page.translations, cells)],
         models=cells,
         corpora=corpora,

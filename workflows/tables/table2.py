@@ -21,6 +21,7 @@ from workflows.tables.differences import differences, table2_notes
 from workflows.tables.measurements import Translation
 from workflows.tables.table import (
     FAILED,
+    MILLION,
     NAME,
     NOT_MEASURED,
     NOT_RUN,
@@ -43,6 +44,15 @@ OTHER_TEXT = ("training data", "test set")
 SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU"}
 COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
 """What a row has of each language pair, with the headings: its key is e.g. `en-de.paper_bleu`."""
+OF_MODELS = (
+    Column(NAME, "model"),
+    Column("parameters", "parameters, M", "training", spec=".2f", unit=MILLION),
+    Column("train_s", "time", "training", unit="s"),
+    Column("tokens_s", "target tokens/s", "training", spec=",.0f"),
+    Column("dev_nll", "dev NLL", "quality", spec=".3f"),
+    Column("chrf", "chrF", "quality", spec=".2f"),
+)
+"""What else was measured of each model."""
 
 
 NONE_FAILED: Mapping[str, str] = MappingProxyType({})
@@ -66,7 +76,7 @@ def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_
     explanation = "Training cost is in FLOP, by the paper's method and as counted."
     choices = {cell.label: to_artifact(cell.decoding_choice).load() for cell in measured if cell.decoding_choice}
     return Results(
-        [Table("Table 2", columns, rows, explanation), *chosen_searches(choices)],
+        [Table("Table 2", columns, rows, explanation), *_measured_models(measured), *chosen_searches(choices)],
         differences(measured),
         [*(f"{label} failed: {why}" for label, why in failures.items()), *table2_notes(measured)],
         _metrics(sorted(measured, key=lambda cell: pairs.index(cell.pair))),
@@ -82,6 +92,27 @@ def _claims(measured: Sequence[Translation]) -> Sequence[Judged]:
             scored = cell.main_bleu.paper_bleu, cell.costs.paper_way_flop
             scores.setdefault((cell.pair, cell.model), []).append(scored)
     return judged(comparisons.TABLE_2, Evidence({"table2": scores}, ("WMT14",))) if scores else ()
+
+
+def _measured_models(measured: Sequence[Translation]) -> Iterator[Table]:
+    """Yields a table of what else was measured of each model, where there is any."""
+    rows = [
+        Row(
+            cell.label,
+            "measured",
+            {
+                "parameters": cell.run.parameters,
+                "train_s": cell.run.train_s,
+                "tokens_s": cell.run.target_tokens / cell.run.train_s,
+                "dev_nll": cell.dev.dev_nll,
+                "chrf": NOT_MEASURED if cell.main_bleu.chrf is None else cell.main_bleu.chrf,
+            },
+        )
+        for cell in measured
+    ]
+    if rows:
+        explanation = "NLL in nats per target token of the dev set, without label smoothing; chrF of the test set."
+        yield Table("Models", OF_MODELS, rows, explanation)
 
 
 def is_of_other_text(results: Results) -> bool:

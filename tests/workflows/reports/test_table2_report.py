@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.store.artifact import Context
+from tests.support.baselines import config_of
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, csv_files, drawings
 from tests.support.unspaced_text import CHINESE
 from workflows.reports import table2 as table2_report
@@ -95,3 +96,13 @@ def test_nothing_was_run() -> None:
     assert "Nothing was run: the table has only the paper’s figures." in Reader(report).text
     assert drawings(report) == []
     assert_asks_for_nothing_outside(report)
+
+
+def test_competitors_are_drawn_over_seconds_and_flop(cell: Callable[..., Translation]) -> None:
+    """First of all pictures, a curve for each; without competitors there is no such picture."""
+    base, recurrent = cell("en-de", "base"), cell("en-de", "recurrent", config=config_of("recurrent"))
+    seconds, operations = table2_report.competitors([base, recurrent])
+    for drawing, name in ((seconds, "dev-nll-over-seconds.csv"), (operations, "dev-nll-over-flop.csv")):
+        assert name in drawing
+        assert "EN-DE recurrent ends at" in drawing
+    assert not table2_report.competitors([base])

@@ -92,6 +92,18 @@ def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
     assert [row.values for row in table.rows] == [{"beam": 1, "α 0.6": 0, "α 1": 0, "chosen": "beam 1, α 1"}]
 
 
+def test_what_else_was_measured_of_each_model(cell: Cell) -> None:
+    """Parameters, time, rate, dev NLL and chrF stand in a table of their own, from the artifacts' files."""
+    inputs = cell("en-de", "base")
+    table = table2.compute([inputs]).tables[1]
+    (row,) = table.rows
+    assert row.name == "EN-DE base"
+    assert row.values["dev_nll"] == inputs.dev.dev_nll
+    assert row.values["tokens_s"] == inputs.run.target_tokens / inputs.run.train_s
+    assert row.values["chrf"] == to_artifact(inputs.scores).load().chrf
+    assert table2.compute([]).tables[1:] == []
+
+
 def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
     """Below base and big, one that was measured and one that failed; in a run of base alone there is neither."""
     base = cell("en-de", "base")
