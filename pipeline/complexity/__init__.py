@@ -1,1 +1,1 @@
-"""What the layer types of Table 1 cost (paper §4): counted, and measured on this machine."""
+"""Cost of Table 1's layer types (paper §4): counted, and measured on this machine."""

@@ -1,6 +1,6 @@
-"""The stage that times what the paper argues of layers in words (§3.2, §4), beside Table 1.
+"""Times the paper's verbal claims about layers (§3.2, §4), next to Table 1.
 
-Every layer is timed once a round, as those of Table 1 are, and its peak memory measured before.
+Every layer is timed once per round, as for Table 1; its peak memory is measured before.
 
 Shapes: B sequences, L length, H heads, K = d_k.
 """
@@ -23,17 +23,17 @@ from pipeline.store.artifact import Context
 
 
 class Swept(NamedTuple):
-    """A layer that is timed, over sequences of `length` positions."""
+    """A layer to time on sequences of `length` positions."""
 
     sweep: str
     value: int
-    """Of k, r or h; the width of the recurrent layer."""
+    """k, r or h; for the recurrent layer, its width."""
     layer: nn.Module
     length: int
 
 
 def swept(settings: ArgumentSettings) -> Iterator[Swept]:
-    """Makes the recurrent layer that others are compared with, and layers over k, r and h."""
+    """Yields the recurrent layer for comparison, and layers for each k, r and h."""
     d, n = settings.width, settings.length
     yield Swept("recurrent", d, make("recurrent", LayerSizes(d)), n)
     for k in settings.kernels:
@@ -46,7 +46,7 @@ def swept(settings: ArgumentSettings) -> Iterator[Swept]:
 
 
 class SelfAttentionBy(nn.Module):
-    """An attention function of queries, keys and values that are equal to the input."""
+    """An attention function with queries, keys and values equal to the input."""
 
     def __init__(self, function: nn.Module) -> None:
         super().__init__()
@@ -59,9 +59,9 @@ class SelfAttentionBy(nn.Module):
 
 
 def time_(context: Context, settings: ArgumentSettings, timing: TimingSettings) -> TimedArguments:
-    """Writes times and peak memory of the layers, and of the attention functions of §3.2.1 over d_k.
+    """Writes times and peak memory of the layers, and of §3.2.1's attention functions over d_k.
 
-    Raises UserError if a GPU is asked for and there is none.
+    Raises UserError if a GPU is requested and there is none.
     """
     device = device_of(context, timing)
     started_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""The stage that trains a small Transformer with one of the attention functions that §3.2.1 compares.
+"""Trains a small Transformer with one of the attention functions compared in §3.2.1.
 
 train(Context(folder), dataset, "additive", settings).load().dev_perplexity
 """
@@ -16,26 +16,26 @@ from pipeline.text.lines import read_lines
 
 
 class AttentionTrainingRecord(Record):
-    """`attention_training.json`: what the training reached."""
+    """`attention_training.json`: the result of a run."""
 
     function: AttentionFunction
     d_k: int
     seed: int
     learning_rate_scale: float = 0.5
-    """The multiple of the paper's rate; files of earlier versions leave it out."""
+    """Multiple of the paper's rate; missing in older files."""
     updates: int
     parameters: int
-    """Those of the function included."""
+    """Including the attention function's."""
     dev_nll: float
-    """Nats per target token of the dev split after the last update, END_ID counted; without label smoothing."""
+    """Final nats per target token of the dev split, END_ID included, without label smoothing."""
     dev_perplexity: float
     train_s: float
-    """Seconds spent on updates."""
+    """Time spent on updates."""
 
 
 @dataclass(frozen=True)
 class AttentionTraining(JsonArtifact[AttentionTrainingRecord]):
-    """`attention_training.json`, and the curve in `metrics.jsonl`; the weights are not kept."""
+    """`attention_training.json`, and the curve in `metrics.jsonl`; weights are not kept."""
 
     record_file = "attention_training.json"
 
@@ -48,9 +48,9 @@ class AttentionTraining(JsonArtifact[AttentionTrainingRecord]):
 def train(
     context: Context, dataset: EncodedDataset, function: AttentionFunction, settings: TrainingSettings
 ) -> AttentionTraining:
-    """Trains in this process, on CPUs, from where an interrupted call has left off in `context.folder`.
+    """Trains in this process, on CPUs, resuming an interrupted call's work in `context.folder`.
 
-    Raises UserError whenever `loop.Training` does.
+    Raises UserError like `loop.Training`.
     """
     from model.transformer import Transformer  # torch is slow to import, and the artifact does not need it
     from pipeline.complexity.layer_types.attention_functions import use
@@ -68,7 +68,7 @@ def train(
     )
     run = training.run()
     *_, line = read_lines(context.folder / METRICS)
-    measured = json.loads(line)  # a training ends with a measurement on the dev split
+    measured = json.loads(line)  # a run ends with a validation
     trained = AttentionTraining(context.folder)
     trained.write(
         AttentionTrainingRecord(
@@ -83,6 +83,6 @@ def train(
             train_s=run.train_s,
         )
     )
-    for name in (RECOVERY, KEPT):  # in this order: the one relies on the other
+    for name in (RECOVERY, KEPT):  # in this order, since the first relies on the second
         shutil.rmtree(context.folder / name)
     return trained

@@ -1,16 +1,16 @@
-"""The stage that counts what the layer types of Table 1 cost (paper §4); what it makes is the same on every machine.
+"""Counts the cost of Table 1's layer types (paper §4), with the same result on every machine.
 
-    counted_flop(layer, length=512, width=256)         # of a forward pass, by torch's own counter
+    counted_flop(layer, length=512, width=256)         # of a forward pass, by torch's counter
     products_in_sequence(layer, length=64, width=8)    # 1 for a convolution, 64 for a recurrent layer
     longest_path("convolutional", LayerSettings(), length=64, width=8, kernels="dilated")
 
-The longest path between positions is read from gradients. A network of s steps is computed with random weights and
-random input, and an output position depends on an input position if its gradient with respect to it is not zero. A step
-of a recurrent layer is one time step; of every other type, one layer of a stack. The longest path is the least number
-of steps after which every output depends on each input that it can depend on at all: in a recurrent layer those up to
-its own position, otherwise all.
+The longest path between positions is determined from gradients. A network of s steps is run with random weights and
+input; an output position depends on an input position if its gradient with respect to it is not zero. A step is one
+time step of a recurrent layer, or one layer of a stack of any other type. The longest path is the smallest number of
+steps after which every output depends on all inputs that it can depend on: in a recurrent layer those up to its own
+position, otherwise all.
 
-Shapes: B outputs looked at at once, L length, D width.
+Shapes: B outputs examined at a time, L length, D width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,11 +31,11 @@ from pipeline.store.artifact import Context
 
 SEED = 1
 Network = Callable[[Tensor, int], Tensor]
-"""Computes the given number of steps: x_BLD -> x_BLD."""
+"""Runs the given number of steps: x_BLD -> x_BLD."""
 Kernels = Literal["contiguous", "dilated"]
-"""How a stack of convolutions sees further: with the same kernels in each layer, or with growing distances (§4)."""
+"""How a stack of convolutions widens its view: the same kernels in each layer, or growing dilation (§4)."""
 AT_ONCE = 64
-"""Outputs whose gradients are computed at once."""
+"""Outputs whose gradients are computed at a time."""
 CONVOLUTIONS: tuple[LayerType, ...] = ("convolutional", "separable convolution")
 
 
@@ -78,12 +78,12 @@ def _size(layer: nn.Module, length: int, width: int) -> SizeCounts:
 
 
 def counted_flop(layer: nn.Module, length: int, width: int) -> int:
-    """Returns the FLOP of a forward pass over one sequence, as torch counts them.
+    """Counts the FLOP of a forward pass over one sequence by torch's counter.
 
-    The backward pass is not counted: there torch 2.13 takes a depthwise convolution for a full one, and counts k·n·d²
+    Excludes the backward pass, for which torch 2.13 takes a depthwise convolution for a full one and counts k·n·d²
     instead of k·n·d.
     """
-    # Nothing is computed on `meta`, where tensors have only a shape; for one step at a time, computing is quicker.
+    # `meta` tensors have only a shape, so nothing is computed; for one step at a time, computing is faster.
     device = "cpu" if isinstance(layer, Recurrent) else "meta"
     x_BLD = torch.zeros(1, length, width, device=device)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -92,10 +92,10 @@ def counted_flop(layer: nn.Module, length: int, width: int) -> int:
 
 
 def products_in_sequence(layer: nn.Module, length: int, width: int) -> int:
-    """Counts the matrix products and convolutions of which each waits for the one before: the longest such chain.
+    """Counts the longest chain of matrix products and convolutions that wait for each other.
 
-    This is Table 1's number of sequential operations, read from a forward pass. Other operations do not count; each
-    kind of layer has a fixed number of them around each product.
+    This is Table 1's number of sequential operations, determined from a forward pass. Other operations are ignored,
+    since each layer type has a fixed number of them around each product.
     """
     with torch.no_grad(), _Depths() as depths:
         layer(torch.randn(1, length, width))
@@ -103,15 +103,15 @@ def products_in_sequence(layer: nn.Module, length: int, width: int) -> int:
 
 
 class _Depths(TorchDispatchMode):
-    """Follows, through all operations, how many products stand one after the other behind each tensor."""
+    """Tracks the number of sequential products behind each tensor, through all operations."""
 
     def __init__(self) -> None:
         super().__init__()
         self.deepest = 0
         self._depths: dict[int, int] = {}
-        """The depth of each tensor, by identity."""
+        """Depth by tensor identity."""
         self._kept: list[Tensor] = []
-        """The tensors themselves, so that no other gets the identity of one that is gone."""
+        """Keeps the tensors alive, so that identities are not reused."""
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -128,18 +128,18 @@ class _Depths(TorchDispatchMode):
 
 
 def network(layer_type: LayerType, settings: LayerSettings, width: int, kernels: Kernels = "dilated") -> Network:
-    """Returns a random network of the type, of any number of steps; `kernels` are those of convolutions."""
+    """Returns a random network of the type, for any number of steps; `kernels` applies to convolutions."""
     if layer_type == "recurrent":
         layer = make(layer_type, settings.sizes(width)).double()
         assert isinstance(layer, Recurrent)
         return layer.after
-    # The largest factor with which a stack has no gaps: a kernel sees kernel // 2 positions to each side.
+    # The largest dilation factor that leaves no gaps: a kernel sees kernel // 2 positions on either side.
     factor = settings.kernel // 2 + 1 if kernels == "dilated" else 1
     return stack(lambda depth: make(layer_type, settings.sizes(width, factor**depth)))
 
 
 def stack(layer: Callable[[int], nn.Module]) -> Network:
-    """Returns a network of which each step is one layer, `layer(depth)` for the first depth 0."""
+    """Returns a network whose steps are layers `layer(depth)`, from depth 0."""
     layers: list[nn.Module] = []
 
     def stacked(x_BLD: Tensor, steps: int) -> Tensor:
@@ -158,7 +158,7 @@ def dependencies(compute: Network, steps: int, length: int, width: int) -> Tenso
     weights_D = torch.randn(width, dtype=torch.float64)
     rows = []
     for outputs_B in torch.arange(length).split(AT_ONCE):
-        # One sequence for each output that is looked at, so that one backward pass gives the gradients of all.
+        # One sequence per examined output, so that one backward pass yields all gradients.
         x_BLD = x_LD.repeat(len(outputs_B), 1, 1).requires_grad_()
         seen_B = (compute(x_BLD, steps) @ weights_D)[torch.arange(len(outputs_B)), outputs_B]
         (gradient_BLD,) = torch.autograd.grad(seen_B.sum(), x_BLD)
@@ -167,7 +167,7 @@ def dependencies(compute: Network, steps: int, length: int, width: int) -> Tenso
 
 
 def longest_path(layer_type: LayerType, settings: LayerSettings, length: int, width: int, kernels: Kernels) -> int:
-    """Returns the least number of steps after which every output depends on each input that it can depend on."""
+    """Returns the smallest number of steps after which every output depends on all inputs that it can depend on."""
     compute = network(layer_type, settings, width, kernels)
     wanted_LL = torch.ones(length, length, dtype=torch.bool)
     if layer_type == "recurrent":
@@ -177,7 +177,7 @@ def longest_path(layer_type: LayerType, settings: LayerSettings, length: int, wi
 
 
 def least_steps(compute: Network, wanted_LL: Tensor, width: int) -> int:
-    """Returns the least steps, at most L, after which each output (row) depends on all wanted inputs (columns)."""
+    """Returns the smallest number of steps (at most L) after which outputs (rows) depend on all wanted inputs."""
     length = len(wanted_LL)
 
     def suffices(steps: int) -> bool:

@@ -1,4 +1,4 @@
-"""Fits power laws: the exponent of n in a·n^b, as the slope of a line through logarithms, with its confidence."""
+"""Fits power laws a·n^b by linear regression of logarithms, with confidence intervals."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ class Exponent(NamedTuple):
 
     value: float
     low: float
-    """The ends of its 95 % confidence interval, by Student's distribution of the residuals."""
+    """Bounds of its 95% confidence interval (Student's t)."""
     high: float
     factor: float
     """a."""
@@ -22,11 +22,11 @@ class Exponent(NamedTuple):
 def fit(points: Sequence[tuple[float, float]]) -> Exponent:
     """Fits y = a·x^b to points (x, y), by least squares of the logarithms.
 
-    Raises ValueError for fewer than three points, which leave nothing to tell the confidence by.
+    Raises ValueError for fewer than three points, which leave no residual for an interval.
     """
     if len(points) < 3:
-        raise ValueError(f"{len(points)} points do not tell how certain an exponent is; give at least three")
-    from scipy.stats import linregress, t  # imports slowly, and a finished table does not need it
+        raise ValueError(f"{len(points)} points give an exponent no confidence interval; use at least three")
+    from scipy.stats import linregress, t  # imports slowly, and rendering a table does not need it
 
     line = linregress([math.log(x) for x, _ in points], [math.log(y) for _, y in points])
     half = float(t.ppf((1 + CONFIDENCE) / 2, len(points) - 2)) * float(line.stderr)
@@ -35,7 +35,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Exponent:
 
 
 def crossing(points: Sequence[tuple[float, float, float]]) -> float | None:
-    """Returns the x at which the second of two curves falls below the first; None if it never does.
+    """Returns the x at which the second of two curves falls below the first, or None.
 
     Points are (x, first y, second y), x ascending. Between two points both curves are power laws.
     """

@@ -1,10 +1,9 @@
-"""The stage that measures times and memory of the layer types of Table 1 on this machine, one after the other.
+"""Measures time and memory of Table 1's layer types on this machine, one after the other.
 
-Times are measured in rounds, each layer once a round, so that a disturbance does not hit one layer alone. Memory is the
-peak of a forward and backward pass: bytes of tensors, as torch's allocator hands them out. What exists before the pass,
-the input and the weights, does not count; their gradients do. On a GPU the allocator itself keeps the peak. On a CPU
-the profiler records every allocation, and the peak is that of their running sum; what libraries such as oneDNN allocate
-for themselves, past torch, is not seen.
+Times are measured in rounds, each layer once per round, so that a disturbance does not affect only one layer. Memory is
+the peak of a forward and backward pass, in bytes of tensors from torch's allocator: gradients count, the input and
+weights, which exist before, do not. On a GPU the allocator records the peak. On a CPU it is the peak of the running sum
+of the profiler's allocations, which excludes memory that libraries such as oneDNN allocate themselves.
 """
 
 import time
@@ -37,7 +36,7 @@ from pipeline.store.artifact import Context
 
 SEED = 1
 FIRST_LENGTH = 32
-"""The length at which the search for a crossover begins."""
+"""Length at which the search for a crossover starts."""
 CROSSOVER_ROUNDS = 3
 
 
@@ -48,9 +47,9 @@ def measure(
     sweep: SweepSettings,
     timing: TimingSettings,
 ) -> MeasurementsArtifact:
-    """Writes times and peak memory. Raises UserError if a GPU is asked for and there is none.
+    """Writes times and peak memory. Raises UserError if a GPU is requested and there is none.
 
-    `counted` is not read: times are measured after the counts are made, so that nothing else computes meanwhile.
+    `counted` is not read; it makes this stage wait for the counts, so that nothing else computes meanwhile.
     """
     device = device_of(context, timing)
     started_s = time.monotonic()
@@ -69,7 +68,7 @@ def measure(
 
 
 def device_of(context: Context, timing: TimingSettings) -> str:
-    """Returns the device to measure on. Raises UserError if it is to be a GPU and none is reserved."""
+    """Returns the device to measure on. Raises UserError if a GPU is requested and none is reserved."""
     if timing.device == "gpu" and not context.device.startswith("cuda"):
         raise UserError("there is no GPU to measure on; choose --profile cpu")
     return "cpu" if timing.device == "cpu" else context.device
@@ -77,7 +76,7 @@ def device_of(context: Context, timing: TimingSettings) -> str:
 
 @contextmanager
 def threads_of(timing: TimingSettings) -> Iterator[None]:
-    """Lets torch compute on as many threads as the settings say."""
+    """Sets torch's threads as in the settings."""
     threads_before = torch.get_num_threads()
     torch.set_num_threads(timing.threads or usable_cpus())
     try:
@@ -87,7 +86,7 @@ def threads_of(timing: TimingSettings) -> Iterator[None]:
 
 
 def machine_of(device: str, timing: TimingSettings, started_s: float) -> MeasuredOn:
-    """Describes what was measured on, and how, since `started_s` of `time.monotonic`."""
+    """Describes the machine and the measurement since `started_s` of `time.monotonic`."""
     return MeasuredOn(
         timing=timing,
         device=device,
@@ -118,9 +117,9 @@ def _sweeps(
 
 
 def _crossover(device: str, settings: LayerSettings, timing: TimingSettings, width: int, batch: int) -> Crossover:
-    """Measures self-attention and recurrence for growing n, until self-attention becomes the slower in both its forms.
+    """Times self-attention and recurrence for growing n, until self-attention is slower in both its forms.
 
-    For a few positions it may be slower, too: it consists of more operations, and each takes time to start.
+    At small n it may be slower as well, since it launches more operations.
     """
     layers: list[nn.Module] = [
         make("self-attention", settings.sizes(width)),
@@ -150,7 +149,7 @@ def _crossover(device: str, settings: LayerSettings, timing: TimingSettings, wid
 
 
 def lengths(first: int, last: int) -> list[int]:
-    """Returns lengths from `first` to at most `last`, two to the octave."""
+    """Returns lengths from `first` to at most `last`, two per octave."""
     lengths = []
     while first <= last:
         lengths += [length for length in (first, first * 3 // 2) if length <= last]
@@ -159,7 +158,7 @@ def lengths(first: int, last: int) -> list[int]:
 
 
 def _rounds_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[tuple[float, ...]]:
-    """Returns the seconds of a forward and backward pass of each layer in each round, measured in turn."""
+    """Returns each layer's seconds per forward and backward pass in each round, interleaved."""
     timers = [Timer(layer, x_BLD, least_s) for layer in layers]
     return [*zip(*([sum(timer.time()) for timer in timers] for _ in range(CROSSOVER_ROUNDS)), strict=True)]
 
@@ -170,14 +169,14 @@ def random_input(batch: int, length: int, width: int, device: str) -> Tensor:
 
 
 class PassTimes(NamedTuple):
-    """Seconds of one pass, as the mean over repetitions right after each other."""
+    """Seconds of one pass, averaged over consecutive repetitions."""
 
     forward_s: float
     backward_s: float
 
 
 class Timer:
-    """Times passes of a layer over an input. The first pass, made at once, says how many make up a measurement."""
+    """Times passes of a layer. A first pass, on construction, determines the number of repetitions."""
 
     def __init__(self, layer: nn.Module, x_BLD: Tensor, least_s: float) -> None:
         self._layer, self._x_BLD = layer, x_BLD.detach().requires_grad_()
@@ -187,7 +186,7 @@ class Timer:
         self._repetitions = max(1, round(least_s / (first.forward_s + first.backward_s)))
 
     def time(self) -> PassTimes:
-        """Returns the mean times of a few passes, as many as take `least_s`."""
+        """Returns mean times of as many passes as take `least_s`."""
         passes = [self._once() for _ in range(self._repetitions)]
         return PassTimes(*(sum(times) / len(passes) for times in zip(*passes, strict=True)))
 
@@ -200,7 +199,7 @@ class Timer:
         y_BLD.backward(self._ones_BLD)
         self._wait()
         times = PassTimes(between_s - started_s, time.perf_counter() - between_s)
-        # Every layer is kept for all rounds; its gradients need not be.
+        # The layers are kept for all rounds; their gradients need not be.
         self._layer.zero_grad(set_to_none=True)
         self._x_BLD.grad = None
         return times
@@ -213,7 +212,7 @@ def costs(
     timers, peaks_bytes = [], []
     for done, (layer, x) in enumerate(layers):
         context.progress(done, len(layers), "layers")
-        # Memory first: libraries choose kernels and allocate in the first pass, which so is not timed.
+        # Memory first: in the first pass, libraries choose kernels and allocate, which should not be timed.
         peaks_bytes.append(peak_bytes(layer, x.requires_grad_()))
         timers.append(Timer(layer, x, timing.least_s))
     rounds = []
@@ -224,7 +223,7 @@ def costs(
 
 
 def peak_bytes(layer: nn.Module, x_BLD: Tensor) -> int:
-    """Returns the largest number of bytes in use at any moment of a pass, beyond those in use before it."""
+    """Returns the peak number of bytes in use during a pass, above those in use before."""
     _forget_gradients(layer, x_BLD)
     if x_BLD.device.type == "cuda":
         torch.cuda.synchronize(x_BLD.device)

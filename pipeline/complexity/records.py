@@ -1,4 +1,4 @@
-"""What is counted and measured of the layer types of Table 1, as it stands in the store."""
+"""Records of the counts and measurements of Table 1's layer types."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -10,7 +10,7 @@ from pipeline.store.records import Record
 
 
 class SizeCounts(Record):
-    """FLOP of a forward pass over one sequence, at one size, by torch's own counter."""
+    """FLOP of a forward pass over one sequence of one size, by torch's counter."""
 
     length: int
     width: int
@@ -18,22 +18,22 @@ class SizeCounts(Record):
 
 
 class LayerCounts(Record):
-    """What is counted of one layer type."""
+    """Counts for one layer type."""
 
     name: LayerType
     sizes: tuple[SizeCounts, ...]
     projected: tuple[SizeCounts, ...] = ()
-    """Of self-attention with its projections."""
+    """For self-attention with its projections."""
     sequential_operations: dict[int, int]
-    """Products of which each waits for the one before, by n."""
+    """Longest chain of products by n."""
     longest_path: dict[int, int]
-    """Steps until every output depends on every input it can depend on, by n; of convolutions, with dilated kernels."""
+    """Steps until every output depends on all inputs that it can, by n; for convolutions, with dilated kernels."""
     longest_path_contiguous: dict[int, int]
-    """The same with contiguous kernels; empty but for convolutions."""
+    """The same with contiguous kernels; empty except for convolutions."""
 
 
 class Counts(Record):
-    """`counts.json`: what the layer types cost, counted."""
+    """`counts.json`: counted costs of the layer types."""
 
     layers: tuple[LayerCounts, ...]
     settings: LayerSettings
@@ -49,32 +49,32 @@ class CountsArtifact(JsonArtifact[Counts]):
 
 
 class MeasuredOn(Record):
-    """What measures times, and how."""
+    """The machine and method of a measurement."""
 
     timing: TimingSettings
     device: str
-    """torch's name of its kind: cpu or cuda."""
+    """torch device type: cpu or cuda."""
     device_name: str
     threads: int
     dtype: str
     torch_version: str
     seconds: float
-    """How long it took to measure."""
+    """Duration of the measurement."""
 
 
 class SizeMeasurements(Record):
-    """Times of one layer at one size, a figure a round, and its peak memory."""
+    """Times of one layer at one size, by round, and its peak memory."""
 
     length: int
     width: int
     forward_s: tuple[float, ...]
     backward_s: tuple[float, ...]
     peak_bytes: int
-    """Of a forward and backward pass, beyond input and weights."""
+    """Of a forward and backward pass, excluding input and weights."""
 
 
 class LayerMeasurements(Record):
-    """What is measured of one layer type."""
+    """Measurements of one layer type."""
 
     name: LayerType
     sizes: tuple[SizeMeasurements, ...]
@@ -86,15 +86,15 @@ class CrossoverPoint(Record):
     length: int
     attention_s: float
     projected_s: float
-    """Of self-attention with its projections and heads."""
+    """For self-attention with its projections and heads."""
     recurrent_s: float
     projected_rounds_s: tuple[float, ...] = ()
-    """Of each round, like `recurrent_rounds_s`; empty in files of earlier versions, which kept medians only."""
+    """By round, like `recurrent_rounds_s`; empty in older files, which have only medians."""
     recurrent_rounds_s: tuple[float, ...] = ()
 
 
 class Crossover(Record):
-    """Self-attention beside recurrence for growing n, at one d."""
+    """Self-attention and recurrence for growing n, at one d."""
 
     width: int
     batch: int
@@ -102,7 +102,7 @@ class Crossover(Record):
 
 
 class Measurements(MeasuredOn):
-    """`measurements.json`: what the layer types cost on one machine."""
+    """`measurements.json`: costs of the layer types on one machine."""
 
     layers: tuple[LayerMeasurements, ...]
     crossovers: tuple[Crossover, ...]
@@ -121,12 +121,12 @@ class MeasurementsArtifact(JsonArtifact[Measurements]):
 
 
 class PassMeasurements(Record):
-    """What forward and backward of one layer cost."""
+    """Cost of one layer's forward and backward pass."""
 
     rounds_s: tuple[float, ...]
-    """Seconds, a figure a round."""
+    """Seconds by round."""
     peak_bytes: int
-    """Beyond input and weights."""
+    """Excluding input and weights."""
 
     @property
     def median_s(self) -> float:
@@ -135,24 +135,24 @@ class PassMeasurements(Record):
 
 
 class ArgumentTimes(MeasuredOn):
-    """`timed_arguments.json`: what the paper argues of layers in words, timed."""
+    """`timed_arguments.json`: timings for the paper's verbal claims about layers."""
 
     recurrent: PassMeasurements
     """At the n and d of `kernels`."""
     kernels: dict[int, PassMeasurements]
-    """Of the convolution, by k."""
+    """Convolutions by k."""
     windows: dict[int, PassMeasurements]
-    """Of restricted self-attention, by r."""
+    """Restricted self-attention by r."""
     heads: dict[int, PassMeasurements]
-    """Of self-attention with its projections, by h, with d_k = d_v = d / h."""
+    """Projected self-attention by h, with d_k = d_v = d / h."""
     functions: dict[AttentionFunction, dict[int, PassMeasurements]]
-    """Of each attention function of §3.2.1, by d_k = d_v."""
+    """§3.2.1's attention functions by d_k = d_v."""
     settings: ArgumentSettings
 
 
 @dataclass(frozen=True)
 class TimedArguments(JsonArtifact[ArgumentTimes]):
-    """`timed_arguments.json`: what the paper argues of layers in words, timed."""
+    """`timed_arguments.json`: timings for the paper's verbal claims about layers."""
 
     record_file = "timed_arguments.json"
 

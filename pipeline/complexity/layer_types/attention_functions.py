@@ -1,9 +1,9 @@
-"""Attention by the functions that §3.2.1 compares, each alone or in every attention of a Transformer.
+"""The attention functions compared in §3.2.1, standalone or in every attention of a Transformer.
 
     x_BHLV = make_function("additive", n_heads=8, d_k=64)(q_BHLK, k_BHMK, v_BHMV, bias)
     model = use(Transformer(config), "additive")
 
-Shapes: B batch, L query length, M key length, H heads, K = d_k, V = d_v; X = d_k, the columns of the hidden layer.
+Shapes: B batch, L query length, M key length, H heads, K = d_k, V = d_v; X = d_k, the hidden layer's width.
 """
 
 import torch
@@ -16,7 +16,7 @@ from pipeline.complexity.layer_types.sizes import AttentionFunction
 
 
 class _PaddedAttention(ScaledDotProductAttention):
-    """A function for padded batches only: the kernels for packed ones compute scaled dot products."""
+    """Base of functions for padded batches only; packed kernels compute scaled dot products."""
 
     def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
         """Raises NotImplementedError."""
@@ -27,14 +27,14 @@ class DotProduct(_PaddedAttention):
     """softmax(Q Kᵀ) V (Luong et al. 2015)."""
 
     def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV; the bias masks positions."""
+        """Returns x_BHLV."""
         return _weighted(q_BHLK @ k_BHMK.transpose(-1, -2), v_BHMV, bias)
 
 
 class Additive(_PaddedAttention):
-    """softmax(v · tanh(W q + U k)) V, with W, U and v of each head's own (Bahdanau et al. 2014).
+    """softmax(v · tanh(W q + U k)) V, with W, U and v per head (Bahdanau et al. 2014).
 
-    For each query and key it keeps the d_k columns of the hidden layer, where a product keeps one number.
+    For each query-key pair it stores the hidden layer's d_k values, where a product stores one.
     """
 
     def __init__(self, n_heads: int, d_k: int) -> None:
@@ -44,7 +44,7 @@ class Additive(_PaddedAttention):
         self.v_HX1 = nn.Parameter(_xavier(n_heads, d_k, 1))
 
     def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV, computed in the type of the queries; the bias masks positions."""
+        """Returns x_BHLV, computed in the dtype of the queries."""
         w_HKX, u_HKX, v_HX1 = (weight.to(q_BHLK.dtype) for weight in (self.w_HKX, self.u_HKX, self.v_HX1))
         q_BHL1X, k_BH1MX = (q_BHLK @ w_HKX).unsqueeze(3), (k_BHMK @ u_HKX).unsqueeze(2)
         hidden_BHLMX = (q_BHL1X + k_BH1MX).tanh_()
@@ -53,7 +53,7 @@ class Additive(_PaddedAttention):
 
 
 def make_function(function: AttentionFunction, n_heads: int, d_k: int) -> ScaledDotProductAttention:
-    """Builds the function for heads of `d_k` columns: a module from q_BHLK, k_BHMK, v_BHMV and a bias to x_BHLV."""
+    """Builds the function for heads of width `d_k`: a module from q_BHLK, k_BHMK, v_BHMV and a bias to x_BHLV."""
     match function:
         case "additive":
             return Additive(n_heads, d_k)
@@ -64,10 +64,10 @@ def make_function(function: AttentionFunction, n_heads: int, d_k: int) -> Scaled
 
 
 def use(model: Transformer, function: AttentionFunction) -> Transformer:
-    """Has every attention of a model compute by the function, whose parameters become the model's; returns the model.
+    """Replaces every attention function of a model; new parameters become the model's. Returns the model.
 
-    Batches must be padded. Raises ValueError for a model whose attention is restricted or has
-    dropout: the functions know neither.
+    Batches must be padded. Raises ValueError if the model has restricted attention or attention dropout, which these
+    functions do not support.
     """
     if model.config.attention_window or model.config.attention_dropout:
         raise ValueError("attention_window and attention_dropout need the model's own attention; leave both at 0")
@@ -82,7 +82,7 @@ def _weighted(scores_BHLM: Tensor, v_BHMV: Tensor, bias: Tensor | None) -> Tenso
 
 
 def _xavier(n_heads: int, n_inputs: int, n_outputs: int) -> Tensor:
-    """Draws a matrix a head, as the model's projections are drawn."""
+    """Draws one matrix per head, initialised like the model's projections."""
     weight_HIO = torch.empty(n_heads, n_inputs, n_outputs)
     for weight_IO in weight_HIO:
         nn.init.xavier_uniform_(weight_IO)

@@ -1,13 +1,13 @@
-"""The five layer types that Table 1 compares (paper §4), as modules from x_BLD to x_BLD.
+"""The five layer types of Table 1 (paper §4), as modules from x_BLD to x_BLD.
 
     layer = make("restricted self-attention", LayerSizes(width=512, window=32))
     y_BLD = layer(x_BLD)
 
-On equal terms: all have one input and one output of the same shape and no residual, norm or dropout. Self-attention is
-eq. 1 with queries, keys and values equal to the input: the paper's O(n²·d) leaves out the projections, which take
-O(n·d²) on top. `make_projected` has them.
+For a fair comparison, all have one input and one output of the same shape and no residual, norm or dropout.
+Self-attention is eq. 1 with queries, keys and values equal to the input: the paper's O(n²·d) excludes the projections,
+another O(n·d²). `make_projected` includes them.
 
-Shapes: B batch, L length (the paper's n), D width (the paper's d); H heads; T = L, when time steps are counted.
+Shapes: B batch, L length (the paper's n), D width (the paper's d); H heads; T = L where time steps are counted.
 """
 
 import torch
@@ -22,7 +22,7 @@ from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Project
 
 
 class SelfAttention(nn.Module):
-    """Scaled dot-product attention of a sequence to itself, in one head (eq. 1)."""
+    """Single-head scaled dot-product self-attention (eq. 1)."""
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """x_BLD -> x_BLD."""
@@ -44,7 +44,7 @@ class RestrictedSelfAttention(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Elman's network: h_t = tanh(W x_t + U h_{t-1} + b), with h_0 = 0."""
+    """Elman network: h_t = tanh(W x_t + U h_{t-1} + b), with h_0 = 0."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -56,9 +56,9 @@ class Recurrent(nn.Module):
         return y_BLD
 
     def after(self, x_BLD: Tensor, steps: int) -> Tensor:
-        """Computes all h_t anew from all h_{t-1}, `steps` times over, beginning with zeros: x_BLD.
+        """Recomputes all h_t from all h_{t-1}, `steps` times, starting from zeros: x_BLD.
 
-        This is a graph in which a step takes each state to the next position; after L steps it is `forward`.
+        Each step takes every state to the next position; after L steps the result equals `forward`.
         """
         ((input_weight, state_weight, input_bias, state_bias),) = self.network.all_weights
         from_input_BLD = F.linear(x_BLD, input_weight, input_bias)
@@ -70,7 +70,7 @@ class Recurrent(nn.Module):
 
 
 class Convolutional(nn.Module):
-    """A convolution over positions, all channels with all; zeros beyond both ends."""
+    """A full convolution over positions, zero-padded at both ends."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Convolutional(nn.Module):
 
 
 class SeparableConvolution(nn.Module):
-    """A convolution of each channel by itself, then a product at each position (Chollet 2016)."""
+    """A depthwise convolution, then a product at each position (Chollet 2016)."""
 
     def __init__(self, sizes: LayerSizes) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class SeparableConvolution(nn.Module):
 
 
 class ProjectedSelfAttention(nn.Module):
-    """Self-attention as the Transformer has it, with its heads and the four projections (§3.2.2)."""
+    """The Transformer's self-attention, with heads and all four projections (§3.2.2)."""
 
     def __init__(self, attention_: MultiHeadSelfAttention) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class ProjectedSelfAttention(nn.Module):
 
 
 def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:
-    """Makes a layer of the type with random weights."""
+    """Builds a layer of the type with random weights."""
     match layer_type:
         case "self-attention":
             return SelfAttention()
@@ -126,7 +126,7 @@ def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:
 
 
 def make_projected(layer_type: Projected, sizes: LayerSizes) -> nn.Module:
-    """Makes self-attention with its projections. Raises ValueError if the heads do not divide the width."""
+    """Builds self-attention with its projections. Raises ValueError if the heads do not divide the width."""
     d_k, rest = divmod(sizes.width, sizes.n_heads)
     if rest:
         raise ValueError(f"{sizes.n_heads} heads do not divide a width of {sizes.width}")

@@ -1,4 +1,4 @@
-"""The layer types of Table 1 (§4) and attention functions (§3.2.1) by name; without torch, which imports slowly."""
+"""Names of Table 1's layer types (§4) and §3.2.1's attention functions; importable without torch."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -7,27 +7,27 @@ LayerType = Literal[
     "self-attention", "recurrent", "convolutional", "restricted self-attention", "separable convolution"
 ]
 LAYER_TYPES: tuple[LayerType, ...] = get_args(LayerType)
-"""The rows of Table 1, top to bottom, and the separable convolution that the text of §4 adds."""
+"""The rows of Table 1, top to bottom, and the separable convolution of §4's text."""
 Projected = Literal["self-attention", "restricted self-attention"]
 AttentionFunction = Literal["additive", "dot-product", "scaled dot-product"]
-"""What §3.2.1 compares; the second is not scaled by 1/√d_k."""
+"""The functions compared in §3.2.1; "dot-product" is not scaled by 1/√d_k."""
 ATTENTION_FUNCTIONS: tuple[AttentionFunction, ...] = get_args(AttentionFunction)
 
 
 @dataclass(frozen=True)
 class LayerSizes:
-    """The sizes of a layer. Raises ValueError if the kernel has no middle."""
+    """The dimensions of a layer. Raises ValueError for an even kernel."""
 
     width: int
     kernel: int = 7
-    """k, the positions that a convolution sees; odd, so that it sees as many to either side."""
+    """k: a convolution's kernel width; odd, so that it is symmetric."""
     window: int = 64
-    """r, the positions that restricted self-attention sees."""
+    """r: the neighbourhood of restricted self-attention."""
     n_heads: int = 8
-    """Of projected self-attention; without projections there is one head."""
+    """Heads of projected self-attention; without projections there is one."""
     dilation: int = 1
-    """The distance between two positions that a convolution sees."""
+    """Distance between neighbouring positions of a kernel."""
 
     def __post_init__(self) -> None:
         if self.kernel % 2 == 0:
-            raise ValueError(f"kernel is {self.kernel}; it must be odd, to have a middle")
+            raise ValueError(f"kernel is {self.kernel}; it must be odd, to be symmetric")

@@ -63,7 +63,7 @@ def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
     assert shown(table, "Transformer (base)")[0][4:6] == ["not defined", f"{sacrebleu:.2f}"]
     assert 50 < sacrebleu < 100
     assert table.metrics == {"sacreBLEU EN-ZH base": sacrebleu}
-    assert any(note.startswith("EN-ZH: paper BLEU is not defined: spaces do not separate") for note in table.notes)
+    assert any(note.startswith("EN-ZH: paper BLEU is not defined: the target language is") for note in table.notes)
     assert any("tok:zh" in note for note in table.notes)
 
 
