@@ -97,13 +97,13 @@ class Settings(BaseModel):
             for name, field in type(self).model_fields.items()
             if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("in_fingerprint") is False
         }
-        described = self.model_dump(mode="json", exclude=hidden)
+        identity = self.model_dump(mode="json", exclude=hidden)
         for name, value in self:
-            if name in described and is_dataclass(value):
+            if name in identity and is_dataclass(value):
                 for part in fields(value):
                     if part.metadata.get("added_later") and getattr(value, part.name) == part.default:
-                        del described[name][part.name]
-        return described
+                        del identity[name][part.name]
+        return identity
 
 
 class CleaningSettings(Settings):

@@ -116,14 +116,14 @@ class FilesSettings(Settings):
     def load(cls, path: Path) -> "FilesSettings":
         """Reads a TOML file. Raises UserError if it is malformed, or it or a file it names is missing."""
         try:
-            described = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors may write a byte order mark
+            content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors may write a byte order mark
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
         except ValueError as error:  # TOML syntax or UTF-8; the message includes line and column
             raise UserError(f"{path} is not valid TOML: {error}") from None
         folder = path.absolute().parent
         try:
-            settings = cls.model_validate(described, context={"folder": folder})
+            settings = cls.model_validate(content, context={"folder": folder})
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"] if part != "[key]")

@@ -48,11 +48,11 @@ def _published() -> dict[str, dict[str, Any]]:
 def official_archives(target: Wmt14Target) -> dict[str, Archive]:
     """Returns the archives of training data from English to `target`, in reading order."""
     archives = {}
-    for name, described in _published().items():
-        if target in described["pairs"]:
-            fields = {key: described.get(key) for key in ("path", "size_bytes", "checksum")}
+    for name, entry in _published().items():
+        if target in entry["pairs"]:
+            fields = {key: entry.get(key) for key in ("path", "size_bytes", "checksum")}
             for side, language in (("source", SOURCE), ("target", target)):
-                fields[side] = described["members"].format(pair=f"{target}-{SOURCE}", language=language)
+                fields[side] = entry["members"].format(pair=f"{target}-{SOURCE}", language=language)
             archives[name] = Archive(**fields)
     return archives
 
@@ -129,7 +129,7 @@ def amount(settings: Wmt14Settings) -> Amount:
     official, published = official_archives(settings.target), _published()
     known = all(name in official and archive.path == official[name].path for name, archive in settings.archives.items())
     pairs = sum(published[name]["pairs"][settings.target] for name in settings.archives) if known else None
-    estimated_bytes = {described["path"]: described.get("estimated_bytes") for described in published.values()}
+    estimated_bytes = {entry["path"]: entry.get("estimated_bytes") for entry in published.values()}
     archives = [] if settings.data else list(settings.archives.values())
     return Amount(
         pairs,

@@ -92,7 +92,7 @@ class Parses(JsonArtifact[ParsesRecord]):
 def rebuild_parses(context: Context, hypotheses: Hypotheses, text: EvaluationSet) -> Parses:
     """Builds a tree from each line of symbols in `hypotheses`, with the words and tags of the gold tree.
 
-    Raises UserError if the number of lines is not that of gold trees.
+    Raises UserError if the numbers of lines and gold trees differ.
     """
     path = hypotheses.path(text)
     outputs, gold_trees = list(read_lines(path)), _trees(text.gold_trees)

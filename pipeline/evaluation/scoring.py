@@ -163,10 +163,10 @@ def score(context: Context, hypotheses: Hypotheses, text: EvaluationSet, *, bleu
 
     Raises UserError if the translations are missing or have another number of lines.
     """
-    described, path = text.load(), hypotheses.path(text)
+    record, path = text.load(), hypotheses.path(text)
     translations, references = list(read_lines(path)), list(read_lines(text.references))
     try:
-        bleu = score_texts(translations, references, described.target, bleu_only=bleu_only)
+        bleu = score_texts(translations, references, record.target, bleu_only=bleu_only)
     except UserError as error:
         raise UserError(f"{path} and {text.references}: {error}") from None
-    return Scores(context.folder).write(ScoringRecord(**dict(bleu), name=described.name, language=described.target))
+    return Scores(context.folder).write(ScoringRecord(**dict(bleu), name=record.name, language=record.target))

@@ -73,8 +73,8 @@ class WellFormed:
     def start(self, limit_B: Tensor) -> "OpenTrees":
         """Returns the state of a batch of empty trees.
 
-        Raises ValueError if the number of word counts is not that of sentences, or a sentence has no word or too many
-        for its maximum length, of which END_ID and the root's two brackets take three tokens.
+        Raises ValueError if the numbers of word counts and sentences differ, or a sentence has no word or too many for
+        its maximum length (END_ID and the root's two brackets take three tokens).
         """
         limits = limit_B.tolist()
         if len(self.n_words) != len(limits):

@@ -94,7 +94,7 @@ def files_of(treebank: Path) -> dict[str, Path]:
 
 
 def files_behind(treebank: Path, split: str) -> dict[str, Path]:
-    """Returns the files that determine a split, by their names in `files_of`: those of its own sections.
+    """Returns the files that determine a split, by their names in `files_of`: the files of its sections.
 
     Without sections these are all files, since splitting counts their trees. Raises UserError like `files_of`.
     """

@@ -65,8 +65,8 @@ class Corpus(JsonArtifact[CorpusRecord]):
     @property
     def languages(self) -> tuple[str, str]:
         """The source and target languages, e.g. ("en", "de")."""
-        described = self.load()
-        return described.source, described.target
+        record = self.load()
+        return record.source, record.target
 
     @property
     def summary(self) -> str:
@@ -78,10 +78,10 @@ class Corpus(JsonArtifact[CorpusRecord]):
     @property
     def shards(self) -> list[Shard]:
         """The aligned files, in order."""
-        described = self.load()
+        record = self.load()
         return [
-            Shard(self.shard_path(i, described.source), self.shard_path(i, described.target), pairs, collection)
-            for i, (pairs, collection) in enumerate(zip(described.shards, described.collections, strict=True))
+            Shard(self.shard_path(i, record.source), self.shard_path(i, record.target), pairs, collection)
+            for i, (pairs, collection) in enumerate(zip(record.shards, record.collections, strict=True))
         ]
 
     @property
@@ -117,14 +117,14 @@ class EvaluationSet(JsonArtifact[EvaluationSetRecord]):
     @property
     def source(self) -> Path:
         """The file of the source sentences."""
-        described = self.load()
-        return self.folder / f"{described.name}.{described.source}"
+        record = self.load()
+        return self.folder / f"{record.name}.{record.source}"
 
     @property
     def references(self) -> Path:
         """The file of the references."""
-        described = self.load()
-        return self.folder / f"{described.name}.{described.target}"
+        record = self.load()
+        return self.folder / f"{record.name}.{record.target}"
 
     @property
     def gold_trees(self) -> Path:

@@ -55,7 +55,7 @@ class BucketArtifacts:
         Raises UserError if another process published it first.
         """
         manifest = Artifact(folder).manifest
-        sizes_bytes = {file: described["bytes"] for file, described in manifest["files"].items()}
+        sizes_bytes = {file: entry["bytes"] for file, entry in manifest["files"].items()}
         published = Published(secrets.token_hex(8), manifest["sha256"], sizes_bytes)
         place = f"store/{name}/{published.attempt}"
         files = [f"{place}/{file}" for file in [*sizes_bytes, MANIFEST]]

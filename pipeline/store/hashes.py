@@ -1,7 +1,7 @@
 """Hashes of an artifact's files, cached beside its folder so that files are not reread at every use.
 
 `.verified/<name>.json` holds each file's verified sha256 and its stat at that time: size, mtime and ctime in ns, and
-inode, one of which any change alters. The device number is left out, since clients of a file server disagree on it. The
+inode. Any change alters one of these. The device number is left out, since clients of a file server disagree on it. The
 cache is outside the folder, so that copies and listings of an artifact need not exclude it.
 """
 

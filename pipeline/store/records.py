@@ -68,9 +68,9 @@ class Segment:
 
     def is_alike(self, other: "Segment") -> bool:
         """Whether both segments ran on the same numbers of the same devices in the same form."""
-        return self._described() == other._described()
+        return self._configuration() == other._configuration()
 
-    def _described(self) -> object:
+    def _configuration(self) -> object:
         devices = {device.name: device.count for device in self.devices}
         forms = self.compiled, self.packed, self.captured
         return devices, self.threads, self.dtype, self.torch_version, forms

@@ -65,8 +65,8 @@ class CorpusWriter:
         """Writes `corpus.json` and returns the corpus."""
         rmtree(self._corpus.folder / ".parts", ignore_errors=True)  # empty or missing
         source, target = self.languages
-        described = {"source": source, "target": target, "shards": self._shards, "collections": self._collections}
-        self._corpus.write(CorpusRecord(**described, symbols=sorted(symbols), report=report))
+        fields = {"source": source, "target": target, "shards": self._shards, "collections": self._collections}
+        self._corpus.write(CorpusRecord(**fields, symbols=sorted(symbols), report=report))
         return self._corpus
 
 

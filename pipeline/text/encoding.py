@@ -75,14 +75,14 @@ def encode(
     if not any(counts["pairs"] for counts in splits["train"]):
         raise UserError(f"no training pair has at most {settings.max_tokens} tokens per side; raise max_tokens")
     shutil.copyfile(vocabulary.path, dataset.folder / "joint.model")
-    described = {
+    content = {
         "vocabulary_size": len(load(vocabulary.path)),
         "languages": corpus.languages,
         "splits": splits,
         "left_out": sum(counts["left_out"] for counts in collections.values()),
         "collections": collections,
     }
-    dataset.write_json("dataset.json", described)
+    dataset.write_json("dataset.json", content)
     return dataset
 
 

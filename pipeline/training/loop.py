@@ -127,9 +127,8 @@ class Training:
 
     Every method raises UserError at every rank if the settings do not fit the dataset, a device does not support the
     run's dtype, an update does not fit into memory, the disk is full, or a loss or gradient is not finite. Any other
-    error, and that of a disk too full for the plan of a later epoch, is raised only at its rank while others may be
-    waiting for that rank: the caller must end their processes (Ray Train's controller,
-    `torch.multiprocessing.start_processes`).
+    error (or a disk too full for a later epoch's plan) is raised only at its rank, while others may be waiting for it:
+    the caller must end their processes (Ray Train's controller, `torch.multiprocessing.start_processes`).
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""The stage that times the training of several models in turn, so that whatever else the machine does slows all alike.
+"""Times training of several models in interleaved rounds, so that other load slows all alike.
 
     time_(Context(folder), dataset, [base, recurrent]).load().models[0].update_s
 
-First the loop itself trains each model on the next updates of the same plan. Then single updates are timed on random
-sentences of one length, as many as fill an update, padded and uncompiled: how fast is a model as sentences get longer?
+First, the loop trains each model on the next updates of the same plan. Then single updates are timed on full batches of
+random sentences of one length, padded and uncompiled, to show how speed depends on sentence length.
 
 Shapes: B pairs, L tokens of each sentence.
 """
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 UPDATES = 20
-"""Updates of the plan that are timed each round, and as many before the first."""
+"""Updates of the plan timed per round, and updates before the first."""
 LENGTHS = 8, 16, 32, 64, 128
-"""Tokens a sentence; an update has as many sentences as its budget of tokens allows."""
+"""Tokens per sentence; an update has as many sentences as its token budget allows."""
 UPDATES_OF_LENGTH = 3
-"""Updates of each length that are timed each round."""
+"""Updates of each length timed per round."""
 NEVER = 10**9
 
 
 class ModelSpeed(Record):
-    """How fast one model trains; a value a round."""
+    """Training speed of one model, by round."""
 
     architecture: str
     parameters: int
     update_s: tuple[float, ...]
-    """Seconds an update of the plan."""
+    """Seconds per update of the plan."""
     tokens_s: dict[int, tuple[float, ...]]
-    """Target tokens per second, by the length of all sentences."""
+    """Target tokens per second, by sentence length."""
 
     @property
     def mean_update_s(self) -> float:
-        """The mean of the rounds."""
+        """The mean over rounds."""
         return sum(self.update_s) / len(self.update_s)
 
 
 class TrainingSpeedRecord(Record):
-    """`training_speed.json`: how fast models train on one machine."""
+    """`training_speed.json`: training speed of several models on one machine."""
 
     models: tuple[ModelSpeed, ...]
     budget_tokens: int
@@ -63,20 +63,20 @@ class TrainingSpeedRecord(Record):
 
 @dataclass(frozen=True)
 class TrainingSpeed(JsonArtifact[TrainingSpeedRecord]):
-    """`training_speed.json`: how fast models train on one machine."""
+    """`training_speed.json`: training speed of several models on one machine."""
 
     record_file = "training_speed.json"
 
     @property
     def summary(self) -> str:
-        """The duration of each model's update."""
+        """The mean time per update of each model."""
         return ", ".join(
             f"{1e3 * model.mean_update_s:.0f} ms a {model.architecture} update" for model in self.load().models
         )
 
 
 def time_(context: Context, dataset: EncodedDataset, settings: Sequence[TrainingSettings]) -> TrainingSpeed:
-    """Times models with one worker on the device of `context`. Raises UserError whenever `loop.Training` does."""
+    """Times models with one worker on the device of `context`. Raises UserError like `loop.Training`."""
     import torch  # slow to import, and the artifact does not need it
 
     from pipeline.hardware import device_name, dtype_name
@@ -127,7 +127,7 @@ def time_(context: Context, dataset: EncodedDataset, settings: Sequence[Training
 
 
 def _endless(settings: TrainingSettings) -> TrainingSettings:
-    """Returns the settings of a run that is neither validated nor saved while it is timed."""
+    """Returns the settings without validation or checkpoints during timing."""
     never = dict.fromkeys(("updates", "checkpoint_updates", "validation_updates", "log_updates"), NEVER)
     return settings.model_copy(update={**never, "workers": 1, "profile_updates": None})
 
@@ -135,7 +135,7 @@ def _endless(settings: TrainingSettings) -> TrainingSettings:
 def _tokens_s(
     context: Context, settings: Sequence[TrainingSettings], dtype: "torch.dtype"
 ) -> list[dict[int, tuple[float, ...]]]:
-    """Returns the target tokens per second of each model by sentence length, a value a round."""
+    """Returns each model's target tokens per second by sentence length, by round."""
     import torch
 
     from model.architectures import make_model
@@ -154,7 +154,7 @@ def _tokens_s(
         began_s = time.perf_counter()
         for update in range(1, n_updates + 1):
             step.accumulate(batch, seed=update)
-            step.apply(update, len(batch.targets_N)).tolist()  # which waits for the device
+            step.apply(update, len(batch.targets_N)).tolist()  # waits for the device
         return time.perf_counter() - began_s
 
     batches = {}
@@ -165,7 +165,7 @@ def _tokens_s(
         )
         batches[length] = Batch.padded(source_BL, target_BL, dtype).to(context.device), n_pairs * length
     rates: list[dict[int, list[float]]] = [{length: [] for length in LENGTHS} for _ in settings]
-    for done in range(ROUNDS + 1):  # kernels of new shapes are chosen in the first, which does not count
+    for done in range(ROUNDS + 1):  # the first, in which kernels of new shapes are chosen, does not count
         context.progress(ROUNDS + min(done, ROUNDS - 1), 2 * ROUNDS, "rounds")
         for length, (batch, n_tokens) in batches.items():
             for step, of_model_rates in zip(steps, rates, strict=True):

@@ -4,8 +4,8 @@
     workers = Workers(rank=0, size=2)
 
 By default, torch's store listens on all interfaces of rank 0's machine, without authentication. With a bound socket it
-accepts connections at that address only; on the loopback address, none from other machines. gloo's default interface is
-that of the host name's address, on many machines 127.0.1.1, which other machines cannot reach.
+accepts connections at that address only; on the loopback address, none from other machines. gloo binds by
+default to the host name's address, on many machines 127.0.1.1, which other machines cannot reach.
 """
 
 import fcntl

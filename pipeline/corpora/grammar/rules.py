@@ -268,7 +268,7 @@ class Rules:
         return 2 + int(self.random.random() * (9 if self.chance(0.8) else 98))
 
     def adjectives(self, kind: str) -> tuple[Adjective, ...]:
-        """Draws one adjective, or two, of which the second follows the noun in French."""
+        """Draws one adjective, or two; the second then follows the noun in French."""
         words = self.words
         first = words.adjectives_of[kind].pick(self.random)
         if first.precedes and self.chance(0.12) and words.colours_of[kind].lemmas:
