@@ -12,6 +12,7 @@ from pipeline.attention.records import Relations, RelationSettings
 from pipeline.complexity import attention_training
 from pipeline.complexity.attention_training import AttentionTraining
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
+from pipeline.complexity.recall import RECALLING, Recall, RecallSettings
 from pipeline.corpora.embedded import GeneratedText
 from pipeline.evaluation import perplexity
 from pipeline.evaluation.perplexity import LengthPerplexity, Perplexity
@@ -32,6 +33,7 @@ from workflows.trials import LAST_CHECKPOINT, trials_of
 TRAIN_ATTENTION = Stage(
     "attention_training.train", attention_training.train, AttentionTraining, computes=True, resumes=True
 )
+RECALL = Stage("recall.measure", Imported("pipeline.complexity.recall:measure"), Recall, computes=True)
 TIME_TRAINING = Stage("training_speed.time", Imported("pipeline.training.speed:time_"), TrainingSpeed, gpus=1)
 LENGTH_PERPLEXITY = Stage(
     "length_perplexity.measure", perplexity.measure_by_length, LengthPerplexity, version=3, gpus=1, computes=True
@@ -149,6 +151,14 @@ def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:
         label = f"train {function} d_k {d_k} rate {rate:g} seed {seed}"
         steps.append(TRAIN_ATTENTION(label, dataset, function, settings))
     return steps
+
+
+def recall(settings: RecallSettings) -> list[Step[Recall]]:
+    """Returns the steps that train each layer type to recall over each distance."""
+    return [
+        RECALL(f"recall over {distance} by {layer_type}", layer_type, distance, settings)
+        for layer_type, distance in product(RECALLING, settings.distances)
+    ]
 
 
 def _seeds(profile: Profile, training: TrainingSettings) -> range:

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pipeline.complexity.recall import RecallSettings
 from pipeline.complexity.records import TimedArguments
 from pipeline.complexity.settings import ArgumentSettings
 from pipeline.corpora.embedded import EmbeddedSettings
@@ -165,6 +166,8 @@ def experiments(
     if "table4" in needs:
         trees = load_parsing_profile(treebank=treebank, overrides=changes["table4"])
         tables["table4"] = reproduce_table4.reproduction(trees, request)
+    if "recall" in needs:
+        made["recall"] = claim_trials.recall(RecallSettings())
     if "functions" in needs:
         made["functions"] = claim_trials.functions(profile, pair)
     if needs & {"competitors", "training_speed"} and claim_trials.competes(profile, pair):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from workflows.claims import comparisons, competitors, functions, timings, translators, variations
+from workflows.claims import comparisons, competitors, functions, paths, timings, translators, variations
 from workflows.claims.claim import Claim
 
 WAITING: tuple[Claim, ...] = (
@@ -17,12 +17,6 @@ WAITING: tuple[Claim, ...] = (
         "sinusoids let the model easily learn to attend by relative positions",
         "heads",
         lacks="a control: heads of models without positions",
-    ),
-    Claim(
-        "4",
-        "the shorter the paths between positions, the easier long-range dependencies are learned",
-        "competitors",
-        lacks="recall at a distance, learned by each type of layer",
     ),
     Claim(
         "6.3",
@@ -46,6 +40,7 @@ CLAIMS: Sequence[Claim] = sorted(
         *WAITING,
         *competitors.CLAIMS,
         *functions.CLAIMS,
+        *paths.CLAIMS,
         *timings.CLAIMS,
         *translators.CLAIMS,
         *variations.CLAIMS,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from pipeline.complexity.attention_training import AttentionTrainingRecord
+from pipeline.complexity.recall import RecallRecord
 from pipeline.complexity.records import ArgumentTimes
 from pipeline.store.artifact import Context
 from workflows.claims.claim import Evidence
@@ -45,6 +46,8 @@ def judge(
         drawn.append(_competitors(found.found["competitors"]))
     if made.functions:
         drawn.append(_functions(found))
+    if made.recall:
+        drawn.append(_recall(found.found["recall"]))
     if made.extrapolation:
         drawn.append(_positions(found.found["extrapolation"]))
     artifact = ClaimsArtifact(context.folder)
@@ -100,6 +103,21 @@ def _functions(found: Evidence) -> Section:
         "function only, forward and backward.",
         [curves("dev perplexity", "d_k", lines, "functions-over-d_k", log=True)],
         [Table("Perplexity, rate, time and memory over d_k", shown, rows)],
+    )
+
+
+def _recall(recalled: Sequence[RecallRecord]) -> Section:
+    """Draws NLL over the distance for each layer type."""
+    lines = [
+        Curve(name, [(record.distance, fmean(record.nll)) for record in recalled if record.layer_type == name])
+        for name in dict.fromkeys(record.layer_type for record in recalled)
+    ]
+    return Section(
+        "Recall at a distance",
+        "Networks of one layer type are trained to recall a symbol that they saw some positions before; each is as "
+        f"deep as that takes. {recalled[0].settings.updates} updates at the best of the learning rates tried, the mean "
+        "over the seeds; chance is 2.08 nats.",
+        [curves("NLL, nats", "positions", lines, "recall-over-distance")],
     )
 
 

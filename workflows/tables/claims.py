@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pipeline.attention.records import Relations
 from pipeline.complexity.attention_training import AttentionTraining
+from pipeline.complexity.recall import Recall
 from pipeline.complexity.records import TimedArguments
 from pipeline.evaluation.perplexity import LengthPerplexity, Perplexity
 from pipeline.evaluation.search_choice import DecodingChoice
@@ -57,6 +58,8 @@ class Made:
     timed: Ref[TimedArguments] | None = None
     functions: Sequence[Ref[AttentionTraining]] = ()
     """Small models with each attention function."""
+    recall: Sequence[Ref[Recall]] = ()
+    """Of symbols at a distance, by each layer type."""
     extrapolation: Sequence[Trial[LengthPerplexity]] = ()
     """Perplexity on sentences longer than some are trained on."""
     averaging: Sequence[Trial[DecodingChoice]] = ()
@@ -93,6 +96,8 @@ def evidence(made: Made) -> Evidence:
         found["timed"] = to_artifact(made.timed).load()
     if made.functions:
         found["functions"] = [to_artifact(training).load() for training in made.functions]
+    if made.recall:
+        found["recall"] = [to_artifact(trained).load() for trained in made.recall]
     if made.extrapolation:
         found["extrapolation"] = [(trial.kind, to_artifact(trial.measured).load()) for trial in made.extrapolation]
     if made.averaging:

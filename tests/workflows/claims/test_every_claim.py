@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.attention.records import HeadShare, RelationRecord
 from pipeline.complexity.attention_training import AttentionTrainingRecord
+from pipeline.complexity.recall import RECALLING, RecallRecord, RecallSettings
 from pipeline.evaluation.perplexity import LengthPerplexityRecord, LengthRange, PerplexityRecord
 from pipeline.evaluation.search_choice import DecodingChoiceRecord, SearchScores
 from pipeline.settings import DecodingSettings
@@ -178,6 +179,24 @@ def learned(behind: float, spread: float = 0.001) -> Curves:
     return made
 
 
+def recalled(sign: float = 1.0, spread: float = 0.02) -> list[RecallRecord]:
+    """Recall that is worse, or with sign -1 better, over longer paths; over 8 positions all are equal."""
+    return [
+        RecallRecord(
+            layer_type=layer_type,
+            distance=distance,
+            path_steps=steps,
+            parameters=1,
+            rate=0.1,
+            chosen_by={0.1: 1.0},
+            nll=tuple(1 + (distance > 8) * sign * 0.1 * place + spread * noise for noise in NOISE),
+            settings=RecallSettings(),
+        )
+        for place, (layer_type, steps) in enumerate(zip(RECALLING, (1, 6, 16, 128), strict=True))
+        for distance in (8, 128)
+    ]
+
+
 @dataclass(frozen=True)
 class Case:
     """Evidence by which a claim holds, by which it fails, and by which it is undecided, where there can be such."""
@@ -223,6 +242,9 @@ CASES: Mapping[str, Case] = {
     ),
     "recurrence precludes parallelization within training examples, which becomes critical at longer lengths": Case(
         "training_speed", speeds(), speeds(sequential=1.1), speeds(sequential=0.9)
+    ),
+    "the shorter the paths between positions, the easier long-range dependencies are learned": Case(
+        "recall", recalled(), recalled(-1.0), recalled(spread=0.5)
     ),
     "for small d_k, additive and dot-product attention perform similarly": Case(
         "functions", functions(0.1, 0.1), functions(0.1, 0.1, small=0.1), functions(0.1, 0.1, spread=0.1)
@@ -382,7 +404,9 @@ def test_only_the_named_data_can_judge() -> None:
     """On generated text, trade-offs are not judged though their figures are there; mechanisms are."""
     found = {case.needs: case.holds or case.undecided for case in CASES.values()}
     verdicts = {outcome.text: outcome.verdict for outcome in judged(CLAIMS, Evidence(found))}
-    mechanisms = {text for text, case in CASES.items() if case.needs in ("heads", "extrapolation", "training_speed")}
+    mechanisms = {
+        text for text, case in CASES.items() if case.needs in ("heads", "extrapolation", "recall", "training_speed")
+    }
     assert {verdicts[text] for text in mechanisms} == {"holds"}
     assert all(verdicts[text].startswith("needs ") for text in CASES.keys() - mechanisms)
     assert verdicts["dropout is very helpful in avoiding over-fitting"] == "needs real text"
