@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # setuptools warns of folders named like the packages: those are the packages.
 INSTALL := PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
 
-.PHONY: help reproduce test test-fast test-slow chaos gpu lint format constraints clean
+.PHONY: help reproduce test test-fast test-slow test-clusters chaos gpu lint format constraints clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -38,6 +38,10 @@ test-fast: .venv/installed-dev lint ## run the linters and the tests that start 
 
 test-slow: .venv/installed-dev ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-clusters: .venv/installed-dev ## start the clusters of infra/ in containers; as root on Debian, whose podman it installs
+	bash tests/infra/prepare.sh
+	$(BIN)/python -m pytest -m slow tests/infra
 
 chaos: .venv/installed-dev ## kill processes at random and compare the results; AIAYN_CHAOS_SEED, AIAYN_CHAOS_KILLS
 	$(BIN)/python -m pytest -m slow tests/chaos -s

@@ -1,87 +1,84 @@
-"""infra/compose.yaml: commands that exist, no secret, and nothing open to the world."""
+"""infra/compose.yaml as infra/README.md has it typed: a table in MLflow on PostgreSQL, whatever is killed meanwhile."""
 
-import re
-from typing import Any
+import json
+import shlex
+import subprocess
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
-from ray._private import ray_constants
 
-from tests.support.infra_files import INFRA, ROOT, load, ray_options
+from tests.infra.clusters import (
+    ROOT,
+    SMALL,
+    TIMEOUT_S,
+    Terminal,
+    kill,
+    podman,
+    requires_clusters,
+    succeeds,
+    typed,
+    wait_for,
+)
 
-TEXT = (INFRA / "compose.yaml").read_text(encoding="utf-8")
-COMPOSE = load("compose.yaml")
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-NODES = ["ray-head", "ray-worker", "driver"]
-SECRET = re.compile(r"PASSWORD|TOKEN|SECRET|KEY")
-VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-
-
-def words_of(service: str) -> list[str]:
-    """A service's command where no variable is set."""
-    return [VARIABLE.sub(lambda match: match[2] or "", word) for word in SERVICES[service]["command"]]
-
-
-def test_ports_are_published_on_the_loopback_interface() -> None:
-    """Ray's dashboard and MLflow; nothing else, and no other network."""
-    published = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
-    assert published.keys() == {"ray-head", "mlflow"}
-    for port in [port for ports in published.values() for port in ports]:
-        assert re.fullmatch(r"127\.0\.0\.1:(\d+):\1", port)
-    assert all("network_mode" not in service and "privileged" not in service for service in SERVICES.values())
-    assert COMPOSE["networks"]["database"] == {"internal": True}
-    assert SERVICES["postgres"]["networks"] == ["database"]
+pytestmark = [pytest.mark.slow, requires_clusters, pytest.mark.timeout(4 * TIMEOUT_S)]
 
 
-def test_no_secret_is_written_down() -> None:
-    """Each comes from the environment, and Compose stops where it is missing or empty."""
-    secrets = {
-        name: value
-        for service in SERVICES.values()
-        for name, value in service["environment"].items()
-        if SECRET.search(name)
-    }
-    assert secrets.keys() == {"RAY_AUTH_TOKEN", "POSTGRES_PASSWORD", "PGPASSWORD"}
-    for value in secrets.values():
-        assert re.fullmatch(r"\$\{(RAY_AUTH_TOKEN|POSTGRES_PASSWORD):\?[^}]+\}", value)
-    assert not re.search(r"://[^/@\s]*:[^/@\s]*@", TEXT), "a password in an address"
-    assert "/infra/.env" in (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+def finished_runs() -> list[str]:
+    """The names of the runs that MLflow's server has as finished, by the port that a user's browser calls."""
+    request = urllib.request.Request(
+        "http://127.0.0.1:5000/api/2.0/mlflow/runs/search",
+        data=json.dumps({"experiment_ids": ["1"]}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    runs = json.load(urllib.request.urlopen(request, timeout=TIMEOUT_S))["runs"]
+    return sorted(run["info"]["run_name"] for run in runs if run["info"]["status"] == "FINISHED")
 
 
-@pytest.mark.parametrize("name", NODES)
-def test_nodes_share_the_store_and_demand_a_token(name: str) -> None:
-    """Without root's privileges, and with MLflow's server as it is called there."""
-    service = SERVICES[name]
-    assert (service["volumes"], service["networks"], service["cap_drop"]) == (["store:/shared"], ["ray"], ["ALL"])
-    assert service["environment"]["RAY_AUTH_MODE"] == "token"
-    assert service["environment"]["MLFLOW_TRACKING_URI"] == "http://mlflow:5000"
+def ready() -> bool:
+    """Whether both nodes have joined and MLflow answers."""
+    status = ["exec", "aiayn_ray-head_1", "sh", "-c", "ray status | grep -q '/2.0 CPU'"]
+    return succeeds(status) and _answers("http://127.0.0.1:5000/health")
 
 
-def test_ray_is_started_by_options_that_it_has() -> None:
-    """The workers and the driver join the head by its name and port."""
-    head, worker = ray_options(words_of("ray-head")), ray_options(words_of("ray-worker"))
-    assert head["head"]
-    assert head["block"]
-    assert worker["block"]
-    address = f"ray-head:{head['port']}"
-    assert worker["address"] == SERVICES["driver"]["environment"]["RAY_ADDRESS"] == address
-    assert f"127.0.0.1:{ray_constants.DEFAULT_DASHBOARD_PORT}/" in SERVICES["ray-head"]["healthcheck"]["test"][-1]
-    agent = f"127.0.0.1:{ray_constants.DEFAULT_DASHBOARD_AGENT_LISTEN_PORT}/"
-    assert agent in SERVICES["ray-worker"]["healthcheck"]["test"][-1]
+def _answers(url: str) -> bool:
+    with suppress(OSError):
+        return urllib.request.urlopen(url, timeout=10).status == 200
+    return False
 
 
-def test_mlflow_is_started_by_options_that_it_has() -> None:
-    """On PostgreSQL, with artifacts served, and for the names by which it is called."""
-    from mlflow.cli import cli
+def test_the_typed_commands_go_on_whatever_is_killed(tmp_path: Path) -> None:
+    """A lost worker, a lost head and a lost MLflow: one training run, which goes on; `down` and `up` lose nothing."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    into, secret, up, table, down = typed("Containers on one machine")
+    terminal = Terminal(clone / into.removeprefix("cd "), CPUS_PER_NODE="1")
+    command = f"{table} {shlex.join(SMALL)}".replace(" exec ", " exec -T ")  # there is no terminal here
+    terminal.run(secret)
+    try:
+        terminal.run(up)
+        wait_for(ready, lambda: podman("ps", "--all"))
+        first = terminal.start(command)
+        terminal.reach(120, first)
+        kill("aiayn_ray-worker_1")
+        terminal.reach(600, first)
+        kill("aiayn_ray-head_1")
+        assert first.wait(TIMEOUT_S) != 0
+        wait_for(ready, lambda: podman("ps", "--all"))
 
-    name, command, *arguments = words_of("mlflow")
-    assert name == "mlflow"
-    options = cli.commands[command].make_context(command, arguments).params
-    assert options["serve_artifacts"]
-    hosts = {f"mlflow:{options['port']}", f"localhost:{options['port']}", f"127.0.0.1:{options['port']}"}
-    assert set(options["allowed_hosts"].split(",")) == hosts
-    (mount,) = SERVICES["mlflow"]["volumes"]
-    assert options["artifacts_destination"].startswith(f"{mount.partition(':')[2]}/")
-    (address,) = [p.envvar for p in cli.commands[command].params if p.name == "backend_store_uri"]
-    database = SERVICES["postgres"]["environment"]
-    wanted = f"postgresql+psycopg2://{database['POSTGRES_USER']}@postgres:5432/{database['POSTGRES_DB']}"
-    assert SERVICES["mlflow"]["environment"][address] == wanted
+        second = terminal.start(command)
+        terminal.reach(900, second)
+        kill("aiayn_mlflow_1")
+        assert second.wait(TIMEOUT_S) == 0, terminal.printed
+        assert "7 stages to run" in terminal.printed, "all but the training run were in the store"
+        assert "update 300 " not in terminal.printed, "it went on from a checkpoint"
+        wait_for(ready, lambda: podman("ps", "--all"))
+
+        terminal.run(down)
+        terminal.run(up)
+        wait_for(ready, lambda: podman("ps", "--all"))
+        assert "stages to run" not in terminal.run(command)
+        assert finished_runs() == ["en-de base", "table2 embedded"]
+    finally:
+        terminal.start(f"{down} --volumes").wait(TIMEOUT_S)

@@ -1,0 +1,110 @@
+"""Clusters of containers for tests: what `make test-clusters` has prepared, and a page's commands as they are typed."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.chaos.workflow_process import SETTINGS
+
+ROOT = Path(__file__).parents[2]
+PREPARED = ROOT / "build" / "clusters"
+"""What prepare.sh writes."""
+PODMAN = {
+    "CONTAINERS_CONF": str(PREPARED / "containers.conf"),
+    "CONTAINERS_STORAGE_CONF": str(PREPARED / "storage.conf"),
+    "PATH": f"{PREPARED / 'bin'}:{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
+}
+TIMEOUT_S = 600
+"""How long anything may take, with the machine busy."""
+UPDATES = 1500
+SMALL = ["--pairs", "en-de", "--models", "base"] + [
+    word
+    for name, value in {**SETTINGS, "recipes.base.training.updates": UPDATES}.items()
+    if not name.startswith("recipes.big")
+    for word in ("--set", f"{name}={value}")
+]
+"""Options that make Table 2 one training run of two workers, a minute long."""
+
+requires_clusters = pytest.mark.skipif(
+    os.geteuid() != 0 or not (PREPARED / "ready").is_file(),
+    reason="needs root, podman and images: make test-clusters prepares them",
+)
+
+
+def typed(heading: str) -> list[str]:
+    """Returns the command lines below a heading of infra/README.md."""
+    text = (ROOT / "infra" / "README.md").read_text(encoding="utf-8")
+    section = re.split(r"^#+ ", text.split(f"## {heading}\n")[1], flags=re.MULTILINE)[0]
+    blocks = re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    return [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+
+
+class Terminal:
+    """Where a user types: a folder and an environment."""
+
+    def __init__(self, folder: Path, **variables: str) -> None:
+        self._folder, self._variables = folder, {**os.environ, **PODMAN, **variables}
+        for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):
+            self._variables.pop(name, None)
+        self.log = folder / "log"
+
+    def start(self, line: str) -> subprocess.Popen[bytes]:
+        """Starts a command line; its output goes to `log`."""
+        with self.log.open("wb") as log:
+            return subprocess.Popen(
+                ["bash", "-c", line],
+                cwd=self._folder,
+                env=self._variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def run(self, line: str) -> str:
+        """Runs a command line; returns its output. Fails if its exit status is not 0."""
+        status = self.start(line).wait(TIMEOUT_S)
+        assert status == 0, f"{line}\n{self.printed}"
+        return self.printed
+
+    @property
+    def printed(self) -> str:
+        """What the last command has printed so far."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def reach(self, update: int, command: subprocess.Popen[bytes]) -> None:
+        """Waits until the training run of a command has validated an update."""
+        wait_for(lambda: f"update {update:,} " in self.printed or command.poll() is not None, lambda: self.printed)
+        assert command.poll() is None, self.printed
+
+
+def podman(*arguments: str) -> str:
+    """Runs podman; returns its output."""
+    result = subprocess.run(
+        ["podman", *arguments], env={**os.environ, **PODMAN}, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert result.returncode == 0, f"{arguments}: {result.stderr}"
+    return result.stdout
+
+
+def kill(container: str) -> None:
+    """Kills a container's first process, and with it all others, as the kernel does when memory runs out."""
+    psutil.Process(int(podman("inspect", "--format", "{{.State.Pid}}", container))).kill()
+
+
+def wait_for(done: Callable[[], bool], otherwise: Callable[[], str]) -> None:
+    """Waits until `done`; fails with the text of `otherwise` after TIMEOUT_S."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while not done():
+        assert time.monotonic() < end_s, otherwise()
+        time.sleep(0.5)
+
+
+def succeeds(command: Sequence[str]) -> bool:
+    """Whether a command of podman ends with status 0."""
+    return subprocess.run(["podman", *command], env={**os.environ, **PODMAN}, capture_output=True).returncode == 0

@@ -1,0 +1,40 @@
+"""infra/: Ray's schema accepts the launcher's files, and every file names the versions that the project pins."""
+
+import copy
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from ray.autoscaler._private.util import prepare_config, validate_config
+
+ROOT = Path(__file__).parents[2]
+INFRA = ROOT / "infra"
+
+
+@pytest.mark.parametrize("name", ["onpremise.yaml", "aws.yaml"])
+def test_ray_accepts_the_file_and_refuses_a_misspelt_one(name: str) -> None:
+    """As `ray up` does, with Ray's defaults filled in."""
+    config: dict[str, Any] = yaml.safe_load((INFRA / name).read_text(encoding="utf-8"))
+    validate_config(prepare_config(copy.deepcopy(config)))
+    with pytest.raises(jsonschema.ValidationError):
+        validate_config(prepare_config({**copy.deepcopy(config), "setup_comands": []}))
+
+
+def test_versions_are_the_pinned_ones() -> None:
+    """The image's tag is the project's version, and the Ray that KubeRay is told is the one in the image."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    texts = {path.name: path.read_text(encoding="utf-8") for path in INFRA.iterdir()}
+    tags = {name: set(re.findall(r"aiayn:(\d[\w.]*)", text)) for name, text in texts.items()}
+    assert {name for name, found in tags.items() if found} == {
+        "Dockerfile",
+        "README.md",
+        "compose.yaml",
+        "kubernetes.yaml",
+    }
+    assert set.union(*tags.values()) == {version}
+    (ray,) = re.findall(r'rayVersion: "(.*)"', texts["kubernetes.yaml"])
+    assert f"\nray=={ray}\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
