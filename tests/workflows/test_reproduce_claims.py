@@ -104,7 +104,7 @@ def test_generated_text_is_asked_only_what_it_can_answer(tmp_path: Path, capsys:
         ({"sections": "6.2", "treebank": Path("none")}, "--treebank: no claim of --sections 6.2 that profile embedded"),
         ({"sections": "3.5", "models": "base"}, "--models: no claim of --sections 3.5 that profile embedded can judge"),
         ({"sections": "3.2.2", "pairs": "en-de"}, "--pairs: no claim of --sections 3.2.2 that profile embedded can"),
-        ({"sections": "6.2", "rows": "nonsense", "profile": "multi30k"}, "--rows nonsense: there is no such row in Ta"),
+        ({"sections": "6.2", "rows": "nonsense", "profile": "multi30k"}, "--rows nonsense: no such row in Ta"),
         ({"sections": "figure 4", "models": "recurrent"}, "--models recurrent: the profile has base, big"),
         ({"sections": "6.3", "treebank": Path("none")}, "none is not a treebank"),
         ({"treebank": Path(__file__).parent}, "--treebank .*: §6.3 compares with parsers on the Wall Street Journal"),

@@ -85,7 +85,7 @@ def test_both_rows_then_again_then_another_beam(
         (beam,) = [row for row in beams if row["chosen"]]
         assert beam["f1"] == max(row["f1"] for row in beams)
         assert next(row["f1"] for row in beams if row["beam_size"] == 2) == chosen["f1"]
-        free, constrained = [row["values"] for row in tables["Outputs that were no tree"] if row["name"] == kind]
+        free, constrained = [row["values"] for row in tables["Malformed outputs"] if row["name"] == kind]
         assert (free["search"], constrained["search"]) == ("free", "constrained")
         assert free["repaired"] > constrained["repaired"] == 0  # a parser of six updates writes no tree by itself
     report = (folder / "report.html").read_text(encoding="utf-8")

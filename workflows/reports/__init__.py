@@ -1,1 +1,1 @@
-"""Writes the reports: one self-contained HTML file for each table, its plots, and the report of prepared text."""
+"""Writes one self-contained HTML report per table, its plots, and the report on prepared text."""

@@ -1,4 +1,4 @@
-"""Writes the page of the claims, one HTML file: the last stage of the workflow."""
+"""Writes the claims report, one HTML file: the last stage of the workflow."""
 
 import math
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from workflows.tables.table import NAME, Column, Results, Table, Value, columns,
 
 
 def render(results: Results, sections: Sequence[Section], command: str = "", warnings: Sequence[str] = ()) -> str:
-    """Renders the page as HTML that needs nothing outside itself."""
+    """Renders the page as self-contained HTML."""
     return page.render(
         results,
-        lead="What the paper argues, sentence by sentence: effects with 95 % intervals beside the paper’s own, and a "
-        f"verdict where the evidence suffices for one. {EFFECTS}",
+        lead="The paper’s claims, one by one: measured effects with 95% confidence intervals, the paper’s effects, and "
+        f"a verdict where the evidence suffices. {EFFECTS}",
         said=" ".join(tallies(results.claims)),
         pictures=forests(results.claims),
         sections=sections,
@@ -39,7 +39,7 @@ def render(results: Results, sections: Sequence[Section], command: str = "", war
 def judge(
     context: Context, made: Made, sections: Sequence[str] = ("",), command: CommandLine = UNKNOWN
 ) -> ClaimsArtifact:
-    """Judges the claims of the sections that begin so, by whatever was made for them."""
+    """Judges the claims of the sections with these prefixes, by the evidence in `made`."""
     found = evidence(made)
     results, drawn = compute(made, found, sections), list[Section]()
     if "competitors" in found.found:
@@ -57,7 +57,7 @@ def judge(
 
 
 def _competitors(trained: Curves) -> Section:
-    """Draws dev NLL over seconds and over FLOP, a curve for each training."""
+    """Plots dev NLL over seconds and over FLOP, one curve per run."""
     drawings = []
     for title, of_curve in (("seconds", lambda curve: curve.seconds), ("FLOP", lambda curve: curve.flop)):
         lines = [
@@ -68,14 +68,14 @@ def _competitors(trained: Curves) -> Section:
         drawings.append(nll_over(title, lines))
     return Section(
         "The Transformer and its competitors",
-        "Dev NLL of models with as many parameters, on the same text, by the same loss, optimizer and schedule; a "
-        "curve for each seed. They are compared where the shortest curve ends.",
+        "Dev NLL of models of equal size, trained on the same text with the same loss, optimizer and schedule. One "
+        "curve per seed. The models are compared where the shortest curve ends.",
         drawings,
     )
 
 
 def _functions(found: Evidence) -> Section:
-    """Shows dev perplexity over d_k for each attention function, at its best rate, with its time and memory."""
+    """Shows each attention function's dev perplexity over d_k at its best learning rate, its time and its memory."""
     trainings: list[AttentionTrainingRecord] = found.found["functions"]
     times: ArgumentTimes | None = found.found.get("timed")
     chosen = at_best_rates(trainings)
@@ -99,42 +99,42 @@ def _functions(found: Evidence) -> Section:
     return Section(
         "Attention functions",
         f"Dev perplexity after {trainings[0].updates:,} updates at the best of the learning rates tried. The first "
-        "seed chooses the rate, and perplexity is the mean over the others. Time and peak memory are those of the "
-        "function only, forward and backward.",
+        "seed chooses the rate; perplexity is the mean over the other seeds. Time and peak memory cover only the "
+        "function, forward and backward.",
         [curves("dev perplexity", "d_k", lines, "functions-over-d_k", log=True)],
         [Table("Perplexity, rate, time and memory over d_k", shown, rows)],
     )
 
 
 def _recall(recalled: Sequence[RecallRecord]) -> Section:
-    """Draws NLL over the distance for each layer type."""
+    """Plots NLL over the distance, one curve per layer type."""
     lines = [
         Curve(name, [(record.distance, fmean(record.nll)) for record in recalled if record.layer_type == name])
         for name in dict.fromkeys(record.layer_type for record in recalled)
     ]
     return Section(
         "Recall at a distance",
-        "Networks of one layer type are trained to recall a symbol that they saw some positions before; each is as "
-        f"deep as that takes. {recalled[0].settings.updates} updates at the best of the learning rates tried, the mean "
-        "over the seeds; chance is 2.08 nats.",
+        "Networks of one layer type learn to recall a symbol seen some positions before. Each is as deep as its path "
+        f"requires. Means over the seeds after {recalled[0].settings.updates} updates at the best of the learning "
+        "rates tried. Chance level is 2.08 nats.",
         [curves("NLL, nats", "positions", lines, "recall-over-distance")],
     )
 
 
 def _positions(trainings: ByLength) -> Section:
-    """Draws dev perplexity over the length of sentences, of which only the shorter were trained on."""
+    """Plots dev perplexity over sentence length, including lengths beyond the training data's."""
     nll: dict[str, dict[int, list[float]]] = {}
-    for kind, figures in trainings:
-        for part in figures.ranges:
+    for kind, perplexities in trainings:
+        for part in perplexities.ranges:
             nll.setdefault(kind, {}).setdefault(part.up_to_tokens, []).append(part.dev_nll)
     lines = [
         Curve(kind, [(up_to, math.exp(fmean(values))) for up_to, values in of_kind.items()])
         for kind, of_kind in nll.items()
     ]
     return Section(
-        "Sentences longer than those trained on",
-        "Dev perplexity by length, the number of tokens on a pair's longer side: each point stands at the upper end of "
-        "a range, the mean over the seeds. Those not trained on all lengths were trained on sentences of at most "
-        f"{trainings[0][1].longest_trained} tokens.",
+        "Sentences longer than in training",
+        "Dev perplexity by length, in tokens of a pair's longer side. Each point is the mean over the seeds at the "
+        "upper end of a length range. The short-sentence models saw at most "
+        f"{trainings[0][1].longest_trained} tokens per sentence.",
         [curves("dev perplexity by length", "tokens", lines, "perplexity-by-length", log=True)],
     )

@@ -1,4 +1,4 @@
-"""Reports on prepared text (§5.1): how much of it was kept, how long its sentences are, and how much is padding.
+"""Reports on prepared text (§5.1): the pairs kept, sentence lengths and padding.
 
 `aiayn prepare` writes the report to OUT/report; Tables 2 to 4 show it and send it to MLflow.
 """
@@ -13,13 +13,13 @@ from workflows.reports import corpus_text
 
 
 class CorpusReport(JsonArtifact[CorpusStatistics]):
-    """`corpus_report.json` and the lengths of its sentences as a drawing, `corpus_report.svg`."""
+    """`corpus_report.json`, and `corpus_report.svg` with a histogram of sentence lengths."""
 
     record_file = "corpus_report.json"
 
     @property
     def summary(self) -> str:
-        """The main figures on one line."""
+        """The main statistics on one line."""
         return corpus_text.summary(self.load())
 
 
@@ -31,12 +31,12 @@ def report_corpus(
     data: str,
     plan: Sequence[int],
 ) -> CorpusReport:
-    """Writes the figures of a language pair's text, and of the first epoch of a training on it.
+    """Writes the statistics of a language pair's text and of the first epoch of a run on it.
 
-    `data` describes the text in a few words; `plan` is the training's budget in tokens, its micro-batches and its seed.
-    Raises UserError where a file is missing or damaged.
+    `data` is a short description of the text; `plan` is the run's token budget, micro-batches and seed.
+    Raises UserError if a file is missing or damaged.
     """
-    from workflows.reports.corpus_plot import lengths_svg  # Matplotlib is slow to import, and a DAG does not need it
+    from workflows.reports.corpus_plot import lengths_svg  # Matplotlib is slow to import
 
     budget_tokens, micro_batches, seed = plan
     training = TrainingSettings(budget_tokens=budget_tokens, micro_batches=micro_batches, seed=seed)

@@ -1,4 +1,4 @@
-"""Draws how long the sentences of prepared text are."""
+"""Plots the sentence lengths of prepared text."""
 
 from itertools import zip_longest
 
@@ -11,11 +11,11 @@ from workflows.reports.corpus_text import title
 from workflows.reports.plots import COLORS, figure, svg
 
 LONGEST_SHOWN = "0.999"
-"""The quantile of the lengths up to which they are drawn; the few longer ones would squeeze the others."""
+"""Lengths above this quantile are left out: they would squeeze the rest."""
 
 
 def lengths_svg(statistics: CorpusStatistics) -> str:
-    """Draws a histogram of the lengths on both sides."""
+    """Plots a histogram of the lengths on both sides."""
 
     def draw(axes: Axes) -> None:
         for side, color in zip(statistics.lengths, COLORS, strict=False):
@@ -32,7 +32,7 @@ def lengths_svg(statistics: CorpusStatistics) -> str:
 
 
 def lengths_figure(statistics: CorpusStatistics) -> Markup:
-    """Returns the same drawing as a figure with its data."""
+    """Returns the same plot as a figure with its data."""
     languages = [side.language for side in statistics.lengths]
     counts = zip_longest(*(side.sentences for side in statistics.lengths), fillvalue=0)
     rows = [(length, *sentences) for length, sentences in enumerate(counts) if any(sentences)]

@@ -14,7 +14,7 @@ REASONS = dict(
         strict=True,
     )
 )
-"""The reasons why pairs are dropped, in words."""
+"""Why pairs are dropped, in words."""
 
 
 def title(statistics: CorpusStatistics) -> str:
@@ -23,7 +23,7 @@ def title(statistics: CorpusStatistics) -> str:
 
 
 def summary(statistics: CorpusStatistics) -> str:
-    """Returns the main figures on one line."""
+    """Returns the main statistics on one line."""
     total, plan, (source, target) = statistics.total, statistics.plan, statistics.lengths
     padding = "" if plan.padding_fraction is None else f", {percent(plan.padding_fraction)} padding"
     return (
@@ -34,12 +34,12 @@ def summary(statistics: CorpusStatistics) -> str:
 
 
 def rows(statistics: CorpusStatistics) -> list[Collection]:
-    """Returns the collections and, where there are several, their total."""
+    """Returns the collections and, if there are several, their total."""
     return [*statistics.collections, *([statistics.total] if len(statistics.collections) > 1 else [])]
 
 
 def collections(statistics: CorpusStatistics) -> Table:
-    """Returns what was read, kept and dropped of each collection as a table."""
+    """Returns a table of the pairs read, kept and dropped per collection."""
     shown = [
         Column(NAME, "training pairs"),
         *columns("read", "kept", spec=","),
@@ -54,7 +54,7 @@ def collections(statistics: CorpusStatistics) -> Table:
 
 
 def facts(statistics: CorpusStatistics) -> dict[str, str]:
-    """Returns the facts that stand beneath the collections, by name."""
+    """Returns the facts listed below the collections, by name."""
     plan, sample = statistics.plan, statistics.sample
 
     def of_sides(figure: Callable[[Lengths], float]) -> str:
@@ -62,7 +62,7 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
 
     of_text = {
         "tokens per sentence": f"mean: {of_sides(lambda side: side.mean)}; "
-        f"99 % of sentences have at most: {of_sides(lambda side: side.quantiles['0.99'])}",
+        f"99th percentile: {of_sides(lambda side: side.quantiles['0.99'])}",
         "unknown tokens": ", ".join(f"{split.name} {percent(split.unknown_fraction)}" for split in statistics.splits),
         "vocabulary": f"{rounded(sample['size'])} pieces, learned from {rounded(sample['sampled_pairs'])} of "
         f"{rounded(sample['train_pairs'])} pairs with {rounded(sample['words'])} distinct words",
@@ -79,7 +79,7 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
 
 
 def metrics(statistics: CorpusStatistics, name: str) -> dict[str, float]:
-    """Returns the main figures for MLflow, under names that end in the text's."""
+    """Returns the main statistics for MLflow; their names end in the text's `name`."""
     total, plan, (source, target) = statistics.total, statistics.plan, statistics.lengths
     figures: Mapping[str, float | None] = {
         "pairs_read": total.read,

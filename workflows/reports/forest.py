@@ -1,6 +1,6 @@
-"""Draws the effects of judged claims with their intervals, one forest plot for each family and unit.
+"""Plots the effects of judged claims with their intervals, one forest plot per family and unit.
 
-Right of the line is where the claim says the effect lies; the region in which it holds is shaded.
+A claim expects its effect right of the line; the region in which it holds is shaded.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from workflows.claims.claim import Effect, Judged
 from workflows.reports.plots import COLORS, INK, figure, svg
 
 EFFECTS = (
-    "Effects with 95 % intervals. A claim holds where the blue arrow points, or in the blue band. Colours show its "
-    "verdict, corrected for the other claims of its family. A diamond is the paper’s effect."
+    "Effects with 95% confidence intervals. A claim holds where the blue arrow points, or in the blue band. Colours "
+    "show its verdict, corrected for the other claims of its family. A diamond is the paper’s effect."
 )
 VERDICT_COLORS = {"holds": COLORS[2], "fails": COLORS[4], "undecided": INK}
 ROW_IN = 0.3
@@ -25,7 +25,7 @@ UNITS = {"nats": "nats per target token", RATIO: "ratio of times", "accuracy": "
 
 
 def forests(claims: Sequence[Judged]) -> list[Markup]:
-    """Returns one plot for each family and unit, in the order in which they first occur."""
+    """Returns one plot per family and unit, in the order of first occurrence."""
     drawn: dict[tuple[str, str], list[tuple[Judged, Effect]]] = {}
     for claim in claims:
         for effect in claim.effects:
@@ -51,7 +51,7 @@ def _forest(family: str, unit: str, rows: Sequence[tuple[Judged, Effect]]) -> Ma
             axes.plot([], [], "D", color=INK, markerfacecolor="none", markersize=5, label="the paper")
             axes.legend(frameon=False, fontsize=8, loc="best")
 
-    title = f"{family}: effects, 95 % intervals"
+    title = f"{family}: effects, 95% intervals"
     columns = ("section", "claim", "effect", "unit", "value", "low", "high", "n", "paper", "verdict")
     data = [
         (claim.section, claim.text, e.text, e.unit, e.value, e.low, e.high, e.n, e.printed, claim.verdict)
@@ -64,7 +64,7 @@ def _forest(family: str, unit: str, rows: Sequence[tuple[Judged, Effect]]) -> Ma
 
 
 def _row(axes: Axes, place: int, claim: Judged, effect: Effect) -> None:
-    """Draws the region in which the claim holds, the effect with its interval, and the paper's."""
+    """Draws the region in which the claim holds, the effect with its interval, and the paper's effect."""
     color = VERDICT_COLORS.get(claim.verdict, INK)
     if effect.above is not None and effect.below is not None:
         axes.fill_betweenx([place - 0.4, place + 0.4], effect.above, effect.below, color=COLORS[0], alpha=0.12, lw=0)

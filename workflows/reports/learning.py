@@ -1,4 +1,4 @@
-"""Draws what a training wrote down while it ran, each figure against its updates."""
+"""Plots the metrics of training runs against updates."""
 
 from collections.abc import Sequence
 
@@ -17,15 +17,15 @@ TITLES = {
     "gradient_norm": "gradient norm",
     "tokens_s": "target tokens/s",
 }
-"""The figures of `metrics.jsonl`, or of a model's series, that are drawn."""
+"""The plotted metrics of `metrics.jsonl`, or of a model's series."""
 SMOOTH = {"loss", "gradient_norm", "tokens_s"}
-"""Those that vary from update to update, so that their mean is drawn, too."""
+"""Metrics that vary from update to update: their running mean is plotted, too."""
 CUT = {"dev_perplexity", "gradient_norm"}
-"""Those that begin far above their end."""
+"""Metrics that begin far above their final value."""
 
 
 def learning_curve(model: TrainedModel, name: str) -> list[Point]:
-    """Returns a figure over the updates of the lines of `metrics.jsonl` that have it, or of the checkpoints scored."""
+    """Returns a metric over updates, from `metrics.jsonl` or from the scored checkpoints."""
     scored = model.series().get(name)
     if scored is not None:
         return [(update, value) for update, value in scored.items()]
@@ -33,7 +33,7 @@ def learning_curve(model: TrainedModel, name: str) -> list[Point]:
 
 
 def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", file: str = "") -> list[Markup]:
-    """Draws a curve for each training that has the figure; none if no training has."""
+    """Plots a metric, one curve per run that has it; returns an empty list if none has."""
     lines = [Curve(model.label, points) for model in models if (points := learning_curve(model, name))]
     if not lines:
         return []
@@ -42,5 +42,5 @@ def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", 
 
 
 def learning_figures(models: Sequence[TrainedModel]) -> list[Markup]:
-    """Draws each figure that any of the trainings has."""
+    """Plots each metric that any run has."""
     return [drawing for name in TITLES for drawing in learning_figure(models, name)]

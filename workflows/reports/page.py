@@ -1,9 +1,9 @@
-"""Renders a table's report: one HTML file with everything in it, to read offline, mail or print.
+"""Renders a table's report: one self-contained HTML file, to read offline, mail or print.
 
     render(results, lead="...", said="...", compared=Table("BLEU", COMPARED, rows), sections=[Section("Curves", ...)])
 
-A page begins with the result in one sentence, what was run, and the paper's figures beside those measured here. Below
-them are the whole table and what differs from the paper, then sections, and last the settings and the command.
+A page begins with the result in one sentence, a summary of the runs, and the paper's values beside the measured ones.
+The whole table, the differences from the paper and the sections follow; settings and command come last.
 """
 
 import csv
@@ -31,25 +31,25 @@ from workflows.tables.render import FOOTNOTES, differences_table, render_markdow
 from workflows.tables.table import ABSENT, NAME, Column, Results, Row, Table
 
 REPORT, SEEDS = "report.html", "seeds.csv"
-NOTHING_RUN = "Nothing was run: the table has only the paper’s figures."
+NOTHING_RUN = "Nothing was run: the table has only the paper’s values."
 COMPARED = (
     Column(NAME, ""),
     Column("paper", "paper", spec=".1f"),
     Column("here", "here", spec=".2f", is_measured=True),
 )
-"""The columns of the first screen, where the paper prints one decimal."""
+"""The columns of the first screen; the paper prints one decimal."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page beneath the table: drawings, tables and samples, whatever it has of them."""
+    """A section below the table: plots, tables and samples, all optional."""
 
     title: str
     explanation: str = ""
     drawings: Sequence[Markup] = ()
     tables: Sequence[Table] = ()
     samples: Sequence[Mapping[str, Markup]] = ()
-    """Texts to compare, each with what it is: a source, its reference and its translation."""
+    """Texts to compare by name, e.g. a source, its reference and its translation."""
 
 
 def render(
@@ -65,11 +65,11 @@ def render(
     command: str = "",
     warnings: Sequence[str] = (),
 ) -> str:
-    """Renders the page as HTML that needs nothing outside itself.
+    """Renders the page as self-contained HTML.
 
-    `lead` says what the table is about, `said` what came out; `compared` and `pictures` stand beside each other on the
-    first screen, or the pictures alone. `models` are those behind the table, `corpora` the texts they were trained on,
-    `command` what made the page, `warnings` those of its stages.
+    `lead` introduces the table, `said` states the result. The first screen shows `compared` beside `pictures`, or only
+    the pictures. `models` are the trained models behind the table, `corpora` their training texts, `command` the
+    command line that wrote the page, `warnings` its stages' warnings.
     """
     environment = Environment(
         loader=PackageLoader("workflows.reports"),
@@ -117,7 +117,7 @@ def write(
     *,
     models: Sequence[TrainedModel] | Mapping[str, TrainedModel] = (),
 ) -> None:
-    """Writes the files of a table: JSON, Markdown, the report, and in `seeds.csv` the metrics of each training."""
+    """Writes a table as JSON and Markdown, its report, and `seeds.csv` with the metrics of each run."""
     artifact.write(results)
     markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
     markdown_file.write_text(render_markdown(results), encoding="utf-8")
@@ -127,9 +127,9 @@ def write(
 
 
 def seeds_csv(models: Sequence[TrainedModel] | Mapping[str, TrainedModel]) -> str:
-    """Returns the final metrics of each training as CSV, a row each, so that others can test by rules of their own.
+    """Returns the final metrics as CSV, one row per run, for statistical tests of the reader's own.
 
-    Models go by their labels, or by names where labels do not tell them apart.
+    Models go by their labels, or by names where labels are not unique.
     """
     named = models.items() if isinstance(models, Mapping) else [(model.label, model) for model in models]
     rows = [{"model": name, "seed": model.settings.seed, **model.final_figures()} for name, model in named]
@@ -141,14 +141,14 @@ def seeds_csv(models: Sequence[TrainedModel] | Mapping[str, TrainedModel]) -> st
 
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:
-    """Returns facts by name as a table without headings."""
+    """Returns named facts as a table without headings."""
     return Table(
         title, (Column(NAME, ""), Column("fact", "")), [Row(name, "", {"fact": fact}) for name, fact in facts.items()]
     )
 
 
 def ran(models: Sequence[TrainedModel]) -> dict[str, str]:
-    """Returns in a few words which models were trained, on what text, on what machine and in how long."""
+    """Summarizes the runs: models, data, hardware and training time."""
     if not models:
         return {}
     updates = list(map(rounded, sorted({model.run.updates for model in models})))
@@ -157,15 +157,15 @@ def ran(models: Sequence[TrainedModel]) -> dict[str, str]:
     train_s = sum(model.run.train_s for model in models)
     count = f"{len(models)} models" if len(models) > 1 else "1 model"
     return {
-        "what": f"{count} of {span(sizes[0], sizes[-1])} M parameters, {span(updates[0], updates[-1])} updates each",
-        "on": "; ".join(texts),
-        "with": "; ".join(dict.fromkeys(hardware(model.run) for model in models)),
-        "in": f"{duration(train_s)} of training",
+        "Models": f"{count} of {span(sizes[0], sizes[-1])} M parameters, {span(updates[0], updates[-1])} updates each",
+        "Data": "; ".join(texts),
+        "Hardware": "; ".join(dict.fromkeys(hardware(model.run) for model in models)),
+        "Training time": duration(train_s),
     }
 
 
 def settings(model: TrainedModel) -> dict[str, str]:
-    """Lists the settings and figures of a model, in the order of the paper."""
+    """Lists the settings and metrics of a model, in the paper's order."""
     run, cost = model.run, model.costs
 
     def named(names: Mapping[str, str], values: object) -> str:
@@ -184,7 +184,7 @@ def settings(model: TrainedModel) -> dict[str, str]:
         "optimizer": f"Adam, {named(OPTIMIZER_NAMES, model.settings.optimizer)}",
         "updates": f"{rounded(run.updates)} ({run.epochs:.3g} epochs)",
         "tokens per update": f"{rounded(run.source_tokens / run.updates)} source, "
-        f"{rounded(run.target_tokens / run.updates)} target; {100 * run.padding_fraction:.1f} % padding",
+        f"{rounded(run.target_tokens / run.updates)} target; {100 * run.padding_fraction:.1f}% padding",
         "training time": f"{duration(run.train_s)}, {rounded(run.target_tokens / run.train_s)} target tokens/s",
         "training cost": f"{flop_text(cost.counted_flop)} FLOP counted"
         + ("" if cost.paper_way_flop is None else f", {flop_text(cost.paper_way_flop)} by the paper’s method"),
@@ -197,16 +197,16 @@ def settings(model: TrainedModel) -> dict[str, str]:
 
 
 def learning_curves(drawings: Sequence[Markup]) -> list[Section]:
-    """Returns the section of learning curves, where there are any."""
-    explanation = "Where a figure varies from update to update, it is pale and its running mean is drawn over it."
+    """Returns the section of learning curves, if there are any."""
+    explanation = "Metrics that vary from update to update are pale, with their running mean on top."
     return [Section("Learning curves", explanation, drawings)] * bool(drawings)
 
 
 def translations(model: Translation) -> Section:
-    """Returns the section of a model's sample translations, with the words marked that differ."""
+    """Returns the section of a model's sample translations, with differing words marked."""
     explanation = (
-        "Sentences at regular intervals through the test set, not picked by hand. Words that the other side does not "
-        "have in the same order are marked."
+        "Sentences at regular intervals through the test set, not picked by hand. Words missing from the other side, "
+        "or out of order, are marked."
     )
     samples = [
         {
@@ -220,7 +220,7 @@ def translations(model: Translation) -> Section:
 
 
 def marked(text: str, other: str) -> Markup:
-    """Returns a sentence as HTML in which the words are marked that `other` does not have in the same order."""
+    """Returns a sentence as HTML, marking the words that `other` lacks or has in another order."""
     a, b = text.split(), other.split()
     parts = []
     for tag, begin, end, _, _ in SequenceMatcher(a=a, b=b, autojunk=False).get_opcodes():

@@ -1,4 +1,4 @@
-"""Draws the plots of the reports with Matplotlib: each an SVG image inside the page, with its data as CSV.
+"""Draws the reports' plots with Matplotlib, as inline SVG with their data as CSV.
 
 curves("loss", "update", [Curve("EN-DE base", [(50, 5.5), (100, 4.9)])], "loss")
 """
@@ -19,22 +19,22 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 COLORS = ("#2f6fd0", "#d1731c", "#1f9a78", "#a05ec0", "#cf4257", "#8d8a1f", "#2b9dba")
-"""The colours of curves."""
+"""Curve colours."""
 INK = "#1d1f22"
 STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
-"""The dashes of curves, so that they differ in print, too."""
+"""Curve dashes, which tell curves apart in print, too."""
 SIZE_IN = 4.4, 2.9
 MAX_MARKED, MAX_PLAIN, MEANS = 15, 60, 30
-"""A curve of fewer points than the first has a dot at each; a smoothed one of more points than the second is drawn
-pale, with the mean over a part of it on top: one of so many parts."""
+"""Curves of fewer points than the first have dots. Smoothed curves of more points than the second are drawn pale, with
+a running mean over this fraction of their points on top."""
 MAX_DENSE = 100
-"""Up to which ratio of its ends a logarithmic axis has 2 and 5 beside the powers of ten."""
+"""Logarithmic axes that span at most this ratio label 2 and 5 beside the powers of ten."""
 HEADROOM = 1.5
-"""A curve that is cut is drawn up to this multiple of the worst final value; its beginning lies far above."""
+"""Cut plots end at this multiple of the worst final value: curves begin far above."""
 RC: Any = MappingProxyType(
     {
         "svg.fonttype": "none",
-        "svg.hashsalt": "aiayn",  # the same figures give the same file
+        "svg.hashsalt": "aiayn",  # reproducible files
         "font.family": "sans-serif",
         "font.size": 9,
         "text.parse_math": False,
@@ -51,14 +51,14 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Curve:
-    """A labelled line; curves with the same label look alike."""
+    """A labelled line; curves with the same label share their style."""
 
     label: str
     points: Sequence[Point]
 
 
 def svg(title: str, against: str, draw: Callable[[Axes], None], size_in: tuple[float, float] = SIZE_IN) -> str:
-    """Returns an SVG file of what `draw` draws, `against` being the quantity of the horizontal axis."""
+    """Returns what `draw` draws as an SVG file; `against` labels the horizontal axis."""
     file = io.StringIO()
     with rc_context(RC):
         figure = Figure(size_in, layout="constrained")
@@ -71,9 +71,9 @@ def svg(title: str, against: str, draw: Callable[[Axes], None], size_in: tuple[f
 
 
 def figure(drawing: str, described: str, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
-    """Returns an SVG file as a figure of a page, with a link to its data, which both hold: so the page stays one file.
+    """Returns an SVG file as an HTML figure with a link to its data, both inlined so that the page stays one file.
 
-    `described` says what can be seen, for those who cannot see it; `name` is that of the CSV file, without its ending.
+    `described` is the alternative text; `name` is the stem of the CSV file.
     """
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([columns, *rows])
@@ -100,10 +100,10 @@ def curves(
     smooth: bool = False,
     cut: bool = False,
 ) -> Markup:
-    """Draws one line for each curve; each label stands once in the legend.
+    """Draws one line per curve; each label appears once in the legend.
 
-    With `log`, both axes are logarithmic; with `smooth`, a curve of many points is drawn pale, and its running mean
-    over it; with `cut`, what lies far above the ends of the curves is cut off.
+    `log` makes both axes logarithmic. `smooth` draws long curves pale, with their running mean on top. `cut` cuts off
+    values far above the curves' ends.
     """
     labels = list(dict.fromkeys(line.label for line in lines))
 
@@ -141,7 +141,7 @@ def curves(
 
 
 def nll_over(budget: str, lines: Sequence[Curve]) -> Markup:
-    """Draws dev NLL over what was spent on updates: "seconds" or "FLOP"."""
+    """Plots dev NLL over the budget spent on updates: "seconds" or "FLOP"."""
     return curves("dev NLL, nats per token", budget, lines, f"dev-nll-over-{budget}".lower(), cut=True)
 
 
@@ -156,7 +156,7 @@ def _make_logarithmic(axes: Axes) -> None:
 
 
 def running_mean(points: Sequence[Point], width: int) -> list[Point]:
-    """Returns at each point the mean over the last `width` of them, or over as many as there are yet."""
+    """Returns at each point the mean over the last `width` points, or over fewer at the beginning."""
     heights = [y for _, y in points]
     windows = (heights[max(0, i + 1 - width) : i + 1] for i in range(len(points)))
     return [(x, sum(window) / len(window)) for (x, _), window in zip(points, windows, strict=True)]

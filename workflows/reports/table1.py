@@ -18,23 +18,23 @@ PLOTTED: dict[Quantity, tuple[str, float]] = {
     "flop": ("counted FLOP, G", 1e-9),
     "memory": ("peak memory, MB", 1e-6),
 }
-"""The drawings: what is drawn, its title and the factor to its unit."""
+"""The plotted quantities: title and factor to the unit."""
 
 
 def render(
     results: Results, counts: Counts, measured: Measurements, command: str = "", warnings: Sequence[str] = ()
 ) -> str:
-    """Renders the report as HTML that needs nothing outside itself."""
+    """Renders the report as self-contained HTML."""
     sizes = sizes_of(counts, measured)
     drawings = [_sizes(counts, sizes, quantity, variable) for quantity in PLOTTED for variable in VARIABLES]
     explanation = (
-        "Time and memory are of forward and backward, FLOP of forward, as measured or counted at each size. Both axes "
-        "are logarithmic, so a slope is an exponent."
+        "Time and memory cover forward and backward, FLOP only forward. Both axes are logarithmic, so a slope is an "
+        "exponent."
     )
     crossovers = [_crossover(crossover) for crossover in measured.crossovers]
     return page.render(
         results,
-        lead="Five layer types over a sequence of length n and width d: the paper’s complexities, with the exponents "
+        lead="Five layer types over a sequence of length n and width d: the paper’s complexities beside the exponents "
         f"counted and measured on {measured.device_name}.",
         sections=[
             Section("Cost over n and d", explanation, drawings),
@@ -46,7 +46,7 @@ def render(
 
 
 def _sizes(counts: Counts, sizes: Sizes, quantity: Quantity, variable: Variable) -> Markup:
-    """Draws a quantity of all layer types over n or d."""
+    """Plots a quantity of all layer types over n or d."""
     title, factor = PLOTTED[quantity]
     along = VARIABLES.index(variable)
     lines = [
@@ -58,7 +58,7 @@ def _sizes(counts: Counts, sizes: Sizes, quantity: Quantity, variable: Variable)
 
 
 def _crossover(measured: Crossover) -> Markup:
-    """Draws the times of self-attention and recurrence over n."""
+    """Plots the times of self-attention and recurrence over n."""
     points = measured.points
     lines = [
         Curve("self-attention", [(point.length, 1e3 * point.attention_s) for point in points]),
@@ -76,7 +76,7 @@ def tabulate(
     measured: MeasurementsArtifact,
     command: CommandLine = UNKNOWN,
 ) -> Table1Artifact:
-    """Writes Table 1 from what was counted and what was measured of the layer types."""
+    """Writes Table 1 from the layer types' counts and measurements."""
     counts, measurements = counted.load(), measured.load()
     results = compute(counts, measurements)
     artifact = Table1Artifact(context.folder)

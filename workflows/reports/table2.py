@@ -25,7 +25,7 @@ from workflows.tables.table2 import (
 
 
 def scores(results: Results, cells: Sequence[Translation]) -> list[Row]:
-    """Returns BLEU of each model beside the paper's, and of word-by-word substitution."""
+    """Returns BLEU of each model beside the paper's, and BLEU of word-by-word substitution."""
     printed = {row.name.removesuffix(" *"): row for row in results.tables[0].rows if row.origin == "paper"}
     words, rows = baselines(cells), []
     for pair in dict.fromkeys(cell.pair for cell in cells):
@@ -40,19 +40,19 @@ def scores(results: Results, cells: Sequence[Translation]) -> list[Row]:
 
 
 def said(results: Results, rows: Sequence[Row]) -> str:
-    """Says the result in a sentence, from the rows of `scores`."""
+    """States the result in a sentence, from the rows of `scores`."""
     if not rows:
         return page.NOTHING_RUN
     reached = ", ".join(f"{row.name} {row.values['here']:.1f}" for row in rows)
     printed = [f"{bleu:.1f}" for row in rows if (bleu := row.number("paper")) is not None]
     if not printed:
         return f"Paper BLEU: {reached}."
-    figures = f"{' and '.join(printed)}{' of another text' * is_of_other_text(results)}"
-    return f"Paper BLEU: {reached}; the paper has {figures}."
+    other_text = " (on different data)" * is_of_other_text(results)
+    return f"Paper BLEU: {reached}. The paper reports {' and '.join(printed)}{other_text}."
 
 
 def competitors(models: Sequence[Translation]) -> list[Markup]:
-    """Draws dev NLL over seconds and over FLOP, where models of several architectures were trained."""
+    """Plots dev NLL over seconds and over FLOP if several architectures were trained."""
     if len({model.config.architecture for model in models}) < 2:
         return []
     measured = {model.label: [line for line in model.metrics if "dev_nll" in line] for model in models}
@@ -71,12 +71,11 @@ def render(
     command: str = "",
     warnings: Sequence[str] = (),
 ) -> str:
-    """Renders the report as HTML that needs nothing outside itself; `corpora` are the texts behind the cells."""
+    """Renders the report as self-contained HTML; `corpora` are the cells' training texts."""
     rows = scores(results, cells)
     return page.render(
         results,
-        lead="The paper’s printed figures, with those measured here below them. BLEU is in percent, training cost in "
-        "FLOP.",
+        lead="The paper’s rows, followed by the rows measured here. BLEU is in percent, training cost in FLOP.",
         said=said(results, rows),
         compared=Table("paper BLEU, test set", page.COMPARED, rows) if rows else None,
         pictures=competitors(cells),
@@ -95,9 +94,9 @@ def tabulate(
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
 ) -> Table2Artifact:
-    """Writes Table 2 with the `cells` that were run; of the others it says why they failed, or that they were not run.
+    """Writes Table 2 with the `cells` that were run; the others show why they failed or that they were not run.
 
-    `failures` are the reasons by the cells' labels, `reports` those on the cells' texts, one for each language pair.
+    `failures` maps the labels of failed cells to reasons; `reports` are the corpus reports, one per language pair.
     """
     results = compute(cells, failures)
     artifact = Table2Artifact(context.folder)

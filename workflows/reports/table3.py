@@ -28,14 +28,14 @@ GROUPS = {
     "D": "D: dropout and label smoothing",
     "E": "E: positions",
 }
-"""What the paper varies under each letter."""
+"""The paper's variation under each letter."""
 TITLES: dict[Kind, str] = {"perplexity": "perplexity (lower is better)", "bleu": "BLEU (higher is better)"}
 SAME, OTHER = COLORS[0], COLORS[1]
-"""The colours of rows whose difference from base has the paper's sign, and of all other rows."""
+"""The colours of rows whose difference from base has the paper's sign, and of the other rows."""
 
 
 def said(results: Results) -> str:
-    """Says in a sentence what the rows show of the paper's claims."""
+    """States in a sentence the verdicts on the paper's claims, and base's scores."""
     main = results.tables[0]
     trained = {row.name: row for row in main.rows if row.values.get("seeds")}
     if not trained:
@@ -54,24 +54,24 @@ def render(
     command: str = "",
     warnings: Sequence[str] = (),
 ) -> str:
-    """Renders the report as HTML that needs nothing outside itself.
+    """Renders the report as self-contained HTML.
 
-    `cells` are the measured trainings by row, and `corpora` the texts behind them.
+    `cells` are the measured runs by row, and `corpora` their training texts.
     """
     main = results.tables[0]
     columns = [Column(NAME, ""), *chain.from_iterable(deltas(kind, "paper", "here") for kind in KINDS)]
     compared = Table("difference from base, dev set", columns, [row for row in main.rows if row.name != "base"])
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     explanation = (
-        "Dev perplexity, in one plot for each group of rows, with base in every plot; every training is a curve. The "
-        "beginnings are cut off at the top."
+        "Dev perplexity, one plot per group of rows and one curve per run, with base in every plot. The beginnings are "
+        "cut off at the top."
     )
     groups = _drawings(cells)
     return page.render(
         results,
-        lead="What each design choice of the base Transformer is worth, in the paper and here: every row changes one "
-        "thing. All figures are for the development set: perplexity is per word-piece, BLEU is in percent, and Δ is "
-        "the difference from base.",
+        lead="Ablations of the base Transformer, in the paper and here: every row changes one design choice. All "
+        "results are on the development set: perplexity is per word-piece, BLEU is in percent, and Δ is the difference "
+        "from base.",
         said=said(results),
         compared=compared,
         pictures=[
@@ -90,7 +90,7 @@ def render(
 
 
 def _drawings(cells: Mapping[str, Sequence[Translation]]) -> list[Markup]:
-    """Draws dev perplexity against updates: a drawing for each group of rows and base, a curve for each training."""
+    """Plots dev perplexity against updates: one plot per group of rows, with base; one curve per run."""
     groups: dict[str, list[str]] = {}
     for name in cells:
         groups.setdefault(group(name), []).append(name)
@@ -104,27 +104,27 @@ def _drawings(cells: Mapping[str, Sequence[Translation]]) -> list[Markup]:
 
 
 def both_deltas(table: Table, kind: Kind) -> dict[str, Point]:
-    """Returns the printed and the measured difference from base of each row that has both, without base itself."""
+    """Returns the printed and measured differences from base of each row with both, except base."""
     both = {row.name: (row.number(f"{kind}.paper_delta"), row.number(f"{kind}.delta")) for row in table.rows}
     return {name: (x, y) for name, (x, y) in both.items() if x is not None and y is not None}
 
 
 def within_noise(table: Table, kind: Kind) -> set[str]:
-    """Returns the rows that do not differ from base by more than the noise between seeds, where that is known."""
+    """Returns the rows known not to differ from base beyond the noise between seeds."""
     return {row.name for row in table.rows if row.values.get(f"{kind}.is_beyond_noise") is False}
 
 
 def dots(kind: Kind, points: Mapping[str, Point], noisy: set[str]) -> Markup:
-    """Draws each row's difference from base, upwards as measured, to the right as printed.
+    """Plots each row's measured difference from base (y) against the printed one (x).
 
-    Each axis has its own scale: on other text and after fewer updates, a row's effect can be ten times the paper's, or
-    a tenth of it. What the plot compares is signs and order.
+    The axes have separate scales: on other text and after fewer updates, a row's effect can be ten times the paper's,
+    or a tenth of it. The plot compares signs and order.
     """
     colors = {
         name: INK if name in noisy else SAME if printed * measured > 0 else OTHER
         for name, (printed, measured) in points.items()
     }
-    meanings = {SAME: "same sign as in the paper", OTHER: "opposite sign, or none", INK: "within the noise"}
+    meanings = {SAME: "same sign as in the paper", OTHER: "opposite sign, or none", INK: "within noise"}
 
     def draw(axes: Axes) -> None:
         for color, meaning in meanings.items():
@@ -151,7 +151,7 @@ def tabulate(
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
 ) -> Table3Artifact:
-    """Writes Table 3 with all of its rows, including those without figures; `reports` has the report of their text."""
+    """Writes Table 3 with all its rows, with results or without; `reports` holds their corpus report."""
     results, measured = compute(rows)
     artifact = Table3Artifact(context.folder)
     corpora = [report.load() for report in reports]

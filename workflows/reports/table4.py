@@ -19,7 +19,7 @@ from workflows.tables.table4 import RIGHT_BRANCHING, Table4Artifact, compute, na
 
 
 def scores(rows: Sequence[ParserRow]) -> list[Row]:
-    """Returns F1 of the parsers beside the paper's, and of right-branching trees."""
+    """Returns F1 of the parsers beside the paper's, and F1 of right-branching trees."""
     printed = {row.training: float(row.f1) for row in paper.TABLE_4 if row.name.startswith("Transformer")}
     lines = [Row(RIGHT_BRANCHING, "", {"here": row.baseline_scores.total.f1}) for row in rows[:1]]
     for row in rows:
@@ -30,13 +30,13 @@ def scores(rows: Sequence[ParserRow]) -> list[Row]:
 
 
 def said(rows: Sequence[ParserRow]) -> str:
-    """Says in a sentence how well the parsers do."""
+    """States the parsers' F1 in a sentence."""
     parsed = [(training_of(row), row.free.measured.total.f1) for row in rows if row.free]
     if not parsed:
         return page.NOTHING_RUN
     reached = " and ".join(f"{f1:.1f} after training on {name}" for name, f1 in parsed)
-    other = "; the paper’s figures are of another treebank" if any(row.data != WSJ for row in rows) else ""
-    return f"The parser reaches F1 {reached}, right-branching trees {rows[0].baseline_scores.total.f1:.1f}{other}."
+    other = " The paper used another treebank." if any(row.data != WSJ for row in rows) else ""
+    return f"The parser reaches F1 {reached}, right-branching trees {rows[0].baseline_scores.total.f1:.1f}.{other}"
 
 
 def render(
@@ -46,12 +46,11 @@ def render(
     command: str = "",
     warnings: Sequence[str] = (),
 ) -> str:
-    """Renders the report as HTML that needs nothing outside itself; `corpora` are the trees behind the rows."""
+    """Renders the report as self-contained HTML; `corpora` are the rows' training trees."""
     candidates = [candidate for row in rows for candidate in row.candidates]
     return page.render(
         results,
-        lead="English constituency parsing: the paper’s printed figures, with those measured here below them. F1 is in "
-        "percent.",
+        lead="English constituency parsing: the paper’s rows, followed by the rows measured here. F1 is in percent.",
         said=said(rows),
         compared=Table("F1, test set", page.COMPARED, scores(rows)),
         sections=[
@@ -59,7 +58,7 @@ def render(
             *(
                 Section(
                     f"Parses, {name_of(row)}, {training_of(row)}",
-                    "Short sentences at regular intervals through the test set, those parsed wrongly first.",
+                    "Short sentences at regular intervals through the test set, wrong parses first.",
                     samples=[{"gold": _drawing(gold), "parse": _drawing(parse)} for gold, parse in row.drawn],
                 )
                 for row in rows
@@ -83,7 +82,7 @@ def tabulate(
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
 ) -> Table4Artifact:
-    """Writes Table 4 with the `rows` that were run; `reports` are those of their trees."""
+    """Writes Table 4 with the `rows` that were run; `reports` are the reports on their trees."""
     results = compute(rows)
     artifact = Table4Artifact(context.folder)
     corpora = [report.load() for report in reports]

@@ -1,1 +1,1 @@
-"""Computes the paper's tables, with printed and measured figures side by side, and the notes beneath them."""
+"""Computes the paper's tables, with printed and measured values side by side, and their notes."""

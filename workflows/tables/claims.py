@@ -1,4 +1,4 @@
-"""Collects every claim of the paper as it was judged: by the tables, and by what is trained and timed beside them.
+"""Collects all judged claims of the paper: those of the tables, and those with trials and timings of their own.
 
 python -m workflows.reproduce_claims
 """
@@ -40,10 +40,10 @@ class ClaimsArtifact(ResultsArtifact):
 
 @dataclass(frozen=True)
 class Trial(Generic[T_co]):
-    """A training with one seed, whose last checkpoint is scored on the dev set, and what else is measured of it."""
+    """A run with one seed, the evaluation of its last checkpoint on the dev set, and further measurements."""
 
     kind: str
-    """What its seeds have in common; of positions, a name of `claims.translators.KINDS`."""
+    """The variant that its seeds share; for positions, a name of `claims.translators.KINDS`."""
     name: str
     evaluation: Translation
     measured: Ref[T_co]
@@ -51,35 +51,35 @@ class Trial(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Made:
-    """What the claims are judged by: steps while the DAG is drawn, artifacts in the stage that judges."""
+    """The evidence for the claims: steps while the DAG is built, artifacts in the judging stage."""
 
     tables: Sequence[Ref[Any]] = ()
-    """Of the experiments whose tables judge claims themselves."""
+    """The tables that judge claims themselves."""
     timed: Ref[TimedArguments] | None = None
     functions: Sequence[Ref[AttentionTraining]] = ()
     """Small models with each attention function."""
     recall: Sequence[Ref[Recall]] = ()
-    """Of symbols at a distance, by each layer type."""
+    """Recall of symbols at a distance, by each layer type."""
     extrapolation: Sequence[Trial[LengthPerplexity]] = ()
-    """Perplexity on sentences longer than some are trained on."""
+    """Perplexity on sentences longer than in training."""
     averaging: Sequence[Trial[DecodingChoice]] = ()
-    """The choice of a search for the average of several checkpoints."""
+    """The search chosen for the average of several checkpoints."""
     heads: Sequence[Trial[Relations]] = ()
-    """Words that the heads of each model join."""
+    """The word pairs that each model's heads link."""
     competitors: Sequence[Trial[Perplexity]] = ()
     """The Transformer, a recurrent and a convolutional model."""
     training_speed: Ref[TrainingSpeed] | None = None
-    """Of the same models, in the order of `claims.competitors.MODELS`."""
+    """Training speeds of these models, in the order of `claims.competitors.MODELS`."""
     data: tuple[Data, ...] = ()
-    """What the text can judge."""
+    """The kinds of claims that the text can judge."""
 
     @property
     def trials(self) -> list[Trial[Any]]:
-        """All trainings beside those of the tables."""
+        """All runs except the tables'."""
         return [*self.extrapolation, *self.averaging, *self.heads, *self.competitors]
 
     def without(self, failed: Collection[str]) -> "Made":
-        """Returns the same without the trials of these names."""
+        """Returns a copy without the trials of these names."""
         return replace(
             self,
             extrapolation=[trial for trial in self.extrapolation if trial.name not in failed],
@@ -90,7 +90,7 @@ class Made:
 
 
 def evidence(made: Made) -> Evidence:
-    """Returns what was found beside the tables, by the names that claims need it by."""
+    """Returns the evidence from outside the tables, under the names that claims refer to."""
     found: dict[str, Any] = {}
     if made.timed:
         found["timed"] = to_artifact(made.timed).load()
@@ -114,7 +114,7 @@ def evidence(made: Made) -> Evidence:
     if made.training_speed:
         speeds = dict(zip(MODELS, to_artifact(made.training_speed).load().models, strict=True))
         found["training_speed"] = speeds
-        # A schedule that ends with its training serves no shorter budget.
+        # A schedule that ends with its run is not comparable at a shorter budget.
         if all(trial.evaluation.settings.optimizer.schedule == "inverse_sqrt" for trial in made.competitors):
             curves: dict[str, list[LearningCurve]] = {}
             for trial in made.competitors:
@@ -125,7 +125,7 @@ def evidence(made: Made) -> Evidence:
 
 
 def learning_curve(model: TrainedModel, update_s: float) -> LearningCurve:
-    """Returns how a training's dev NLL fell, over FLOP and over the seconds of updates that take `update_s` each."""
+    """Returns a run's dev NLL over FLOP and over seconds, at `update_s` per update."""
     run, measured = model.run, [line for line in model.metrics if "dev_nll" in line]
     settings = {name: value for name, value in run.settings.identity().items() if name not in ("model", "seed")}
     return LearningCurve(
@@ -137,7 +137,7 @@ def learning_curve(model: TrainedModel, update_s: float) -> LearningCurve:
 
 
 def compute(made: Made, found: Evidence, sections: Sequence[str] = ("",)) -> Results:
-    """Judges the claims of the sections that begin so."""
+    """Judges the claims of the sections with these prefixes."""
     tables: dict[str, Results] = {table.tables[0].title: table for table in map(_loaded, made.tables)}
     by_tables = {(claim.section, claim.text): claim for table in tables.values() for claim in table.claims}
     claims = [
@@ -155,13 +155,13 @@ def _loaded(table: Ref[Any]) -> Results:
 
 
 def _metrics(claims: Sequence[Judged]) -> dict[str, float]:
-    """Returns how many claims of each kind have each verdict, by name in MLflow."""
+    """Counts the claims by kind and verdict, under their MLflow names."""
     counted = {kind: verdicts(claims, kind) for kind in KINDS}
     return {f"{kind}: {verdict}": counted[kind][verdict] for kind in KINDS for verdict in VERDICTS if counted[kind]}
 
 
 def _notes(sections: Sequence[str]) -> list[str]:
-    """Lists the identities of the sections, which no run could change."""
+    """Lists the sections' identities, which hold without any run."""
     listed = [each for each in IDENTITIES if each.section.startswith(tuple(sections))]
     holding, refuted = ([each for each in listed if each.is_exact == exact] for exact in (True, False))
     notes = [
@@ -171,16 +171,16 @@ def _notes(sections: Sequence[str]) -> list[str]:
     ]
     return [
         *notes,
-        "A timing holds for this machine, and its interval is over the rounds. Printed figures are compared as "
-        "printed, which is no verdict on a model that was trained here.",
-        "Generated text can answer what a mechanism costs and whether it can work; whether one design translates "
-        "better than another only real text can tell (docs/protocol.md).",
+        "Timings hold for this machine; their intervals are over rounds. Claims about the paper's printed values are "
+        "checked against those values and say nothing about models trained here.",
+        "Generated text shows what a mechanism costs and whether it can work. Only real text shows whether one design "
+        "translates better than another (docs/protocol.md).",
     ]
 
 
 def _of_trials(made: Made) -> dict[str, list[Difference]]:
-    """Returns what differs from the paper in trainings that no table has, by one of each kind."""
-    # Of these, both the last checkpoint and the average are measured.
+    """Returns the differences from the paper of the runs outside the tables, one run of each kind."""
+    # Both the last checkpoint and the average are measured here.
     of_both = {what: aspect for what, aspect in ASPECTS.items() if what != "averaged checkpoints"}
     return {
         "averaging": differences([trial.evaluation for trial in made.averaging[:1]], aspects=of_both),
@@ -194,7 +194,7 @@ def _of_trials(made: Made) -> dict[str, list[Difference]]:
             Difference(
                 "training sentences",
                 "all",
-                f"those of at most {longest} tokens a side",
+                f"at most {longest} tokens a side",
                 (SINUSOIDS, LEARNED),
             )
             for longest in (to_artifact(trial.measured).load().longest_trained for trial in made.extrapolation[:1])
@@ -207,7 +207,7 @@ def _of_trials(made: Made) -> dict[str, list[Difference]]:
 
 
 def _gathered(differing: Mapping[str, Sequence[Difference]]) -> list[Difference]:
-    """Returns each difference once, with the names of all that have it before their cells."""
+    """Returns each difference once; its cells are prefixed with the names of the groups that share it."""
     cells: dict[tuple[str, str, str], list[str]] = {}
     for name, listed in differing.items():
         for difference in listed:

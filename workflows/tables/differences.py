@@ -1,4 +1,4 @@
-"""Compares the experiment behind each measured cell with the paper's (§5, §6.1), and explains how to read a table."""
+"""Compares the experiment behind each measured cell with the paper's (§5, §6.1), and writes the notes of Table 2."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ MODEL_NAMES = {
     "attention_window": "r of the encoder (0: no limit)",
     "attention_dropout": "dropout of attention weights",
 }
-"""The fields that Table 3 has, and those that the paper only considers (§4) or has only for parsing (§6.3)."""
+"""The fields of Table 3, and those that the paper only considers (§4) or uses only for parsing (§6.3)."""
 DECODING_NAMES = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "output at most input +"}
 
 
@@ -39,7 +39,7 @@ class Difference:
     paper: str
     here: str
     cells: tuple[str, ...]
-    """The labels of these cells, e.g. `EN-DE base`, or `all` where every cell that was run differs."""
+    """The labels of these cells, e.g. `EN-DE base`, or `all` if every cell that was run differs."""
 
 
 def differing_fields(names: Mapping[str, str], printed: object, measured: object) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def differing_fields(names: Mapping[str, str], printed: object, measured: object
 
 
 def is_near(number: float, other: float, tolerance: float) -> bool:
-    """Tells whether a number differs from another by at most a fraction of that other."""
+    """Whether `number` is within a relative `tolerance` of `other`."""
     return abs(number - other) <= tolerance * other
 
 
@@ -80,7 +80,7 @@ def _vocabulary(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str
 
 
 def competitor_text(config: TransformerConfig) -> str:
-    """Describes a model that is no Transformer."""
+    """Describes a model that is not a Transformer."""
     sizes = ("n_layers", "d_model", "d_ff", "dropout")
     return f"{config.architecture}, " + ", ".join(f"{MODEL_NAMES[name]} {getattr(config, name)}" for name in sizes)
 
@@ -133,7 +133,7 @@ def _hardware(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
 
 
 def _printed_name(device_name: str) -> str:
-    """Returns a device's name as the paper prints it, where it is among the paper's."""
+    """Returns a device's name as the paper prints it, if it is one of the paper's devices."""
     device = paper_device(device_name)
     return f"NVIDIA {device}" if device else device_name
 
@@ -148,7 +148,7 @@ def _duration(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
 
 Cell = TypeVar("Cell", bound=TrainedModel)
 Aspect = Callable[[Cell, paper.Experiment], tuple[str, str]]
-"""Returns the text for the paper and the text for here, which is empty where nothing differs."""
+"""Returns the text for the paper and the text for here, which is empty if nothing differs."""
 ASPECTS: dict[str, Aspect[TrainedModel]] = {
     "training data": _data,
     "test set": _test_set,
@@ -162,7 +162,7 @@ ASPECTS: dict[str, Aspect[TrainedModel]] = {
     "hardware": _hardware,
     "training time": _duration,
 }
-"""What can differ."""
+"""The aspects compared, by name."""
 
 
 def differences(
@@ -188,14 +188,14 @@ def differences(
 
 
 def reading_notes(cells: Sequence[Translation]) -> list[str]:
-    """Explains how to read the scores of any table, with the sacreBLEU signatures and the dtypes of this one."""
+    """Explains how to read scores, with the sacreBLEU signatures and dtypes of these cells."""
     tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
     undefined = ", ".join(dict.fromkeys(cell.pair.upper() for cell in cells if cell.main_bleu.paper_bleu is None))
     return [
-        "Paper BLEU is tokenized and case-sensitive, as the authors scored: quotation marks become ASCII, Moses splits "
-        "the text into tokens, and German compounds are split at hyphens. The printed rows are paper BLEU.",
-        f"sacreBLEU scores detokenized text. One and the same checkpoint has scored {tokenized} in paper BLEU and "
-        f"{detokenized} in sacreBLEU ({paper.SAME_CHECKPOINT_SOURCE}), so never compare one with the other.",
+        "Paper BLEU is computed as the authors did: tokenized by Moses and case-sensitive, with ASCII quotation marks "
+        "and German compounds split at hyphens. The printed rows are paper BLEU.",
+        f"sacreBLEU scores detokenized text. The same checkpoint has scored {tokenized} in paper BLEU and "
+        f"{detokenized} in sacreBLEU ({paper.SAME_CHECKPOINT_SOURCE}), so never compare the two.",
         *[f"{undefined}: {NO_PAPER_BLEU}"] * bool(undefined),
         *(f"sacreBLEU signature: {signature}" for signature in sorted({cell.main_bleu.signature for cell in cells})),
         *provenance_notes(cells),
@@ -203,13 +203,13 @@ def reading_notes(cells: Sequence[Translation]) -> list[str]:
 
 
 def table2_notes(cells: Sequence[Translation]) -> list[str]:
-    """Writes the notes beneath Table 2: how to read scores and costs, and the sustained rates that were measured."""
+    """Writes the notes of Table 2: how to read scores and costs, and the measured sustained rates."""
     notes = [
         *reading_notes(cells),
-        "Each measured cell is one training with one seed; how far scores vary from seed to seed was not measured.",
-        "Training cost by the paper's method is training time × devices × sustained rate (§6.1), summed over the parts "
-        "of a training if its devices changed. The rate of the paper's devices is in single precision, that of others "
-        "in the dtype computed in. Counted cost is the number of operations in the model's matrix products.",
+        "Each measured cell is one run with one seed; variation between seeds was not measured.",
+        "Training cost by the paper's method is training time × devices × sustained rate (§6.1), summed over segments "
+        "if a run changed devices. The paper's devices are rated in single precision, other devices in the dtype of "
+        "the run. Counted cost is the number of operations in the model's matrix products.",
         *rate_notes(cells),
     ]
     notes += [paper.ONE_COST_NOTE, *(row.footnote for row in paper.TABLE_2 if row.footnote)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from workflows.claims.claim import KINDS, VERDICTS, Effect, Judged, Verdict
 from workflows.tables.table import NAME, Column, Table, columns, in_order
 
-TITLE = "What the paper claims"
+TITLE = "The paper's claims"
 PLURAL = {
     "holds": "hold",
     "fails": "fail",
@@ -15,11 +15,11 @@ PLURAL = {
     "needs WSJ": "need WSJ",
 }
 DECIMALS = {"nats": 3, "accuracy": 3, "share": 2, "BLEU": 2, "F1": 1, "×": 2}
-"""Of effects, by their unit."""
+"""Number formats of effects, by unit."""
 
 
 def claims_table(claims: Sequence[Judged], *, on_terminal: bool = False) -> Table:
-    """Returns the claims, a row each: every effect on its own line, with its interval and the paper's beside it."""
+    """Returns one row per claim: each effect on its own line with its interval, beside the paper's effect."""
     shown = [
         Column(NAME, "where"),
         *columns("claim", "effect here [95 %]"),
@@ -43,10 +43,10 @@ def claims_table(claims: Sequence[Judged], *, on_terminal: bool = False) -> Tabl
         values = claim.text, "\n".join(here), "\n".join(printed), seeds, p, claim.verdict
         rows.append(in_order(shown, claim.place, *values, group=claim.section))
     explanation = (
-        "A claim holds where the 95 % interval of its effect lies wholly where the claim says, fails where it lies "
-        "wholly elsewhere, and is undecided otherwise. n is the number of trainings, or of rounds of a timing; one "
-        "training decides nothing. p is corrected for the claims of the family (Holm): above 0.05 the claim is "
-        "undecided, whatever its interval. The rules are in docs/protocol.md."
+        "A claim holds if the 95% confidence interval of its effect lies wholly in the claimed region, fails if it "
+        "lies wholly outside, and is undecided otherwise. n is the number of runs, or of rounds of a timing; a single "
+        "run decides nothing. p is corrected for the claims of the family (Holm): above 0.05 the claim is undecided, "
+        "whatever its interval. The rules are in docs/protocol.md."
     )
     return Table(TITLE, shown, rows, explanation, on_terminal=on_terminal)
 
@@ -65,7 +65,7 @@ def _number(value: float, unit: str) -> str:
 
 
 def verdicts(claims: Sequence[Judged], kind: str) -> Counter[Verdict]:
-    """Counts the verdicts of claims of one kind; where printed figures are compared, those on the paper's own."""
+    """Counts the verdicts of claims of one kind; for printed values, the verdicts on the paper's values."""
     of_kind = [claim for claim in claims if claim.kind == kind]
     if kind == "printed":
         return Counter(claim.printed.verdict for claim in of_kind if claim.printed)

@@ -1,4 +1,4 @@
-"""Trained models, and what the files of their stages say of them; nothing in a table comes from anywhere else."""
+"""Trained models and their results, read from the files of their stages: the only source of measured values."""
 
 import json
 from collections.abc import Mapping
@@ -22,15 +22,15 @@ from workflows.claims.claim import Data
 from workflows.engine.dag import Ref, Step, resolved, to_artifact
 
 N_SAMPLES = 10
-"""The number of samples of what a model wrote."""
+"""The number of samples of a model's output."""
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A trained model and what was measured of it: steps while the DAG is drawn, artifacts in a stage.
+    """A trained model and its measurements: steps while the DAG is built, artifacts in a stage.
 
-    In a stage, the properties read the artifacts' files, each once. They raise UserError where one is missing, broken
-    or lacks a figure.
+    In a stage, the properties read the artifacts' files, each once. They raise UserError if a file is missing, broken
+    or lacks a value.
     """
 
     pair: str
@@ -38,38 +38,38 @@ class TrainedModel:
     model: str
     """"base" or "big", or a row of Table 3."""
     data: str
-    """What the training data are, in a few words for the reader, e.g. "Multi30k task 1"."""
+    """A short description of the training data, e.g. "Multi30k task 1"."""
     corpus: Ref[Corpus]
     training: Ref[TrainingRun]
     checkpoint: Ref[Checkpoint]
     evaluation_set: Ref[EvaluationSet]
-    """What the scores in the table are of: the main test set, or the dev set."""
+    """The evaluation behind the table's scores: the main test set, or the dev set."""
     hypotheses: Ref[Hypotheses]
     perplexity: Ref[Perplexity]
     cost: Ref[Cost]
     evidence: tuple[Data, ...] = field(default=(), kw_only=True)
-    """What the paper's claims can be judged on with these data; none of them for generated text."""
+    """The kinds of the paper's claims that these data can judge; none for generated text."""
     dev_scores: Ref[DevScores] | None = field(default=None, kw_only=True)
-    """Scores of every kept checkpoint on the dev set, where asked for."""
+    """Scores of every kept checkpoint on the dev set, if requested."""
 
     command: ClassVar[str] = "translate"
-    """What `aiayn` does with the model."""
+    """The model's steps for `aiayn translate` and its like."""
 
     @property
     def steps(self) -> tuple[Step[Any], ...]:
-        """All its steps."""
+        """All steps of the model."""
         values = [getattr(self, field.name) for field in fields(self)]
         parts = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values)
         return tuple(part for part in parts if isinstance(part, Step))
 
     @property
     def results(self) -> tuple[Step[Any], ...]:
-        """Those of its steps that no other of them needs; once they are done, so is all of it."""
+        """The steps that no other step needs; once they are done, all are."""
         needed = {step for result in self.steps for step in result.inputs}
         return tuple(step for step in self.steps if step not in needed)
 
     def published(self, store: Store) -> Self:
-        """Returns the same model with the artifacts that a store has of its steps."""
+        """Returns the same model with its steps' artifacts from a store."""
         model: Self = resolved(self, lambda step: step.published(store))
         return model
 
@@ -80,27 +80,27 @@ class TrainedModel:
 
     @property
     def test_set(self) -> str:
-        """The name of the evaluation set whose scores stand in the table."""
+        """The name of the evaluation set behind the table's scores."""
         return to_artifact(self.evaluation_set).load().name
 
     @property
     def sentences(self) -> int:
-        """The number of its sentences."""
+        """The number of sentences in the evaluation set."""
         return to_artifact(self.evaluation_set).load().sentences
 
     @cached_property
     def train_pairs(self) -> int:
-        """The pairs of the training data."""
+        """The number of training pairs."""
         return to_artifact(self.corpus).pairs
 
     @cached_property
     def run(self) -> TrainingRecord:
-        """What the training wrote of itself."""
+        """The run's record."""
         return to_artifact(self.training).load()
 
     @property
     def settings(self) -> TrainingSettings:
-        """The settings of the training."""
+        """The run's settings."""
         if isinstance(self.training, Step):
             settings: TrainingSettings = self.training.arguments[1]
             return settings
@@ -108,12 +108,12 @@ class TrainedModel:
 
     @cached_property
     def metrics(self) -> tuple[dict[str, Any], ...]:
-        """The lines of `metrics.jsonl` in order: those of updates and those of measurements on the dev set."""
+        """The lines of `metrics.jsonl` in order: updates and dev set measurements."""
         return tuple(json.loads(line) for line in read_lines(to_artifact(self.training).folder / METRICS))
 
     @property
     def libraries(self) -> Mapping[str, str]:
-        """The versions of the libraries that the training ran on; empty where its artifact was not published."""
+        """The library versions of the run; empty if its artifact was not published."""
         training = to_artifact(self.training)
         is_published = (training.folder / MANIFEST).exists()
         libraries: Mapping[str, str] = training.manifest.get("libraries", {}) if is_published else {}
@@ -126,17 +126,17 @@ class TrainedModel:
 
     @cached_property
     def averaged_updates(self) -> tuple[int, ...]:
-        """The updates of the checkpoints that were averaged."""
+        """The updates of the averaged checkpoints."""
         return to_artifact(self.checkpoint).load().updates
 
     @cached_property
     def dev(self) -> PerplexityRecord:
-        """The perplexity on the dev set."""
+        """Perplexity on the dev set."""
         return to_artifact(self.perplexity).load()
 
     @cached_property
     def costs(self) -> CostRecord:
-        """The cost of the training."""
+        """The training cost."""
         return to_artifact(self.cost).load()
 
     @cached_property
@@ -145,7 +145,7 @@ class TrainedModel:
         return to_artifact(self.hypotheses).load()
 
     def final_figures(self) -> dict[str, float]:
-        """Returns what was measured after the training, by the names that it has in MLflow."""
+        """Returns the metrics measured after training, by MLflow name."""
         figures = {"final_dev_accuracy": self.dev.dev_accuracy, "paper_way_flop": self.costs.paper_way_flop}
         return {
             "final_dev_nll": self.dev.dev_nll,
@@ -157,21 +157,21 @@ class TrainedModel:
         }
 
     def score_texts(self) -> dict[str, str]:
-        """Returns the scores in words, by what was scored."""
+        """Returns the scores in words, by evaluation set."""
         raise NotImplementedError
 
     def series(self) -> Mapping[str, Mapping[int, float]]:
-        """Returns the scores of several checkpoints, where asked for: by name in MLflow, then by update."""
+        """Returns the scores of several checkpoints, if requested: by MLflow name, then by update."""
         return to_artifact(self.dev_scores).load().series if self.dev_scores else {}
 
     def samples_text(self) -> str:
-        """Returns samples of what the model wrote, as text."""
+        """Returns samples of the model's output, as text."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sentence of the test set and what the model made of it."""
+    """A sentence of the test set with the model's translation."""
 
     source: str
     reference: str
@@ -184,11 +184,11 @@ class Translation(TrainedModel):
 
     scores: Ref[Scores]
     other_scores: tuple[Ref[Scores], ...] = ()
-    """Those of the other test sets."""
+    """Evaluations of the other test sets."""
     word_by_word: Ref[Scores] | None = None
-    """Scores of word-by-word substitution on the same test set, if there are any."""
+    """Scores of word-by-word substitution on the same test set, if any."""
     decoding_choice: Ref[DecodingChoice] | None = None
-    """The search that was chosen on the dev set, where asked for."""
+    """The search chosen on the dev set, if requested."""
 
     @cached_property
     def bleu(self) -> Mapping[str, ScoringRecord]:
@@ -198,16 +198,16 @@ class Translation(TrainedModel):
 
     @property
     def main_bleu(self) -> ScoringRecord:
-        """The scores that stand in the table."""
+        """The scores in the table."""
         return next(iter(self.bleu.values()))
 
     @property
     def baseline(self) -> ScoringRecord | None:
-        """The scores of word-by-word substitution on the same test set, if there are any."""
+        """The scores of word-by-word substitution on the same test set, if any."""
         return to_artifact(self.word_by_word).load() if self.word_by_word else None
 
     def final_figures(self) -> dict[str, float]:
-        """Returns the figures of every model, and both scores of each test set."""
+        """Returns the metrics of every model, and both scores of each test set."""
         figures = super().final_figures()
         for test_set, scores in self.bleu.items():
             figures |= {f"{name}.{test_set}": score for name, score in scores.defined.items()}
@@ -219,7 +219,7 @@ class Translation(TrainedModel):
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Translations at even distances over the test set."""
+        """Translations at regular intervals through the test set."""
         text = to_artifact(self.evaluation_set)
         sources, translations = list(read_lines(text.source)), read_lines(to_artifact(self.hypotheses).path(text))
         triples = zip(sources, read_lines(text.references), translations, strict=False)

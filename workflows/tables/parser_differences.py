@@ -18,7 +18,7 @@ from workflows.tables.measurements import TrainedModel
 from workflows.tables.parser_measurements import WSJ, CandidateParser, ParserRow
 
 CHOSEN = {"dropout", "attention_dropout", "learning_rate_scale"}
-"""What the paper chose on its dev set and does not print."""
+"""Values that the paper chose on its dev set and does not print."""
 _PRINTED_OF_MODEL = {name: symbol for name, symbol in MODEL_NAMES.items() if name not in CHOSEN}
 _PRINTED_OF_OPTIMIZER = {name: symbol for name, symbol in OPTIMIZER_NAMES.items() if name not in CHOSEN}
 

@@ -1,4 +1,4 @@
-"""Reads what was measured of the parsers of Table 4 from the artifacts of their stages, and from nowhere else."""
+"""Reads the results of Table 4's parsers from the artifacts of their stages, their only source."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from workflows.paper import ParserTraining
 from workflows.tables.measurements import N_SAMPLES, TrainedModel
 
 WSJ = "WSJ"
-"""The data of a profile whose trees are those of the paper."""
+"""The `data` of a profile with the paper's treebank."""
 N_DRAWN = 3
-"""The number of parses that are drawn."""
+"""The number of parses drawn."""
 MAX_DRAWN_WORDS = 18
-"""The longest sentence that is drawn."""
+"""The longest sentence drawn, in words."""
 
 
 @dataclass(frozen=True)
 class CandidateParser(TrainedModel):
-    """A parser that may be chosen, measured on the dev set."""
+    """A candidate parser, measured on the dev set."""
 
     parses: Ref[Parses]
     scores: Ref[ScoredTrees]
@@ -37,12 +37,12 @@ class CandidateParser(TrainedModel):
 
     @property
     def label(self) -> str:
-        """Its name, which begins with that of its row."""
+        """Its name, prefixed with its row's."""
         return self.model
 
     @cached_property
     def recombined_trees(self) -> int:
-        """Those of the training pairs that are made of the treebank's constituents."""
+        """The number of training trees recombined from the treebank's constituents."""
         shards = to_artifact(self.corpus).shards
         return sum(shard.pairs for shard in shards if shard.collection == RECOMBINED_COLLECTION)
 
@@ -57,7 +57,7 @@ class CandidateParser(TrainedModel):
         return to_artifact(self.scores).load().total
 
     def final_figures(self) -> dict[str, float]:
-        """Returns the figures of every model, and those of the dev set's trees."""
+        """Returns the metrics of every model, and the tree scores of the dev set."""
         names = ("f1", "recall", "precision", "complete_match")
         return {**super().final_figures(), **{f"{name}.{self.test_set}": getattr(self.total, name) for name in names}}
 
@@ -78,7 +78,7 @@ class CandidateParser(TrainedModel):
 
 @dataclass(frozen=True)
 class SearchedTrees:
-    """The test set as parsed by the chosen parser with one kind of search; files are read where they are asked for."""
+    """The test set as parsed by the chosen parser with one kind of search; files are read on access."""
 
     hypotheses: Ref[Hypotheses]
     parses: Ref[Parses]
@@ -96,39 +96,39 @@ class SearchedTrees:
 
     @property
     def sentences_s(self) -> float:
-        """Sentences a second, of one worker."""
+        """Sentences per second of one worker."""
         decoded = to_artifact(self.hypotheses).load()
         return decoded.sentences / decoded.seconds if decoded.seconds else 0.0
 
 
 @dataclass(frozen=True)
 class ParserRow:
-    """A row of the Transformer in Table 4: its candidates, the one that was chosen, and the trees of the test set.
+    """A Transformer row of Table 4: its candidates, the chosen parser, and the trees of the test set.
 
-    Its files are read where they are asked for, which raises UserError where one is missing, broken or lacks a figure.
+    Files are read on access, which raises UserError if one is missing, broken or lacks a value.
     """
 
     training: ParserTraining
     data: str
     candidates: tuple[CandidateParser, ...]
-    """Those that have results."""
+    """The candidates with results."""
     failures: Mapping[str, str]
-    """Why the others have none, by name."""
+    """Why the other candidates failed, by name."""
     baseline: Ref[ScoredTrees]
     parser: Ref[ChosenParser] | None
     """None if no candidate has results."""
     free: SearchedTrees | None
     constrained: SearchedTrees | None = None
-    """The search that writes only well-formed trees, where asked for."""
+    """The search constrained to well-formed trees, if requested."""
 
     @cached_property
     def choice(self) -> ChoiceRecord | None:
-        """How the parser was chosen; None if no candidate has results."""
+        """The choice on the dev set; None if no candidate has results."""
         return to_artifact(self.parser).choice if self.parser else None
 
     @property
     def chosen(self) -> CandidateParser | None:
-        """The candidate that was chosen."""
+        """The chosen candidate."""
         return next((parser for parser in self.candidates if self.choice and parser.model == self.choice.model), None)
 
     @property
@@ -138,12 +138,12 @@ class ParserRow:
 
     @property
     def drawn(self) -> tuple[tuple[Tree, Tree], ...]:
-        """Gold trees of the test set and the parser's, at even distances among those short enough to be drawn."""
+        """Gold and parsed trees at regular intervals among the test sentences short enough to draw."""
         return _drawn(to_artifact(self.free.parses)) if self.free else ()
 
 
 def _drawn(parses: Parses) -> tuple[tuple[Tree, Tree], ...]:
-    """Takes short trees at even distances, those with a mistake before those without."""
+    """Takes short trees at regular intervals, wrong parses first."""
     pairs = [
         (gold, tree)
         for gold, tree in zip(parses.gold, parses.trees, strict=True)

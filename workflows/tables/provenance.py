@@ -1,4 +1,4 @@
-"""Says how the trainings behind a table were computed: dtypes, devices and their measured rates, torch."""
+"""Describes the computation behind a table's runs: dtypes, devices and their measured rates, torch version."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -10,9 +10,9 @@ from workflows.tables.measurements import TrainedModel
 
 
 def hardware(run: TrainingRecord, name: Callable[[str], str] = str) -> str:
-    """Names the devices of a training, in the order in which they took part, and its dtype.
+    """Names the devices of a run in the order of use, and its dtypes.
 
-    A device is called what `name` makes of the name that its driver gives it.
+    `name` maps the driver's name of a device to the name shown.
     """
     segments = run.segments
     groups = [
@@ -22,7 +22,7 @@ def hardware(run: TrainingRecord, name: Callable[[str], str] = str) -> str:
 
 
 def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
-    """Names in one line every dtype and device behind the cells, and in others how many dev pairs were too long."""
+    """Names all dtypes and devices behind the cells, and counts the dev pairs that were too long."""
     if not cells:
         return []
     segments = [segment for cell in cells for segment in cell.run.segments]
@@ -40,14 +40,14 @@ def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
     )
     if len(set(types.values())) > 1:
         listed = ", ".join(f"{label} {type_}" for label, type_ in types.items())
-        note += f" Warning: part of a difference between trainings may come from their dtypes: {listed}."
+        note += f" Warning: differences between runs may be due to their dtypes: {listed}."
     left_out = {cell.run.dev_left_out for cell in cells} - {0}
-    longer = f"longer than {LONGEST_TOKENS} tokens count in no dev loss or perplexity."
+    longer = f"longer than {LONGEST_TOKENS} tokens are excluded from dev loss and perplexity."
     return [note, *(f"{number} dev pairs {longer}" for number in sorted(left_out))]
 
 
 def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:
-    """Writes a line for each device and dtype whose sustained rate was measured, and one for those that have none."""
+    """Writes a note per device and dtype with a measured sustained rate, and one for devices without."""
     rates: dict[tuple[str, str], list[float]] = {}
     without: dict[str, None] = {}
     for cell in cells:
@@ -71,7 +71,7 @@ def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:
 
 
 def dtypes(segments: Iterable[Segment]) -> str:
-    """Names the dtypes of a training."""
+    """Names the dtypes of a run."""
     return _listed(segment.dtype for segment in segments)
 
 

@@ -1,9 +1,9 @@
-"""Renders any of the tables as text: for a terminal, and as a Markdown document.
+"""Renders tables as text, for a terminal and as a Markdown document.
 
     console.print(render_terminal(table, console.width))
 
-Beneath what a table shows stand the differences from the paper, and the notes. On a terminal too narrow for a table its
-blocks stand beneath each other, each with the columns that lead, and words too long for their column are folded.
+The differences from the paper and the notes follow the table. On a narrow terminal, a table's blocks are stacked, each
+with the leading columns, and words too long for their column are folded.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,10 +20,10 @@ from workflows.tables.judged import claims_table, tallies
 from workflows.tables.table import ABSENT, NAME, Column, Results, Table, columns, in_order
 
 FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
-"""The notes that an asterisk in a table refers to."""
+"""The notes behind the asterisks of a table."""
 
 MIN_NAME = 24
-"""The width to which names beside figures may be folded."""
+"""The width to which row names may be folded."""
 GAP = 2
 """Between columns."""
 
@@ -32,11 +32,11 @@ def differences_table(differences: Sequence[Difference]) -> Table:
     """Returns the differences from the paper as a table."""
     shown = [Column(NAME, "what"), *columns("paper", "here", "applies to")]
     rows = [in_order(shown, entry.what, entry.paper, entry.here, ", ".join(entry.cells)) for entry in differences]
-    return Table("What differs from the paper", shown, rows, "" if rows else "Nothing that was run differs.")
+    return Table("Differences from the paper", shown, rows, "" if rows else "No differences in what was run.")
 
 
 def tables_of(results: Results) -> list[Table]:
-    """Returns the tables of an experiment, the paper's first; the claims that it judges follow that one."""
+    """Returns an experiment's tables: the paper's, then the judged claims, then the others."""
     main, *others = results.tables or [claims_table(results.claims, on_terminal=True)]
     claims = [claims_table(results.claims)] * bool(results.claims and results.tables)
     return [main, *claims, *others]
@@ -55,7 +55,7 @@ def render_terminal(results: Results, width: int) -> RenderableType:
 
 
 def terminal_table(table: Table, width: int) -> Iterator[RenderableType]:
-    """Yields a table's title, its parts for a terminal of `width` columns, and what explains it."""
+    """Yields a table's title, its parts for a terminal of `width` columns, and its explanation."""
     yield Text(table.title, style="bold")
     if table.rows:
         for part in _parts(table, width):
@@ -66,7 +66,7 @@ def terminal_table(table: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _parts(table: Table, width: int) -> list[list[Column]]:
-    """Returns the columns of each part: those that lead, and as many blocks as there is room for."""
+    """Returns the columns of each part: the leading columns, and as many blocks as fit."""
     leading = [column for column in table.columns if column.on_terminal and not column.block]
     parts = [leading]
     for block, of_block in table.blocks:
@@ -80,7 +80,7 @@ def _parts(table: Table, width: int) -> list[list[Column]]:
 
 
 def _least(table: Table, column: Column) -> int:
-    """Returns the width below which a column is made no narrower: numbers are not folded, nor are words broken."""
+    """Returns a column's least width: numbers are not folded, nor words broken."""
     texts = [column.text(row) for row in table.rows]
     if not (column.is_number or column.block):
         has_numbers_beside = any(other.block for other in table.columns)
@@ -89,13 +89,13 @@ def _least(table: Table, column: Column) -> int:
 
 
 def _heading(table: Table, column: Column) -> str:
-    """Returns a column's heading, below that of its block where the block begins."""
+    """Returns a column's heading, below the block's heading if the block begins here."""
     begins = any(block and of_block[0] == column for block, of_block in table.blocks)
     return f"{column.block}\n{column.heading}" if begins else column.heading
 
 
 def _grid(table: Table, columns: Sequence[Column]) -> Grid:
-    """Draws columns side by side; of numbers, none is folded."""
+    """Draws columns side by side; numbers are not folded."""
     grid = Grid(box=HORIZONTALS, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0), border_style="dim")
     for column in columns:
         justify: Literal["right", "left"] = "right" if column.is_number else "left"
@@ -115,7 +115,7 @@ def _style(text: str, is_measured: bool) -> str:
 
 
 def render_markdown(results: Results) -> str:
-    """Renders the tables, and everything beneath them, as a Markdown document."""
+    """Renders the tables, differences and notes as a Markdown document."""
     main, *others = tables_of(results)
     lines = [f"# {main.title}", *markdown_table(main)]
     for other in (*others, differences_table(results.differences)):
@@ -125,7 +125,7 @@ def render_markdown(results: Results) -> str:
 
 
 def markdown_table(table: Table) -> list[str]:
-    """Returns one table, and what explains it, as lines of a Markdown document."""
+    """Returns one table and its explanation as lines of Markdown."""
     lines = []
     if table.rows:
         rule = "|".join("---:" if column.is_number else "---" for column in table.columns)

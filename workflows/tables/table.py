@@ -1,10 +1,10 @@
-"""A table: rows of named values, and columns that know how a value becomes text.
+"""A table: rows of named values, and columns that format them.
 
 Column("en-de.paper_bleu", "paper BLEU", "EN-DE", ".2f")
 Row("Transformer (base)", "measured", {"en-de.paper_bleu": 27.31, "en-fr.paper_bleu": NOT_RUN})
 
-A number becomes text in a view, never before: on the terminal and in Markdown (`render`), on the page (`reports`). JSON
-and MLflow have it as it is. A text in place of a number says why there is none.
+Numbers become text only in views: the terminal, Markdown (`render`) and the page (`reports`). JSON and MLflow store
+them as they are. A text in place of a number says why it is missing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ from workflows.tables.differences import Difference
 
 Value = bool | int | float | str | None
 NAME = "name"
-"""The key of the column that shows the names of the rows; it comes first."""
+"""The key of the first column, which shows the row names."""
 NOT_RUN, NOT_MEASURED, FAILED = "not run", "not measured", "failed"
 ABSENT = frozenset({NOT_RUN, NOT_MEASURED, FAILED, NOT_DEFINED})
-"""The texts that stand in place of a missing number."""
+"""Texts in place of a missing number."""
 ORIGINS = {"paper": "as printed in the paper", "measured": "measured here"}
-"""The headings of printed and measured rows, where they stand apart."""
+"""The headings above printed and measured rows, if they are grouped."""
 IN_WORDS = {"s": duration, "FLOP": flop_text, "%": percent}
-"""How numbers of these units are written; one in % is stored as a fraction."""
+"""Formatters by unit; percentages are stored as fractions."""
 MILLION = "M"
 FIGURE_SPACE = "\u2007"
 
@@ -38,46 +38,46 @@ class Row:
 
     name: str
     origin: Literal["", "paper", "measured"]
-    """Where all of its numbers are from; empty where the columns say so."""
+    """The origin of all its numbers; empty if it depends on the column."""
     values: Mapping[str, Value]
-    """By key: those that the columns show, and any others worth keeping."""
+    """Values by key: the columns' values, and others worth storing."""
     digits: Mapping[str, int] = field(default_factory=dict)
-    """The decimals that the paper prints, where they are not those of the column."""
+    """The paper's decimals by key, if they differ from the column's."""
     group: str = ""
-    """Groups of rows are divided by a rule."""
+    """Rules separate groups of rows."""
 
     def number(self, *keys: str) -> float | None:
-        """Returns the first of these values that is a number; None where there is none."""
+        """Returns the first of these values that is a number, or None."""
         values = (self.values.get(key) for key in keys)
         return next((value for value in values if value is not None and not isinstance(value, str)), None)
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: which value it shows of each row, and how."""
+    """A column: the key of its values and their format."""
 
     key: str
     heading: str
     block: str = ""
-    """The heading that it shares with its neighbours, from which it is not parted; empty in the columns that lead."""
+    """The heading shared with its neighbours, from which it is never separated; empty in leading columns."""
     spec: str = ""
-    """How Python formats its numbers, e.g. `.2f`."""
+    """The Python format of its numbers, e.g. `.2f`."""
     unit: str = ""
-    """One of `IN_WORDS`, or `MILLION`; empty where the heading or the text says it."""
+    """One of `IN_WORDS`, or `MILLION`; empty if the heading or text states it."""
     spread: str = ""
-    """The key of what is written behind ±."""
+    """The key of the value written after ±."""
     is_measured: bool = False
     """Whether its numbers were measured here in every row."""
     on_terminal: bool = True
 
     @property
     def label(self) -> str:
-        """The heading, with that of the block."""
+        """The heading, prefixed with the block's."""
         return ", ".join(filter(None, (self.block, self.heading)))
 
     @property
     def is_number(self) -> bool:
-        """Whether it has numbers, or what stands in their place."""
+        """Whether it has numbers, or texts in their place."""
         return bool(self.spec or self.unit)
 
     def measured(self, row: Row) -> bool:
@@ -102,7 +102,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table and the sentences that stand beneath it."""
+    """A table and the explanation below it."""
 
     title: str
     columns: Sequence[Column]
@@ -112,11 +112,11 @@ class Table:
 
     @property
     def blocks(self) -> list[tuple[str, list[Column]]]:
-        """The headings that columns share, each with its columns; one after the other."""
+        """The block headings in order, each with its columns."""
         return [(block, list(columns)) for block, columns in groupby(self.columns, key=lambda column: column.block)]
 
     def lines(self) -> Iterator[tuple[Row, str, bool]]:
-        """Yields each row with the heading above it, if any, and whether a rule is drawn above both."""
+        """Yields each row with its heading, if any, and whether a rule is drawn above."""
         origin = group = None
         for row in self.rows:
             heading = ORIGINS.get(row.origin, "") if row.origin != origin else ""
@@ -126,31 +126,31 @@ class Table:
 
 @dataclass(frozen=True)
 class Results:
-    """What an experiment found."""
+    """The results of an experiment."""
 
     tables: Sequence[Table] = ()
-    """The paper's table, then others that stand beneath it; none where claims are all there is."""
+    """The paper's table, then further tables; empty if there are only claims."""
     differences: Sequence[Difference] = ()
-    """What differs from the paper."""
+    """Differences from the paper."""
     notes: Sequence[str] = ()
     """How to read the table."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """The main numbers, by their names in MLflow."""
+    """The main numbers, by MLflow name."""
     claims: Sequence[Judged] = ()
-    """What the paper claims of it, judged."""
+    """The paper's claims, judged."""
 
 
 class ResultsArtifact(JsonArtifact[Results]):
-    """Results as JSON, Markdown and a page; the JSON leaves out defaults, since people read it."""
+    """Results as JSON, Markdown and a page; the JSON omits defaults for readability."""
 
     def write(self, content: Results) -> Self:
-        """Writes the JSON file into the folder, and returns the artifact."""
+        """Writes the JSON file into the folder and returns the artifact."""
         self.write_json(self.record_file, self._adapter().dump_python(content, mode="json", exclude_defaults=True))
         return self
 
 
 def columns(*headings: str, block: str = "", spec: str = "", is_measured: bool = False) -> list[Column]:
-    """Returns columns whose headings, with the block's, are their keys, too."""
+    """Returns columns whose labels are also their keys."""
     return [
         Column(", ".join(filter(None, (block, heading))), heading, block, spec, is_measured=is_measured)
         for heading in headings
@@ -160,7 +160,7 @@ def columns(*headings: str, block: str = "", spec: str = "", is_measured: bool =
 def in_order(
     columns: Sequence[Column], *values: Value, origin: Literal["", "paper", "measured"] = "", group: str = ""
 ) -> Row:
-    """Returns a row of its name, then a value for each other column."""
+    """Returns a row from its name and a value for each other column."""
     name, *others = values
     return Row(
         str(name), origin, {column.key: value for column, value in zip(columns[1:], others, strict=True)}, group=group

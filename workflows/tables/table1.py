@@ -1,4 +1,4 @@
-"""Computes Table 1 (paper §4): each layer type's exponents of n and d, fitted, beside the paper's O(·)."""
+"""Computes Table 1 (paper §4): each layer type's fitted exponents of n and d beside the paper's O(·)."""
 
 from collections.abc import Mapping
 from statistics import median
@@ -15,9 +15,9 @@ from workflows.tables.differences import Difference
 from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table, Value
 
 TOLERANCE = 0.15
-"""How far from the theory a fitted exponent may be without a note that names it."""
+"""A note lists exponents farther than this from the theory."""
 Quantity = Literal["flop", "time", "forward", "backward", "memory"]
-"""What is fitted: FLOP of a forward pass, the time of forward and backward, of either, and peak memory."""
+"""The fitted quantities: FLOP of a forward pass, time of both passes and of each, and peak memory."""
 Variable = Literal["n", "d"]
 VARIABLES: tuple[Variable, ...] = ("n", "d")
 QUANTITY_NAMES: dict[Quantity, str] = {
@@ -32,7 +32,7 @@ CROSSOVERS = "Where self-attention becomes slower than recurrence"
 AT_EVERY_N = "at every n"
 NAMES = Column(NAME, "layer type")
 Sizes = Mapping[LayerType, Mapping[tuple[int, int], Mapping[Quantity, float]]]
-"""What a layer costs at n and d: FLOP as torch counts them, seconds and bytes as medians over the rounds."""
+"""A layer's cost at n and d: FLOP counted by torch; seconds and bytes as medians over rounds."""
 Fits = Mapping[LayerType, Mapping[Quantity, Mapping[Variable, Exponent]]]
 
 
@@ -43,7 +43,7 @@ class Table1Artifact(ResultsArtifact):
 
 
 def sizes_of(counts: Counts, measured: Measurements) -> Sizes:
-    """Returns what each layer type costs at each size."""
+    """Returns the cost of each layer type at each size."""
     flop = {(layer.name, size.length, size.width): size.counted_flop for layer in counts.layers for size in layer.sizes}
     sizes: dict[LayerType, dict[tuple[int, int], dict[Quantity, float]]] = {layer.name: {} for layer in counts.layers}
     for layer in measured.layers:
@@ -60,12 +60,12 @@ def sizes_of(counts: Counts, measured: Measurements) -> Sizes:
 
 
 def sweeps(counts: Counts, layer: LayerType) -> dict[Variable, list[tuple[int, int]]]:
-    """Returns the sizes (n, d) of a layer type over which each variable is swept."""
+    """Returns the sizes (n, d) of each variable's sweep for a layer type."""
     return {"n": counts.sweep.over_n(), "d": counts.sweep.over_d(layer)}
 
 
 def compute(counts: Counts, measured: Measurements) -> Results:
-    """Computes the table: exponents and counts of each layer type; then crossovers, all counts and all exponents."""
+    """Computes the table: exponents and counts per layer type, then crossovers, all counts and all exponents."""
     sizes = sizes_of(counts, measured)
     fits: Fits = {
         layer: {
@@ -109,7 +109,7 @@ def _fitted(counts: Counts, layer: LayerType, costs: Mapping[tuple[int, int], fl
 
 
 def _longest(layer: LayerCounts) -> int:
-    """Returns the longest sequence whose steps were counted."""
+    """Returns the longest sequence with counted steps."""
     return max(layer.longest_path)
 
 
@@ -166,7 +166,7 @@ def _exponents(counts: Counts, fits: Fits) -> Table:
                 values |= {name: exponent.value, f"{name}.confidence": _half(exponent)}
             rows.append(Row(layer.name, "", values, group=layer.name))
     columns = [NAMES, Column("of", "of"), *of_variables]
-    return Table("All exponents, with 95 % confidence", columns, rows, on_terminal=False)
+    return Table("All exponents, with 95% confidence intervals", columns, rows, on_terminal=False)
 
 
 def _crossover(measured: Crossover) -> Row:
@@ -193,8 +193,8 @@ def _crossovers(rows: list[Row]) -> Table:
         Column("n.projected", "with projections", spec=".0f"),
     ]
     explanation = (
-        "By counted operations of the two, that is at n = d. By time it is where the curves cross: a recurrent layer "
-        "computes its positions one after the other, whatever the device could do at once."
+        "By counted operations, the crossover is at n = d. By time it is where the curves cross: a recurrent layer "
+        "computes its positions sequentially, however parallel the device is."
     )
     return Table(CROSSOVERS, columns, rows, explanation)
 
@@ -222,14 +222,14 @@ def _differences(counts: Counts) -> list[Difference]:
     convolutions = ("convolutional", "separable convolution")
     return [
         Difference(
-            "what counts as a layer",
-            "O(·) of only the attention function, without the projections of queries, keys, values and output",
-            f"the same, in one head; with projections and {settings.n_heads} heads beneath the table",
+            "attention layer",
+            "only the attention function, without the projections of queries, keys, values and output",
+            f"the same, with one head; with projections and {settings.n_heads} heads below the table",
             attention,
         ),
-        Difference("size of the neighbourhood", "r, without a value", f"r = {settings.window}", attention[1:]),
-        Difference("size of the kernel", "k, without a value", f"k = {settings.kernel}, centred", convolutions),
-        Difference("kind of recurrence", "not said", "h_t = tanh(W x_t + U h_t-1 + b), torch.nn.RNN", ("recurrent",)),
+        Difference("neighbourhood size", "r, no value stated", f"r = {settings.window}", attention[1:]),
+        Difference("kernel size", "k, no value stated", f"k = {settings.kernel}, centred", convolutions),
+        Difference("recurrence", "not stated", "h_t = tanh(W x_t + U h_t-1 + b), torch.nn.RNN", ("recurrent",)),
         Difference(
             "longest path through convolutions",
             "log_k(n), dilated kernels",
@@ -246,20 +246,20 @@ def _notes(counts: Counts, measured: Measurements, fits: Fits) -> list[str]:
         ", ".join(map(str, sorted(set(sizes)))) for sizes in (sweep.lengths, sweep.widths, sweep.separable_widths)
     )
     notes = [
-        f"Exponents are slopes of a line through the logarithms, with 95 % confidence: of n over n = {lengths} "
-        f"at d = {sweep.width}, of d over d = {widths} at n = {sweep.length}; "
-        f"of the separable convolution over d = {separable}, where its second term leads by time, too.",
-        "FLOP are those of the matrix products and convolutions of a forward pass over one sequence, counted by "
-        "torch.utils.flop_counter; a backward pass takes two products for each of them.",
-        "Time is that of a forward and backward pass over "
+        f"Exponents are slopes of log-log fits, with 95% confidence intervals: of n over n = {lengths} "
+        f"at d = {sweep.width}, of d over d = {widths} at n = {sweep.length}. "
+        f"The separable convolution is fitted over d = {separable}, where its second term dominates time, too.",
+        "FLOP are counted by torch.utils.flop_counter: the matrix products and convolutions of a forward pass over one "
+        "sequence. A backward pass takes two products for each.",
+        "Time is a forward and backward pass over "
         f"{'one sequence' if measured.timing.batch == 1 else f'{measured.timing.batch} sequences'}: the median of "
         f"{measured.timing.rounds} rounds, in each of which every layer is timed at every size.",
-        "Peak memory is that of torch's allocator beyond input and weights: what is kept for the backward pass, and "
+        "Peak memory is torch's allocator peak beyond input and weights: tensors saved for the backward pass, and "
         "gradients.",
-        "Sequential operations are the matrix products and convolutions of which each waits for the one before; the "
-        "longest path is the number of steps until every output has a gradient with respect to every input it can "
-        f"depend on. Both are counted, here at n = {_longest(counts.layers[0])}. A step is a layer of a stack, and of "
-        "the recurrent layer a time step.",
+        "Sequential operations are the longest chain of dependent matrix products and convolutions. The longest path "
+        "is the number of steps until every output has a gradient with respect to every input it can depend on. Both "
+        f"are counted at n = {_longest(counts.layers[0])}. A step is a layer of a stack; in the recurrent layer, a "
+        "time step.",
         f"Measured on {measured.device_name}, {measured.threads} thread{'s' * (measured.threads > 1)}, "
         f"{measured.dtype}, torch {measured.torch_version}, in {duration(measured.seconds)}.",
     ]

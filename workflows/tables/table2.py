@@ -1,9 +1,9 @@
-"""Computes Table 2 (§6.1): BLEU and training cost, the paper's printed rows above the measured ones.
+"""Computes Table 2 (§6.1): BLEU and training cost, the paper's rows above the measured rows.
 
     python -m workflows.reproduce_table2
 
-A measured number comes from an artifact's file; a cell that was not run or failed says so. The differences from the
-paper, and notes on how to read the scores, always stand beneath the table.
+Measured numbers come from artifacts' files; cells that failed or were not run say so. The differences from the paper
+and notes on how to read the scores always follow the table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,10 +40,10 @@ MEASURED_NAMES = {
 }
 WORD_BY_WORD = "word-by-word"
 OTHER_TEXT = ("training data", "test set")
-"""The aspects in which a cell of the same text as the paper's does not differ."""
+"""The aspects that are equal if a cell uses the paper's text."""
 SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU"}
 COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
-"""What a row has of each language pair, with the headings: its key is e.g. `en-de.paper_bleu`."""
+"""Headings of the values per language pair, whose keys are e.g. `en-de.paper_bleu`."""
 OF_MODELS = (
     Column(NAME, "model"),
     Column("parameters", "parameters, M", "training", spec=".2f", unit=MILLION),
@@ -52,7 +52,7 @@ OF_MODELS = (
     Column("dev_nll", "dev NLL", "quality", spec=".3f"),
     Column("chrf", "chrF", "quality", spec=".2f"),
 )
-"""What else was measured of each model."""
+"""Further measurements of each model."""
 
 
 NONE_FAILED: Mapping[str, str] = MappingProxyType({})
@@ -65,7 +65,7 @@ class Table2Artifact(ResultsArtifact):
 
 
 def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_FAILED) -> Results:
-    """Computes the table of what was measured and what failed, by label; the paper's language pairs come first."""
+    """Computes the table; `failures` maps labels to reasons. The paper's language pairs come first."""
     pairs = list(dict.fromkeys([*paper.PAIRS, *(cell.pair for cell in measured)]))
     columns = [
         Column(NAME, "model"),
@@ -73,7 +73,7 @@ def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_
         *(Column(f"{pair}.{key}", COSTS[key], pair.upper(), unit="FLOP") for pair in pairs for key in COSTS),
     ]
     rows = [*map(_printed, paper.TABLE_2), *_word_by_word(measured), *_models(measured, pairs, failures)]
-    explanation = "Training cost is in FLOP, by the paper's method and as counted."
+    explanation = "Training cost is in FLOP, by the paper's method and by counting."
     choices = {cell.label: to_artifact(cell.decoding_choice).load() for cell in measured if cell.decoding_choice}
     return Results(
         [Table("Table 2", columns, rows, explanation), *_measured_models(measured), *chosen_searches(choices)],
@@ -85,7 +85,7 @@ def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_
 
 
 def _claims(measured: Sequence[Translation]) -> Sequence[Judged]:
-    """Judges the comparisons with models before, where the text is the one that they were measured on."""
+    """Judges the comparisons with earlier models, if the text is the one they were measured on."""
     scores: dict[tuple[str, str], list[tuple[float, float | None]]] = {}
     for cell in measured:
         if "WMT14" in cell.evidence and cell.main_bleu.paper_bleu is not None:
@@ -95,7 +95,7 @@ def _claims(measured: Sequence[Translation]) -> Sequence[Judged]:
 
 
 def _measured_models(measured: Sequence[Translation]) -> Iterator[Table]:
-    """Yields a table of what else was measured of each model, where there is any."""
+    """Yields a table of the further measurements of each model, if there are any."""
     rows = [
         Row(
             cell.label,
@@ -111,22 +111,22 @@ def _measured_models(measured: Sequence[Translation]) -> Iterator[Table]:
         for cell in measured
     ]
     if rows:
-        explanation = "NLL in nats per target token of the dev set, without label smoothing; chrF of the test set."
+        explanation = "NLL in nats per target token on the dev set, without label smoothing; chrF on the test set."
         yield Table("Models", OF_MODELS, rows, explanation)
 
 
 def is_of_other_text(results: Results) -> bool:
-    """Tells whether the figures are of another text than the paper's, so that they cannot be compared."""
+    """Whether scores are on other text than the paper's and thus not comparable."""
     return any(difference.what in OTHER_TEXT for difference in results.differences)
 
 
 def baselines(measured: Sequence[Translation]) -> dict[str, ScoringRecord]:
-    """Returns the scores of word-by-word substitution by language pair, where there are any."""
+    """Returns the scores of word-by-word substitution by language pair, if any."""
     return {cell.pair: scores for cell in measured if (scores := cell.baseline)}
 
 
 def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Table]:
-    """Yields a table of what each search scored on the dev set: a row for each beam, a column for each α."""
+    """Yields a table of the searches' scores on the dev set: one row per beam, one column per α."""
     penalties = sorted({search.length_penalty for choice in choices.values() for search in choice.scores})
     rows = []
     for label, choice in choices.items():
@@ -140,7 +140,7 @@ def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Tab
         scores = (Column(f"α {penalty:g}", f"α {penalty:g}", spec=".2f") for penalty in penalties)
         columns = [Column(NAME, "model"), Column("beam", "beam", spec="d"), *scores, Column("chosen", "chosen")]
         explanation = (
-            "Paper BLEU of the dev set, or sacreBLEU where that is not defined; the test sets were decoded so."
+            "Paper BLEU on the dev set, or sacreBLEU if undefined. The test sets were decoded with the chosen search."
         )
         yield Table("Chosen on the dev set: beam and α", columns, rows, explanation)
 

@@ -1,9 +1,9 @@
-"""Computes Table 3 (§6.2): what each design choice of the base model is worth, printed and measured side by side.
+"""Computes Table 3 (§6.2): ablations of the base model, printed and measured side by side.
 
     python -m workflows.reproduce_table3
 
-A measured figure comes from an artifact's file. A row that was not run or failed says so. A printed row is
-compared with the printed base, and a measured row with the measured base.
+Measured numbers come from artifacts' files; rows that failed or were not run say so. Printed rows are compared with
+the printed base, measured rows with the measured base.
 """
 
 import statistics
@@ -25,11 +25,11 @@ from workflows.tables.measurements import Translation
 from workflows.tables.table import FAILED, MILLION, NAME, NOT_RUN, Column, Results, ResultsArtifact, Row, Table, Value
 
 PRINTED: dict[Kind, str] = {"perplexity": ".2f", "bleu": ".1f"}
-"""The decimals that the paper prints."""
+"""The paper's decimals."""
 
 
 def deltas(kind: Kind, *headings: str) -> list[Column]:
-    """Returns the columns of differences from base, as printed and as measured."""
+    """Returns the columns of differences from base, printed and measured."""
     return [
         Column(f"{kind}.paper_delta", headings[0], KIND_NAMES[kind], f"+z{PRINTED[kind]}"),
         Column(f"{kind}.delta", headings[-1], KIND_NAMES[kind], "+z.2f", is_measured=True),
@@ -37,7 +37,7 @@ def deltas(kind: Kind, *headings: str) -> list[Column]:
 
 
 def _scores(kind: Kind) -> list[Column]:
-    """Returns the columns of a figure: as printed, with its difference from base, and both as measured."""
+    """Returns the columns of a metric: printed, with its difference from base, and both as measured."""
     printed = Column(f"{kind}.paper", "paper", KIND_NAMES[kind], PRINTED[kind])
     here = Column(kind, "here", KIND_NAMES[kind], ".2f", spread=f"{kind}.deviation", is_measured=True)
     printed_delta, delta = deltas(kind, "Δ")
@@ -57,19 +57,19 @@ COLUMNS = [
     Column("counted_flop", "FLOP", "training", unit="FLOP", is_measured=True),
 ]
 SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout")
-"""What rows scale with their base."""
+"""The sizes that rows scale with their base."""
 
 
 @dataclass(frozen=True)
 class RowTrainings:
-    """A row and its trainings, one a seed, or why it has none."""
+    """A row and its runs, one per seed, or the reason why it has none."""
 
     name: str
     difference: Mapping[str, Any]
-    """From base, as trained here."""
+    """Differences from the base trained here."""
     trainings: tuple[Translation, ...]
     reason: str = ""
-    """Why it, or some of its trainings, failed."""
+    """Why the row, or some of its runs, failed."""
 
 
 class Table3Artifact(ResultsArtifact):
@@ -79,7 +79,7 @@ class Table3Artifact(ResultsArtifact):
 
 
 def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Translation]]]:
-    """Computes the table; returns it with what was measured of each training, by row."""
+    """Computes the table; returns it with the measured runs by row."""
     cells = {row.name: list(row.trainings) for row in rows if row.trainings}
     measured: Means = {
         name: {kind: statistics.fmean(_figure(kind, cell) for cell in of_row) for kind in KINDS}
@@ -92,7 +92,7 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Trans
     metrics: dict[Kind, Groups] = {"perplexity": variations.log_likelihood(trained), "bleu": variations.bleu(trained)}
     lines = [_row(row, measured, metrics) for row in rows]
     correlations = _correlations(measured)
-    explained = "Parameters are in millions. Time and FLOP, counted in matrix products, are those of one training."
+    explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
     if correlations:
         explained += f" {correlation_text(correlations)}"
     results = Results(
@@ -106,20 +106,20 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Trans
 
 
 def data_of(cells: Mapping[str, Sequence[Translation]]) -> tuple[Data, ...]:
-    """Returns what the rows' text can judge."""
+    """Returns the kinds of claims that the rows' text can judge."""
     return next((cell.evidence for of_row in cells.values() for cell in of_row), ())
 
 
 Means = Mapping[str, Mapping[Kind, float]]
-"""The figures of each row that was measured, the means over its seeds."""
+"""Metrics of each measured row, means over its seeds."""
 
 
 def correlation_text(correlations: Mapping[Kind, tuple[float, int]]) -> str:
-    """Says in a sentence how closely the measured order of the rows follows the paper's."""
+    """States in a sentence how closely the measured order of the rows follows the paper's."""
     listed = ", ".join(f"{rho:.2f} for {KIND_NAMES[kind]} ({rows} rows)" for kind, (rho, rows) in correlations.items())
     return (
-        f"Spearman's rank correlation between the figures here and the paper's: {listed}; at 1 the rows are in the "
-        "same order, at 0 the two orders are unrelated."
+        f"Spearman's rank correlation between the measured values and the paper's: {listed}. At 1 the rows are in the "
+        "same order, at 0 the orders are unrelated."
     )
 
 
@@ -151,7 +151,7 @@ def _printed(variation: paper.Variation) -> dict[str, Value]:
 
 
 def _measured(row: RowTrainings, means: Means, metrics: Mapping[Kind, Groups]) -> dict[str, Value]:
-    """Returns means over the seeds, by the last checkpoint on the dev set; perplexity is per word-piece."""
+    """Returns means over the seeds, of the last checkpoint on the dev set; perplexity is per word-piece."""
     cells, here, base = row.trainings, means[row.name], means.get("base")
     falls = [fall for cell in cells if (fall := last_fall(cell.metrics, cell.run.updates)) is not None]
     fall = statistics.fmean(falls) if falls else None
@@ -184,20 +184,20 @@ def _figure(kind: Kind, cell: Translation) -> float:
 
 
 def _correlations(means: Means) -> dict[Kind, tuple[float, int]]:
-    """Returns Spearman's rank correlation of measured and printed figures, and over how many rows: at least three."""
+    """Returns Spearman's rank correlation of measured and printed values, and the number of rows: at least three."""
     correlations = {}
     both = [name for name in means if name in paper.VARIATIONS]
     for kind in KINDS:
         printed = [float(getattr(paper.VARIATIONS[name], kind)) for name in both]
         measured = [means[name][kind] for name in both]
-        # Two rows are always in order or in reverse, and a column of one value has no order.
+        # Two rows always correlate at 1 or -1, and a constant column has no order.
         if len(both) > 2 and min(len(set(printed)), len(set(measured))) > 1:
             correlations[kind] = statistics.correlation(_ranks(printed), _ranks(measured)), len(both)
     return correlations
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Returns the rank of each value, from 1; equal ones share the mean of their ranks."""
+    """Returns the rank of each value, from 1; ties share their mean rank."""
     return [sum(other < value for other in values) + (values.count(value) + 1) / 2 for value in values]
 
 
@@ -206,7 +206,7 @@ def _metrics(
     means: Means,
     correlations: Mapping[Kind, tuple[float, int]],
 ) -> dict[str, float]:
-    """Returns the figures of base, the number of rows that were measured, and how their order agrees."""
+    """Returns base's metrics, the number of measured rows, and the rank correlations."""
     metrics: dict[str, float] = {}
     if base := means.get("base"):
         bleu = "sacreBLEU" if cells["base"][0].main_bleu.paper_bleu is None else "paper BLEU"
@@ -216,7 +216,7 @@ def _metrics(
 
 
 def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
-    """Compares base with the paper's base; where base was not run, the first row that was run with the paper's."""
+    """Compares base with the paper's base; if base was not run, the first row that was with the paper's."""
     name = "base" if "base" in cells else next(iter(cells), None)
     if name is None:
         return []
@@ -228,21 +228,21 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], log_like
     counts = sorted({len(trainings) for trainings in cells.values()})
     seeds = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))
     each = (
-        "one training with one seed"
+        "one run with one seed"
         if not counts or counts[-1] == 1
-        else f"the mean of {seeds} seeds ± their standard deviation; time and FLOP are the mean of its trainings"
+        else f"the mean of {seeds} seeds ± their standard deviation; time and FLOP are means over its runs"
     )
     notes = [
-        "Δ is the difference from base in the same column. Perplexity is per word-piece, and vocabularies differ in "
-        "their pieces, so printed and measured perplexities cannot be compared; the signs of their differences can.",
-        "BLEU is paper BLEU of the last checkpoint on the development set, as in the paper; sacreBLEU is beside it.",
+        "Δ is the difference from base in the same column. Perplexity is per word-piece and vocabularies differ, so "
+        "printed and measured perplexities are not comparable; the signs of their differences are.",
+        "BLEU is paper BLEU of the last checkpoint on the development set, as in the paper, with sacreBLEU beside it.",
         f"Each measured row is {each}.",
         *(_noise(log_likelihood) if cells else []),
     ]
     if falling := [row.name for row in rows if row.values.get("has_converged") is False]:
         notes.append(
-            f"Not converged ({', '.join(falling)}): over the last tenth of its updates, the row's dev perplexity still "
-            f"fell by more than {100 * MAX_FALL:g} %, so its place among the rows may be another after more of them."
+            f"Not converged ({', '.join(falling)}): dev perplexity still fell by more than {100 * MAX_FALL:g}% over "
+            "the last tenth of the updates, so the row's rank may change with more updates."
         )
     if "base" in cells:
         config = cells["base"][0].config
@@ -259,8 +259,8 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], log_like
         notes.append("Base was not measured, so no measured row has a difference from it.")
     if "E" in cells:
         notes.append(
-            "Row E: learned positions are one table for encoder and decoder and begin at random with a standard "
-            "deviation of d_model^-0.5, small beside sinusoids (0.71 rms); the paper says neither."
+            "Row E: learned positions are one table for encoder and decoder, initialized with a standard deviation of "
+            "d_model^-0.5, small beside sinusoids (0.71 rms). The paper states neither."
         )
     notes += reading_notes(measured)
     notes += [
@@ -272,14 +272,14 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], log_like
 
 
 def _noise(log_likelihood: Groups) -> list[str]:
-    """Says how far apart trainings of one row lie that differ only in their seeds."""
+    """States the standard deviation between seeds."""
     if not log_likelihood.df:
         return [
-            "Every row was trained with one seed, so any difference may be chance, and no claim can be judged: "
+            "Every row was trained with one seed, so any difference may be chance and no claim can be judged: "
             "--seeds 3 trains every row three times, --set grid.base_seeds=3 only base."
         ]
     deviation = log_likelihood.deviation
     return [
-        f"Trainings of one row that differ only in their seeds have a standard deviation of {deviation:.4f} nats a "
-        f"token, pooled over all rows ({log_likelihood.df} degrees of freedom): that is the noise of every claim."
+        f"The standard deviation between seeds is {deviation:.4f} nats per token, pooled over all rows "
+        f"({log_likelihood.df} degrees of freedom). All claims are judged against it."
     ]

@@ -1,6 +1,6 @@
-"""Turns the rows of Table 3 into trainings (§6.2): each row is base with one thing changed.
+"""Turns the rows of Table 3 (§6.2) into training settings: each row is base with one change.
 
-The paper gives its rows in the sizes of its own base. With another base, a row keeps its ratio to base: C4 halves
+The paper states its rows in the sizes of its own base. With another base, rows keep their ratios to base: C4 halves
 d_model, d_k and d_v here too, and D2 doubles dropout. Label smoothing and the kind of positions stay as printed.
 """
 
@@ -19,22 +19,22 @@ from workflows.profiles.profile import Grid
 
 @dataclass(frozen=True)
 class GridRow:
-    """A row to be trained."""
+    """A row to train."""
 
     name: str
     difference: dict[str, Any]
-    """What differs from the base trained here, by the names of its settings."""
+    """Changed settings relative to the base trained here, by name."""
     training: TrainingSettings
 
 
 def rows(grid: Grid, asked: str | None = None) -> list[GridRow]:
-    """Returns the rows named in `asked`, e.g. "A,B1,big", the paper's before the user's own.
+    """Returns the rows named in `asked`, e.g. "A,B1,big", the paper's before the user's.
 
-    A letter names a group; None asks for all rows. Raises UserError for a name that is neither a row nor a group, a
-    setting that does not exist, and a size that would not be a whole number.
+    A letter names a group; None asks for all rows. Raises UserError for an unknown row or group, an unknown setting,
+    and a size that would not be a whole number.
     """
     for name in grid.rows.keys() & VARIATIONS.keys():
-        raise UserError(f"grid.rows.{name} is a row of Table 3; choose another name for your own")
+        raise UserError(f"grid.rows.{name} is a row of Table 3; choose another name for your row")
     rows = []
     for name in chosen([*VARIATIONS, *grid.rows], asked):
         variation = VARIATIONS.get(name)
@@ -44,25 +44,25 @@ def rows(grid: Grid, asked: str | None = None) -> list[GridRow]:
 
 
 def chosen(names: list[str], asked: str | None) -> list[str]:
-    """Returns those of `names` that `asked` names, by row or by group, in their own order; None asks for all.
+    """Returns the `names` selected by `asked`, by row or by group, in the order of `names`; None asks for all.
 
-    Raises UserError for a name that is neither a row nor a group.
+    Raises UserError for an unknown row or group.
     """
     if asked is None:
         return names
     wanted = {name.strip() for name in asked.split(",")}
     available = {choice: None for name in names for choice in (group(name), name)}
     for name in sorted(wanted - available.keys()):
-        raise UserError(f"--rows {name}: there is no such row in Table 3; choose from {', '.join(available)}")
+        raise UserError(f"--rows {name}: no such row in Table 3; choose from {', '.join(available)}")
     return [name for name in names if {name, group(name)} & wanted]
 
 
 def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
-    """Scales the difference of a row of Table 3 to a base of other sizes and dropout, and its updates where printed.
+    """Scales a row's difference to a base of other sizes, dropout and updates.
 
-    Raises UserError where a size would not be a whole number.
+    Raises UserError if a size would not be a whole number.
     """
-    if variation.difference.get("n_heads") == 1:  # one head is one head; it is as wide as all of base's together
+    if variation.difference.get("n_heads") == 1:  # one head stays one head, as wide as all of base's together
         model = training.model
         return {"n_heads": 1, "d_k": model.n_heads * model.d_k, "d_v": model.n_heads * model.d_v}
     difference: dict[str, Any] = {}
@@ -71,8 +71,8 @@ def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
             ratio, ours = Fraction(value, getattr(BASE, name)), getattr(training.model, name)
             if (ratio * ours).denominator > 1:
                 raise UserError(
-                    f"row {variation.name} has {ratio} of base's {SYMBOLS[name]}, which is {ours} here and does not "
-                    f"divide; set grid.training.model.{name} to a multiple of {ratio.denominator}, or choose --rows"
+                    f"row {variation.name} takes {ratio} of base's {SYMBOLS[name]}, but {ours} is not divisible; set "
+                    f"grid.training.model.{name} to a multiple of {ratio.denominator}, or leave the row out with --rows"
                 )
             difference[name] = int(ratio * ours)
         elif name == "dropout":
@@ -87,9 +87,9 @@ def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
 
 
 def varied(training: TrainingSettings, row: str, difference: Mapping[str, Any]) -> TrainingSettings:
-    """Returns a training with some settings changed: fields of the model, of the optimizer or of the training itself.
+    """Returns training settings with some changed: fields of the model, the optimizer or the settings themselves.
 
-    Raises UserError, which names the `row`, for a name that is none of these and for a value that is not valid.
+    Raises UserError, which names the `row`, for an unknown field or an invalid value.
     """
     described = training.model_dump()
     settings = {name: value for name, value in described.items() if not isinstance(value, dict)}
@@ -101,7 +101,7 @@ def varied(training: TrainingSettings, row: str, difference: Mapping[str, Any]) 
                 break
         else:
             names = ", ".join(key for group_ in groups for key in group_ if key != "vocabulary_size")
-            raise UserError(f"grid.rows.{row}: there is no setting {name!r} that a row can change; choose from {names}")
+            raise UserError(f"grid.rows.{row}: a row cannot change {name!r}; choose from {names}")
     try:
         return checked(TrainingSettings, **(described | settings))
     except UserError as error:

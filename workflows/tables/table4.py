@@ -1,8 +1,8 @@
-"""Computes Table 4 (§6.3): F1 of parsers, the paper's printed rows above those measured here.
+"""Computes Table 4 (§6.3): F1 of parsers, the paper's rows above the measured rows.
 
     python -m workflows.reproduce_table4
 
-A measured figure comes from an artifact's file; a row that was not run, or whose trainings failed, says so.
+Measured numbers come from artifacts' files; rows that failed or were not run say so.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ NO_TRAINING = "none"
 TRAINING = Column("training", "training")
 CHOSEN = Column("chosen", "")
 F1 = Column("f1", "F1", spec=".2f")
-SEARCHES = "Outputs that were no tree"
+SEARCHES = "Malformed outputs"
 
 
 class Table4Artifact(ResultsArtifact):
@@ -31,7 +31,7 @@ class Table4Artifact(ResultsArtifact):
 
 
 def compute(rows: Sequence[ParserRow]) -> Results:
-    """Computes the table of the rows that were run; then the candidates, beams, searches and lengths there are."""
+    """Computes the table of the rows that were run, then tables of candidates, beams, searches and lengths."""
     columns = [
         Column(NAME, "parser"),
         TRAINING,
@@ -41,7 +41,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
         Column("precision", "precision", spec=".2f", on_terminal=False),
         Column("valid", "sentences", spec=",", on_terminal=False),
     ]
-    main = Table("Table 4", columns, [*_rows(rows)], "≤ 40 are the sentences of at most 40 words.")
+    main = Table("Table 4", columns, [*_rows(rows)], "≤ 40: sentences of at most 40 words.")
     others = [
         Table(
             "Chosen on the dev set",
@@ -72,7 +72,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
                 Column("repairs", "repairs"),
             ],
             [line for row in rows for line in _searches(row)],
-            "A parser may write any symbols; each output was made a tree over the words of its sentence.",
+            "A parser may write any symbols; malformed outputs were repaired to trees over their sentences' words.",
         ),
         Table(
             "F1 by length",
@@ -90,25 +90,25 @@ def compute(rows: Sequence[ParserRow]) -> Results:
 
 
 def _claims(rows: Sequence[ParserRow]) -> Sequence[Judged]:
-    """Judges the comparisons with parsers before, where the trees are those that they were measured on."""
+    """Judges the comparisons with earlier parsers, if the treebank is the one they were measured on."""
     f1 = {row.training: [row.free.measured.total.f1] for row in rows if row.free and row.data == WSJ}
     return judged(comparisons.TABLE_4, Evidence({"table4": f1}, ("WSJ",))) if f1 else ()
 
 
 def mlflow_name(text: str) -> str:
-    """Returns a text without the characters that MLflow refuses in names."""
+    """Returns a text without the characters that MLflow rejects in names."""
     return "".join(character if character.isalnum() or character in "-_. /" else "" for character in text)
 
 
 def name_of(row: ParserRow) -> str:
-    """Returns the name of a measured row: with its layers, and its data unless they are the paper's."""
+    """Returns a measured row's name, with its layers, and its data unless they are the paper's."""
     n_layers = row.chosen.config.n_layers if row.chosen else None
     layers = "" if n_layers is None else f" ({n_layers} layer{'s' * (n_layers > 1)})"
     return f"Transformer{layers}{_suffix(row)}"
 
 
 def training_of(row: ParserRow) -> str:
-    """Returns what a measured row was trained on: the paper's words where it is the paper's data."""
+    """Returns a measured row's training data, in the paper's words if they are the paper's."""
     if row.data == WSJ:
         return row.training
     return row.training if row.training == "semi-supervised" else f"{row.data} only"
@@ -201,20 +201,20 @@ def _lengths(row: ParserRow) -> Iterator[Row]:
 def _notes(rows: Sequence[ParserRow]) -> list[str]:
     chosen = [row.chosen for row in rows if row.chosen]
     notes = [
-        "F1 is that of labelled constituents over all sentences of the test set, in percent, as EVALB computes it with "
-        "COLLINS.prm: TOP and punctuation do not count, and ADVP and PRT are the same.",
-        "The paper prints neither the number of updates nor whether checkpoints were averaged; the differences above "
-        "are from base, EN-DE, from which it says that all other parameters remained unchanged.",
-        "The trees that are scored carry the tags of the gold trees, so that punctuation is left out of both alike, "
-        "and tagging accuracy is not reported.",
-        "Right-branching trees are a baseline: from each word on a constituent to the end of the sentence, all with "
-        "one label, the most frequent in the training trees for a constituent that ends there.",
+        "F1 is over the labelled constituents of all sentences of the test set, in percent, as computed by EVALB with "
+        "COLLINS.prm: TOP and punctuation do not count, and ADVP equals PRT.",
+        "The paper states neither the number of updates nor whether checkpoints were averaged. The differences above "
+        "are from EN-DE base, of which, the paper says, all other parameters remained unchanged.",
+        "Scored trees carry the gold tags, so that punctuation is ignored in both alike. Tagging accuracy is not "
+        "reported.",
+        "Right-branching trees are a baseline: each word begins a constituent that ends with the sentence. All have "
+        "one label, the most frequent in the training trees for such constituents.",
     ]
     if any(row.data != WSJ for row in rows):
         names = " and ".join(dict.fromkeys(row.data for row in rows))
         notes.append(
-            f"The measured rows are of {names}, not of the paper's treebank, so they cannot be compared with the "
-            "printed ones."
+            f"The measured rows are on {names}, not on the paper's treebank, so they are not comparable with the "
+            "printed rows."
         )
     run = {row.training for row in rows}
     if rows and "semi-supervised" not in run:

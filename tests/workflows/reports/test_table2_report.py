@@ -42,7 +42,7 @@ def test_every_part_is_there(report: str) -> None:
     for shown in (
         "Transformer (base)",
         "not run",
-        "What differs",
+        "Differences",
         "tok:13a",
         "N 2, d_model 128",
         "1.4 M",
@@ -57,8 +57,8 @@ def test_every_part_is_there(report: str) -> None:
 def test_first_screen_says_what_came_out(report: str) -> None:
     """One sentence has each model's BLEU and the paper's; the plain table has the same figures."""
     text = " ".join(Reader(report).text.split())
-    (said,) = re.findall(r"Paper BLEU: EN-DE base ([\d.]+), EN-FR big ([\d.]+); the paper has", text)
-    assert "the paper has 27.3 and 41.8 of another text." in text
+    (said,) = re.findall(r"Paper BLEU: EN-DE base ([\d.]+), EN-FR big ([\d.]+)\. The paper reports", text)
+    assert "The paper reports 27.3 and 41.8 (on different data)." in text
     rows = {row[0]: row[1:] for row in Reader(report).rows if len(row) == 3}
     assert [rows[name][0] for name in ("EN-DE base", "EN-FR big")] == ["27.3", "41.8"]
     measured = [float(rows[name][1]) for name in ("EN-DE base", "EN-FR big")]
@@ -93,7 +93,7 @@ def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
 def test_nothing_was_run() -> None:
     """A table of printed figures alone says so first."""
     report = table2_report.render(table2.compute([]), [])
-    assert "Nothing was run: the table has only the paper’s figures." in Reader(report).text
+    assert "Nothing was run: the table has only the paper’s values." in Reader(report).text
     assert drawings(report) == []
     assert_asks_for_nothing_outside(report)
 

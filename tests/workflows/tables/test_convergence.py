@@ -48,5 +48,5 @@ def test_a_row_still_falling_is_marked(trained_row: TrainedRow) -> None:
     assert [row.values["has_converged"] for row in rows_made] == [True, False, False]
     assert [str(row.values["change"]).endswith("not converged") for row in rows_made] == [False, True, True]
     (note,) = (note for note in table.notes if note.startswith("Not converged"))
-    assert note.startswith("Not converged (A1, C1): over the last tenth of its updates")
+    assert note.startswith("Not converged (A1, C1): dev perplexity still fell by more than 5%")
     assert not any("onverged" in note for note in table3.compute([trained_row("A2", 7.0)])[0].notes)

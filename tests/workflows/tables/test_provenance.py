@@ -27,7 +27,9 @@ def test_dev_pairs_that_were_too_long_are_counted(cell: Cell) -> None:
     assert len(provenance_notes([cell("en-de", "base")])) == 1
     inputs = cell("en-fr", "base")
     inputs.training.write(inputs.training.load().model_copy(update={"dev_left_out": 2}))
-    assert provenance_notes([inputs])[1:] == ["2 dev pairs longer than 1024 tokens count in no dev loss or perplexity."]
+    assert provenance_notes([inputs])[1:] == [
+        "2 dev pairs longer than 1024 tokens are excluded from dev loss and perplexity."
+    ]
 
 
 def test_the_form_of_the_batches_is_named(cell: Cell) -> None:

@@ -85,7 +85,7 @@ def test_markdown_has_a_line_for_each_line(made: JsonArtifact[Any]) -> None:
     markdown = render_markdown(table)
     shown = tables_of(table)
     titles = [line.lstrip("# ") for line in markdown.split("\n") if line.startswith("#")]
-    assert titles == [*(text.title for text in shown), "What differs from the paper", "How to read the table"]
+    assert titles == [*(text.title for text in shown), "Differences from the paper", "How to read the table"]
     for text in shown:
         lines = [line for line in markdown_table(text) if line.startswith("|")]
         assert "\n".join(lines) in markdown

@@ -86,4 +86,4 @@ def test_rank_correlation_with_ties(trained_row: TrainedRow, perplexities: Seque
     correlations = {name: figure for name, figure in table.metrics.items() if "correlation" in name}
     # BLEU is the same in all rows, so their order cannot be compared
     assert correlations == {"rank correlation by perplexity": pytest.approx(spearman)}
-    assert f"{spearman:.2f} for perplexity (4 rows);" in table.tables[0].explanation
+    assert f"{spearman:.2f} for perplexity (4 rows)." in table.tables[0].explanation

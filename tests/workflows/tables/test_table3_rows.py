@@ -53,9 +53,7 @@ def test_big_trains_three_times_as_long() -> None:
 def test_a_size_that_would_not_be_whole_is_refused() -> None:
     """A base of two layers has no third of them; rows that do not need a third still train."""
     grid = load_profile(overrides=["grid.training.model.n_layers=2"]).grid
-    with pytest.raises(
-        UserError, match=r"^row C1 has 1/3 of base's N, which is 2 here .*\.n_layers to a multiple of 3"
-    ):
+    with pytest.raises(UserError, match=r"^row C1 takes 1/3 of base's N, but 2 is not .*\.n_layers to a multiple of 3"):
         rows(grid)
     assert [row.name for row in rows(grid, "B,C4")] == ["B1", "B2", "C4"]
 
@@ -82,11 +80,8 @@ def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("A1 = {n_layers = 1}", r"grid\.rows\.A1 is a row of Table 3; choose another name for your own"),
-        (
-            "F1 = {layers = 1}",
-            r"grid\.rows\.F1: there is no setting 'layers' that a row can change; choose from n_layers",
-        ),
+        ("A1 = {n_layers = 1}", r"grid\.rows\.A1 is a row of Table 3; choose another name for your row"),
+        ("F1 = {layers = 1}", r"grid\.rows\.F1: a row cannot change 'layers'; choose from n_layers"),
         ("F1 = {n_layers = 0}", "row F1: model: n_layers is 0; it must be at least 1"),
         ("F1 = 3", r"grid\.rows\.F1: Input should be a valid dictionary"),
     ],
@@ -105,5 +100,5 @@ def test_rows_are_chosen_by_name_or_letter() -> None:
     assert table3_rows.chosen([*NAMES, "F1"], "big, F,B,B1,E") == ["B1", "B2", "E", "big", "F1"]
     assert table3_rows.chosen(NAMES, None) == NAMES
     for asked in ("b", "C9", "A,,B", "", "F"):
-        with pytest.raises(UserError, match="there is no such row in Table 3; choose from base, A, A1"):
+        with pytest.raises(UserError, match="no such row in Table 3; choose from base, A, A1"):
             table3_rows.chosen(NAMES, asked)
