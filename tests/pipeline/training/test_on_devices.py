@@ -140,7 +140,7 @@ class ThroughHost(Workers):
         tensor.copy_(on_host)
 
     def all_reduce(self, tensor: Tensor) -> Tensor:
-        return tensor.copy_(super().sum(tensor.cpu()))
+        return tensor.copy_(super().all_reduce(tensor.cpu()))
 
 
 def train_on_device(
