@@ -127,7 +127,9 @@ def evidence(made: Made) -> Evidence:
 def learning_curve(model: TrainedModel, update_s: float) -> LearningCurve:
     """Returns a run's dev NLL over FLOP and over seconds, at `update_s` per update."""
     run, measured = model.run, [line for line in model.metrics if "dev_nll" in line]
-    settings = {name: value for name, value in run.settings.identity().items() if name not in ("model", "seed")}
+    # The learning rate is each model's own.
+    alike = run.settings.model_copy(update={"optimizer": replace(run.settings.optimizer, learning_rate_scale=1.0)})
+    settings = {name: value for name, value in alike.identity().items() if name not in ("model", "seed")}
     return LearningCurve(
         [line["update"] * update_s for line in measured],
         [line["update"] / run.updates * run.counted_flop for line in measured],

@@ -1,18 +1,26 @@
 """The page of the claims: all of them in the paper's order, four tallies, what a table judged, and what differs."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from pipeline.store.artifact import Context
+from pipeline.training.speed import ModelSpeed, TrainingSpeed, TrainingSpeedRecord
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside
 from workflows.claims.claim import KINDS, Effect, Evidence, Judged, Printed
+from workflows.claims.competitors import MODELS, comparable
 from workflows.claims.every_claim import CLAIMS
 from workflows.claims.identities import IDENTITIES
+from workflows.engine.dag import to_artifact
 from workflows.reports.claims import judge
-from workflows.tables.claims import ClaimsArtifact, Made, compute
+from workflows.tables.claims import ClaimsArtifact, Made, Trial, compute, evidence
 from workflows.tables.differences import Difference
 from workflows.tables.judged import claims_table, effect_text, tallies
+from workflows.tables.measurements import Translation
 from workflows.tables.table import Results, Table
 from workflows.tables.table3 import Table3Artifact
 
@@ -40,6 +48,42 @@ def test_without_evidence_nothing_is_judged() -> None:
     assert {claim.section for claim in compute(Made(), Evidence(), ["3", "6.2"]).claims} == {
         *("3.2.1", "3.2.2", "3.5", "6.2")
     }
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "linear"])
+def test_competitors_are_compared_over_timed_seconds(
+    schedule: Any, cell: Callable[..., Translation], tmp_path: Path
+) -> None:
+    """Each model with its own learning rate. A schedule that ends with its run serves no shorter budget."""
+    trials, speeds = [], []
+    for model, rate, update_s in (("base", 0.7, 0.5), ("recurrent", 1.4, 0.25), ("convolutional", 0.35, 1.0)):
+        for seed in (1, 2):
+            trained = cell("en-de", model, split="dev", seed=seed)
+            record = to_artifact(trained.training).load()
+            optimizer = replace(
+                record.settings.optimizer, warmup_steps=100, learning_rate_scale=rate, schedule=schedule
+            )
+            settings = record.settings.model_copy(update={"optimizer": optimizer})
+            to_artifact(trained.training).write(record.model_copy(update={"settings": settings}))
+            trials.append(Trial(model, f"competitors {model} seed {seed}", trained, trained.perplexity))
+        speeds.append(ModelSpeed(architecture=model, parameters=1, update_s=(update_s,) * 2, tokens_s={8: (2.0, 3.0)}))
+    (tmp_path / "speed").mkdir()
+    speed = TrainingSpeed(tmp_path / "speed").write(
+        TrainingSpeedRecord(
+            models=tuple(speeds), budget_tokens=1, device_name="", threads=1, dtype="float32", torch_version="2"
+        )
+    )
+    found = evidence(Made(competitors=trials, training_speed=speed, data=("real text",))).found
+    assert {*found["training_speed"]} == {*MODELS}
+    if schedule == "linear":
+        assert "competitors" not in found
+        return
+    curves = found["competitors"]
+    assert comparable(curves)
+    assert [curve.seconds[-1] for curve in curves["recurrent"]] == [400 * 0.25] * 2
+    assert curves["base"][0].flop[-1] == trials[0].evaluation.run.counted_flop
+    failed = evidence(Made(competitors=trials[1:], training_speed=speed)).found["competitors"]
+    assert len(failed["base"]) == 1
 
 
 def test_tallies_are_never_added_up() -> None:
