@@ -2,6 +2,7 @@
 
 Averaging (§6.1) and heads (Figure 4): base of Table 2, whose first seed is the table's own. Extrapolation (§3.5): base
 and row E of Table 3, trained on short sentences only. Attention functions (§3.2.1): small models, at several rates.
+Competitors (abstract, §7): base and the recurrent and convolutional models. Paths (§4): networks of each layer type.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from pipeline.attention.records import Relations, RelationSettings
 from pipeline.complexity import attention_training
 from pipeline.complexity.attention_training import AttentionTraining
 from pipeline.complexity.layer_types.sizes import ATTENTION_FUNCTIONS
-from pipeline.complexity.recall import RECALLING, Recall, RecallSettings
+from pipeline.complexity.recall import DISTANCES, RECALLING, Recall, RecallSettings
 from pipeline.corpora.embedded import GeneratedText
 from pipeline.evaluation import perplexity
 from pipeline.evaluation.perplexity import LengthPerplexity, Perplexity
@@ -34,7 +35,9 @@ TRAIN_ATTENTION = Stage(
     "attention_training.train", attention_training.train, AttentionTraining, computes=True, resumes=True
 )
 RECALL = Stage("recall.measure", Imported("pipeline.complexity.recall:measure"), Recall, computes=True)
-TIME_TRAINING = Stage("training_speed.time", Imported("pipeline.training.speed:time_"), TrainingSpeed, gpus=1)
+TIME_TRAINING = Stage(
+    "training_speed.time", Imported("pipeline.training.speed:time_"), TrainingSpeed, gpus=1, computes=True
+)
 LENGTH_PERPLEXITY = Stage(
     "length_perplexity.measure", perplexity.measure_by_length, LengthPerplexity, version=3, gpus=1, computes=True
 )
@@ -97,8 +100,11 @@ def training_speed(profile: Profile, pair: str) -> Step[TrainingSpeed]:
     """Returns the step that times updates of the Transformer and its competitors in turn, on reserved CPUs."""
     profile = profile.for_pair(pair)
     settings = [profile.recipes[model].training for model in MODELS]
-    timed = replace(TIME_TRAINING, cpus=max(1, *(each.threads for each in settings)))
-    return timed("time training", stages.prepared(profile, pair).dataset, settings)
+    base = settings[0]
+    timed = replace(TIME_TRAINING, cpus=max(1, base.threads), gpus=0 if base.device == "cpu" else 1)
+    # What no fingerprint of a training has, but its speed depends on.
+    how = [base.device, base.threads, base.speed]
+    return timed("time training", stages.prepared(profile, pair).dataset, settings, how)
 
 
 def competitors(profile: Profile, pair: str) -> list[Trial[Perplexity]]:
@@ -157,7 +163,7 @@ def recall(settings: RecallSettings) -> list[Step[Recall]]:
     """Returns the steps that train each layer type to recall over each distance."""
     return [
         RECALL(f"recall over {distance} by {layer_type}", layer_type, distance, settings)
-        for layer_type, distance in product(RECALLING, settings.distances)
+        for layer_type, distance in product(RECALLING, DISTANCES)
     ]
 
 

@@ -75,8 +75,13 @@ class TrainingSpeed(JsonArtifact[TrainingSpeedRecord]):
         )
 
 
-def time_(context: Context, dataset: EncodedDataset, settings: Sequence[TrainingSettings]) -> TrainingSpeed:
-    """Times models with one worker on the device of `context`. Raises UserError like `loop.Training`."""
+def time_(
+    context: Context, dataset: EncodedDataset, settings: Sequence[TrainingSettings], conditions: Sequence[object] = ()
+) -> TrainingSpeed:
+    """Times models with one worker on the device of `context`. Raises UserError like `loop.Training`.
+
+    `conditions` are what speed depends on though no result does: they are only part of the stage's fingerprint.
+    """
     import torch  # slow to import, and the artifact does not need it
 
     from pipeline.hardware import device_name, dtype_name
@@ -143,11 +148,13 @@ def _tokens_s(
     from model.training_step import TrainingStep
 
     draw = torch.Generator().manual_seed(1)
+    limits = [of_model.model.max_positions for of_model in settings if of_model.model.positions == "learned"]
+    lengths = [length for length in LENGTHS if length <= min(limits, default=length)]
     steps = []
     for of_model in settings:
         torch.manual_seed(of_model.seed)
         model = make_model(of_model.model).to(context.device)
-        model.reserve_positions(max(LENGTHS))
+        model.reserve_positions(max(lengths))
         steps.append(TrainingStep(model, of_model.optimizer, dtype, updates=NEVER))
 
     def seconds(step: TrainingStep, batch: Batch, n_updates: int) -> float:
@@ -158,13 +165,13 @@ def _tokens_s(
         return time.perf_counter() - began_s
 
     batches = {}
-    for length in LENGTHS:
+    for length in lengths:
         n_pairs = max(1, settings[0].budget_tokens // length)
         source_BL, target_BL = torch.randint(
             END_ID + 1, settings[0].model.vocabulary_size, (2, n_pairs, length), generator=draw
         )
         batches[length] = Batch.padded(source_BL, target_BL, dtype).to(context.device), n_pairs * length
-    rates: list[dict[int, list[float]]] = [{length: [] for length in LENGTHS} for _ in settings]
+    rates: list[dict[int, list[float]]] = [{length: [] for length in lengths} for _ in settings]
     for done in range(ROUNDS + 1):  # the first, in which kernels of new shapes are chosen, does not count
         context.progress(ROUNDS + min(done, ROUNDS - 1), 2 * ROUNDS, "rounds")
         for length, (batch, n_tokens) in batches.items():

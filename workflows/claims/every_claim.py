@@ -7,6 +7,12 @@ from workflows.claims.claim import Claim
 
 WAITING: tuple[Claim, ...] = (
     Claim(
+        "1",
+        "recurrence precludes parallelization within training examples",
+        "speed of training",
+        lacks="recurrent layers timed over sentence length without the additive attention of their model",
+    ),
+    Claim(
         "3.2.2",
         "with a single head, averaging inhibits attending to several positions at once",
         "competitors",

@@ -1,6 +1,7 @@
 """The claim that long-range dependencies are easier to learn over short paths (§4), by recall at a distance."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from pipeline.complexity.recall import RecallRecord
 from workflows.claims.claim import Claim, Effect, Finding
@@ -10,19 +11,19 @@ COMMAND = "python -m workflows.reproduce_claims --sections 4"
 
 
 def _easier(recalled: Sequence[RecallRecord]) -> Finding:
-    """Judges whether log-likelihood over the longest distance rises from the longest path to the shortest."""
+    """Judges whether, over the longest distance, each type is ahead of the next with a longer path."""
     distance = max(record.distance for record in recalled)
-    farthest = sorted((record for record in recalled if record.distance == distance), key=lambda each: -each.path_steps)
+    farthest = sorted((record for record in recalled if record.distance == distance), key=lambda each: each.path_steps)
     groups = Groups({record.layer_type: [-nll for nll in record.nll] for record in farthest})
-    names = [record.layer_type for record in farthest]
-    tested = groups.trend(names)
-    steps = ", ".join(f"{record.layer_type} {record.path_steps}" for record in farthest)
-    behind = (
-        Effect.of(f"{name} behind {names[-1]}, {distance} positions", "nats", groups.difference(names[-1], name))
-        for name in names[:-1]
+    neighbours = {
+        (a.layer_type, b.layer_type): groups.difference(a.layer_type, b.layer_type) for a, b in pairwise(farthest)
+    }
+    effects = (
+        Effect.of(f"{longer} behind {shorter}, {distance} positions", "nats", tested)
+        for (shorter, longer), tested in neighbours.items()
     )
-    ordered = Effect.of(f"each shorter path, {distance} positions", "nats", tested)
-    return Finding.of([tested], [ordered, *behind], f"steps of the path: {steps}")
+    networks = ", ".join(f"{each.layer_type} {each.path_steps} ({each.parameters:,})" for each in farthest)
+    return Finding.of([*neighbours.values()], effects, f"steps of the path, and parameters: {networks}")
 
 
 CLAIMS: tuple[Claim, ...] = (

@@ -9,7 +9,7 @@ from pipeline.complexity.recall import RecallRecord
 from pipeline.complexity.records import ArgumentTimes
 from pipeline.store.artifact import Context
 from workflows.claims.claim import Evidence
-from workflows.claims.competitors import Curves
+from workflows.claims.competitors import Curves, Speeds
 from workflows.claims.functions import at_best_rates
 from workflows.claims.translators import ByLength
 from workflows.command_line import UNKNOWN, CommandLine
@@ -44,6 +44,8 @@ def judge(
     results, drawn = compute(made, found, sections), list[Section]()
     if "competitors" in found.found:
         drawn.append(_competitors(found.found["competitors"]))
+    if made.training_speed:
+        drawn.append(_training_speed(found.found["training_speed"]))
     if made.functions:
         drawn.append(_functions(found))
     if made.recall:
@@ -71,6 +73,20 @@ def _competitors(trained: Curves) -> Section:
         "Dev NLL of models of equal size, trained on the same text with the same loss, optimizer and schedule. One "
         "curve per seed. The models are compared where the shortest curve ends.",
         drawings,
+    )
+
+
+def _training_speed(speeds: Speeds) -> Section:
+    """Draws tokens/s over sentence length for each model."""
+    lines = [
+        Curve(model, [(length, fmean(rates)) for length, rates in speed.tokens_s.items()])
+        for model, speed in speeds.items()
+    ]
+    return Section(
+        "Speed of training over sentence length",
+        "Updates of as many tokens in fewer, longer sentences, padded and not compiled, timed in turn on one machine. "
+        "The attention of the recurrent model is additive, which costs it more per pair of positions.",
+        [curves("target tokens/s", "tokens a sentence", lines, "tokens-s-over-length", log=True)],
     )
 
 

@@ -141,8 +141,10 @@ def curves(
 
 
 def nll_over(budget: str, lines: Sequence[Curve]) -> Markup:
-    """Plots dev NLL over the budget spent on updates: "seconds" or "FLOP"."""
-    return curves("dev NLL, nats per token", budget, lines, f"dev-nll-over-{budget}".lower(), cut=True)
+    """Plots dev NLL over the budget spent on updates, e.g. "FLOP"."""
+    return curves(
+        "dev NLL, nats per token", budget, lines, f"dev-nll-over-{budget}".lower().replace(" ", "-"), cut=True
+    )
 
 
 def _make_logarithmic(axes: Axes) -> None:

@@ -61,7 +61,7 @@ def competitors(models: Sequence[Translation]) -> list[Markup]:
     operations = [
         Curve(label, [(line["update"] * flop[label], line["dev_nll"]) for line in of]) for label, of in measured.items()
     ]
-    return [nll_over("seconds", seconds), nll_over("FLOP", operations)]
+    return [nll_over("seconds of training", seconds), nll_over("FLOP", operations)]
 
 
 def render(

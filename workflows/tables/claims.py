@@ -115,7 +115,8 @@ def evidence(made: Made) -> Evidence:
         speeds = dict(zip(MODELS, to_artifact(made.training_speed).load().models, strict=True))
         found["training_speed"] = speeds
         # A schedule that ends with its run is not comparable at a shorter budget.
-        if all(trial.evaluation.settings.optimizer.schedule == "inverse_sqrt" for trial in made.competitors):
+        schedules = {trial.evaluation.settings.optimizer.schedule for trial in made.competitors}
+        if schedules == {"inverse_sqrt"}:
             curves: dict[str, list[LearningCurve]] = {}
             for trial in made.competitors:
                 curve = learning_curve(trial.evaluation, speeds[trial.kind].mean_update_s)

@@ -138,25 +138,12 @@ def heads(share: float, largest: float, spread: float = 0.01) -> list[list[Relat
     ]
 
 
-def speeds(slower: float = 1.5, sequential: float = 0.3, spread: float = 0.01) -> Speeds:
-    """Competitors with slower updates, whose recurrent one keeps this share of its tokens/s in long sentences."""
+def speeds(slower: float = 1.5) -> Speeds:
+    """Competitors with slower updates."""
     made = {}
-    for model, update_s, kept in (
-        ("base", 1.0, 0.9),
-        ("recurrent", slower, sequential),
-        ("convolutional", slower, 0.9),
-    ):
-        sign = -1 if model == "base" else 1
-        made[model] = ModelSpeed(
-            architecture=model,
-            parameters=1,
-            update_s=tuple(update_s * (1 + sign * spread * noise) for noise in NOISE),
-            tokens_s={
-                8: tuple(1000 * (1 + sign * spread * noise) for noise in NOISE),
-                32: (1.0,) * len(NOISE),
-                128: tuple(1000 * kept * (1 - sign * spread * noise) for noise in NOISE),
-            },
-        )
+    for model, update_s, sign in (("base", 1.0, -1), ("recurrent", slower, 1), ("convolutional", slower, 1)):
+        rounds_s = tuple(update_s * (1 + 0.01 * sign * noise) for noise in NOISE)
+        made[model] = ModelSpeed(architecture=model, parameters=1, update_s=rounds_s, tokens_s={})
     return made
 
 
@@ -239,9 +226,6 @@ CASES: Mapping[str, Case] = {
     "and so after as many operations": Case("competitors", learned(1.0), learned(0.5), learned(1.0, spread=0.5)),
     "it trains significantly faster than recurrent or convolutional layers: an update takes less time": Case(
         "training_speed", speeds(), speeds(slower=0.9), speeds(slower=1.005)
-    ),
-    "recurrence precludes parallelization within training examples, which becomes critical at longer lengths": Case(
-        "training_speed", speeds(), speeds(sequential=1.1), speeds(sequential=0.9)
     ),
     "the shorter the paths between positions, the easier long-range dependencies are learned": Case(
         "recall", recalled(), recalled(-1.0), recalled(spread=0.5)

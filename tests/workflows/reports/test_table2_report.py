@@ -102,7 +102,7 @@ def test_competitors_are_drawn_over_seconds_and_flop(cell: Callable[..., Transla
     """First of all pictures, a curve for each; without competitors there is no such picture."""
     base, recurrent = cell("en-de", "base"), cell("en-de", "recurrent", config=config_of("recurrent"))
     seconds, operations = table2_report.competitors([base, recurrent])
-    for drawing, name in ((seconds, "dev-nll-over-seconds.csv"), (operations, "dev-nll-over-flop.csv")):
+    for drawing, name in ((seconds, "dev-nll-over-seconds-of-training.csv"), (operations, "dev-nll-over-flop.csv")):
         assert name in drawing
         assert "EN-DE recurrent ends at" in drawing
     assert not table2_report.competitors([base])

@@ -17,7 +17,7 @@ from workflows.claims.every_claim import CLAIMS
 from workflows.claims.identities import IDENTITIES
 from workflows.engine.dag import to_artifact
 from workflows.reports.claims import judge
-from workflows.tables.claims import ClaimsArtifact, Made, Trial, compute, evidence
+from workflows.tables.claims import FILE, ClaimsArtifact, Made, Trial, compute, evidence
 from workflows.tables.differences import Difference
 from workflows.tables.judged import claims_table, effect_text, tallies
 from workflows.tables.measurements import Translation
@@ -67,7 +67,8 @@ def test_competitors_are_compared_over_timed_seconds(
             to_artifact(trained.training).write(record.model_copy(update={"settings": settings}))
             trials.append(Trial(model, f"competitors {model} seed {seed}", trained, trained.perplexity))
         speeds.append(ModelSpeed(architecture=model, parameters=1, update_s=(update_s,) * 2, tokens_s={8: (2.0, 3.0)}))
-    (tmp_path / "speed").mkdir()
+    for name in ("speed", "page"):
+        (tmp_path / name).mkdir()
     speed = TrainingSpeed(tmp_path / "speed").write(
         TrainingSpeedRecord(
             models=tuple(speeds), budget_tokens=1, device_name="", threads=1, dtype="float32", torch_version="2"
@@ -82,6 +83,10 @@ def test_competitors_are_compared_over_timed_seconds(
     assert comparable(curves)
     assert [curve.seconds[-1] for curve in curves["recurrent"]] == [400 * 0.25] * 2
     assert curves["base"][0].flop[-1] == trials[0].evaluation.run.counted_flop
+    alone = Made(training_speed=speed, data=("real text",))
+    assert "competitors" not in evidence(alone).found
+    page = (judge(Context(tmp_path / "page"), alone).folder / FILE).read_text()
+    assert "tokens-s-over-length.csv" in page
     failed = evidence(Made(competitors=trials[1:], training_speed=speed)).found["competitors"]
     assert len(failed["base"]) == 1
 
