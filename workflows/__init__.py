@@ -1,1 +1,1 @@
-"""What is run: the DAG of stages on Ray, profiles, one module a table, the report and the command line (paper §6)."""
+"""The workflows: the DAG of stages on Ray, profiles, one module per table, reports and the command line (paper §6)."""

@@ -1,9 +1,9 @@
-"""Figures 3 to 5 of the paper from a trained model: what its heads attend to.
+"""Figures 3 to 5 of the paper from a trained model: the attention of its heads.
 
 python -m workflows.attention_figures                                  # the newest model of Table 2 in runs/
-python -m workflows.attention_figures table2/embedded/en-de-base       # a model by its name, or its folder
-python -m workflows.attention_figures MODEL --sentence "..."           # a sentence of yours
-python -m workflows.attention_figures --layer 2 --heads 1,3 --word it  # heads and word of yours
+python -m workflows.attention_figures table2/embedded/en-de-base       # a model by name or folder
+python -m workflows.attention_figures MODEL --sentence "..."           # your sentence
+python -m workflows.attention_figures --layer 2 --heads 1,3 --word it  # your heads and word
 python -m workflows.attention_figures --word making --word its         # a word for Figure 3, and one for Figure 4
 """
 

@@ -1,4 +1,4 @@
-"""Runs an experiment, as every `reproduce_*` does: reads options, prints the plan or runs it, and reports the results.
+"""Runs an experiment for the `reproduce_*` commands: reads options, prints the plan or runs it, reports the results.
 
 request = requested("table3", text.load(common), common, hardware)
 reproduce(Reproduction("table3", ...), request)
@@ -43,7 +43,7 @@ cluster = Imported("workflows.engine.cluster:cluster")
 
 @dataclass(frozen=True)
 class Request:
-    """What the options ask for that all experiments share."""
+    """The values of the options that all experiments share."""
 
     profile: BaseProfile
     store: Store
@@ -57,12 +57,12 @@ class Request:
 def requested(name: str, profile: BaseProfile, options: Common, hardware: Hardware = ANY_HARDWARE) -> Request:
     """Returns the request of `workflows.reproduce_<name>` with these options.
 
-    Raises UserError for no such store, and for options without effect.
+    Raises UserError for an unusable store, and for options without effect.
     """
     if not options.plan and hardware != ANY_HARDWARE:
-        raise UserError("--gpus and --gpu name the hardware that --plan forecasts for; add --plan, or drop them")
+        raise UserError("--gpus and --gpu only affect the forecast of --plan; add --plan or drop them")
     if options.verbose and not options.plan:
-        raise UserError("--verbose lists the stages of a plan; add --plan, or drop it")
+        raise UserError("--verbose only affects --plan; add --plan or drop it")
     changes = changes_typed(options.config, options.overrides)
     command = command_line(f"workflows.reproduce_{name}", changes)
     return Request(profile, Store.at(options.store).checked(), command, changes, options, hardware)
@@ -73,8 +73,8 @@ def chosen_names(
 ) -> list[str]:
     """Returns the comma-separated names given to an option, or the `default`, by default all.
 
-    Each comes once, in the order of those available, so another order is the same experiment. Raises UserError for an
-    unknown name.
+    Returns each name once, in the order of `available`, so that another order is the same experiment. Raises UserError
+    for an unknown name.
     """
     known = list(available)
     names = (
@@ -90,7 +90,7 @@ def chosen_names(
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A table and everything needed to fill it."""
+    """A table and the steps behind it."""
 
     name: str
     """The name of the experiment in MLflow, e.g. `table2`; the command is `workflows.reproduce_<name>`."""
@@ -99,31 +99,31 @@ class Reproduction:
     models: Mapping[str, TrainedModel]
     """The models by name; each has a run of its own in MLflow."""
     is_served: bool = field(default=False, kw_only=True)
-    """Whether they are kept in MLflow, in a form that it can serve."""
+    """Whether the models are logged to MLflow in a form that it can serve."""
     reports: Mapping[str, Step[CorpusReport]]
-    """The reports on the texts, each by the name of its text."""
+    """The corpus reports, by the names of their texts."""
     tabulate: Callable[[Mapping[str, str]], Step[Any]]
-    """Returns the step that makes the table, given the models that failed and the reasons."""
+    """Returns the table's step, given the failed models with reasons."""
     measured: Mapping[str, Step[Any]] = field(default_factory=dict)
-    """What else is measured of models, by their names."""
+    """Further measurements, by model name."""
     tuned: bool = False
-    """Whether Ray Tune makes the models, each as a trial."""
+    """Whether Ray Tune trains the models, each as a trial."""
     first: Sequence[Step[Any]] = ()
-    """Steps that are made before all others: a mistake in their files is found before the trainings."""
+    """Steps that run before all others, so that errors in their files show up before training."""
     report: str = "report.html"
-    """The page among the files of the table."""
+    """The file name of the table's page."""
     forecast: Callable[..., RenderableType | None] | None = None
-    """What says with --plan how long the trainings will take, if there are any (`workflows.forecast.estimate`)."""
+    """Forecasts the training time for --plan (`workflows.forecast.estimate`)."""
 
     def results(self, name: str) -> list[Step[Any]]:
-        """Returns all that is made of a model, without what only leads there."""
+        """Returns a model's final steps, without intermediate ones."""
         return [*self.models[name].results, *filter(None, [self.measured.get(name)])]
 
 
 def reproduce(experiment: Reproduction, request: Request) -> None:
-    """Prints the plan if requested; otherwise makes what is missing, reports to MLflow and prints the table.
+    """Prints the plan if requested; otherwise runs missing steps, reports to MLflow and prints the table.
 
-    Raises typer.Exit with status 1 where models failed, after all this.
+    Raises typer.Exit with status 1 at the end if models failed.
     """
     store, options, target = request.store, request.options, experiment.tabulate({})
     named_steps(target)  # raises if two steps share a label
@@ -134,9 +134,9 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
         return
     _print_line(request.profile.in_force(request.overrides))
     with guarded(store.root / ".locks"):
-        pass  # a folder that takes no files or locks is reported before anything starts
+        pass  # reports a folder without write access or locks before anything starts
     if forced:
-        _print_line(f"set aside, to be made anew: {_set_aside(forced, store)} of {len(forced)} stages")
+        _print_line(f"rerunning {len(forced)} stages; set aside {_set_aside(forced, store)} artifacts")
     if options.until:
         run(targets, store, [View(console)], options.address)
         for step in targets:
@@ -149,13 +149,13 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     console.print(render_terminal(table, console.width))
     console.print()
     commands = {model.command for model in experiment.models.values()}
-    model_command = commands.pop() if len(commands) == 1 else ""  # a translator and a parser have none in common
+    model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
     for line in closing_lines(place, experiment.report, model_command, ui_command(tracker.uri)):
         _print_line(line)
     if failures:
         for name, why in failures.items():
             print_error(f"{name} failed: {why}")
-        again = f"the same command{' without --force' * bool(forced)} tries them again"
+        again = f"rerun the same command{' without --force' * bool(forced)} to retry them"
         print_error(f"{len(failures)} of {len(experiment.models)} models failed; {again}")
         raise typer.Exit(1)
 
@@ -165,11 +165,11 @@ def _print_line(line: str) -> None:
 
 
 def _set_aside(steps: Sequence[Step[Any]], store: Store) -> int:
-    """Sets aside what steps have made; returns of how many. Raises UserError where somebody is making one of them."""
+    """Sets aside the steps' artifacts and returns their number. Raises UserError if one is being built."""
     with ExitStack() as locks:
         for step in steps:
             if owner := locks.enter_context(store.lock(step.name, step.label)).take():
-                raise UserError(f"--force: {step.label} is being made by {owner}; wait for it")
+                raise UserError(f"--force: {step.label} is being built by {owner}; wait for it")
         made = [step for step in steps if store.find(step.name)]
         for step in made:
             store.set_aside(step.name)
@@ -179,7 +179,7 @@ def _set_aside(steps: Sequence[Step[Any]], store: Store) -> int:
 def _print_plan(
     experiment: Reproduction, request: Request, targets: Sequence[Step[Any]], forced: Sequence[Step[Any]]
 ) -> None:
-    """Prints what is to run and why, with a forecast where something is trained."""
+    """Prints the stages to run and why, with a forecast if any of them trains."""
     # First, so that a wrong --gpu is reported before anything is printed.
     hardware, models = (request.hardware.gpus, request.hardware.gpu), [*experiment.models.values()]
     forecast = experiment.forecast
@@ -192,7 +192,7 @@ def _print_plan(
 
 
 def _about(model: TrainedModel) -> dict[str, str]:
-    """Returns what the plan says of a training."""
+    """Returns the plan's details of a training run."""
     training = model.settings
     (averaging,) = (each for each in to_step(model.checkpoint).arguments if isinstance(each, AveragingSettings))
     updates = training.kept_updates[-averaging.last :]
@@ -205,9 +205,9 @@ def _about(model: TrainedModel) -> dict[str, str]:
 def _run(
     experiment: Reproduction, request: Request, target: Step[Any], tracker: Tracker
 ) -> tuple[Path, JsonArtifact[Any], Results, Mapping[str, str]]:
-    """Makes what is missing, with MLflow kept up to date; returns the run's folder, the table, and failures by model.
+    """Runs missing steps and reports to MLflow; returns the run's folder, the table, and failures by model.
 
-    The folder is opened once the cluster and MLflow have accepted their addresses.
+    The folder is created once the cluster and MLflow have accepted their addresses.
     """
     store = request.store
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
@@ -215,9 +215,9 @@ def _run(
     with ExitStack() as during:
         needed = not target.is_made(store) or target.damage(store)
         if needed:
-            # One cluster for all that follows, and before MLflow: while that is imported, Ray's processes start.
+            # One cluster for everything below. Ray's processes start while MLflow is imported.
             dashboard = during.enter_context(cluster(request.options.address))
-            _print_line(f"to watch: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}")
+            _print_line(f"monitor: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}")
         runs = during.enter_context(tracked(tracker, workflow, store))
         place = begin_run(store, experiment.name, request.profile.name, target)
         if isinstance(request.profile, Profile):

@@ -1,6 +1,6 @@
-"""The experiments: each is a command, `python -m workflows.reproduce_<name>`, which makes a table.
+"""The experiments: each is a command, `python -m workflows.reproduce_<name>`, that writes a table.
 
-EXPERIMENTS["table2"].table(folder).load().metrics      # imports what reads the table
+EXPERIMENTS["table2"].table(folder).load().metrics      # imports the table's module
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from workflows.engine.dag import Imported
 
 @dataclass(frozen=True)
 class Experiment:
-    """A module with a command `app`, and the class of the artifact that it makes."""
+    """A module with a command `app`, and the class of its table's artifact."""
 
     module: str
     table: Imported
@@ -24,4 +24,4 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "table4": Experiment("workflows.reproduce_table4", Imported("workflows.tables.table4:Table4Artifact")),
     "claims": Experiment("workflows.reproduce_claims", Imported("workflows.tables.claims:ClaimsArtifact")),
 }
-"""By name: that of its runs in a folder of output and of its experiment in MLflow."""
+"""By name, which also names the runs' folder and the MLflow experiment."""

@@ -1,12 +1,12 @@
-"""Every claim that the paper argues in words, judged: a verdict each, with the figures and seeds that it rests on.
+"""Judges every claim that the paper argues in words: one verdict each, with the measurements and seeds behind it.
 
-python -m workflows.reproduce_claims                                      # generated text: what it can answer
-python -m workflows.reproduce_claims --sections 3.2,4                     # the claims of some sections only
+python -m workflows.reproduce_claims                                      # the claims that generated text can judge
+python -m workflows.reproduce_claims --sections 3.2,4                     # only the claims of some sections
 python -m workflows.reproduce_claims --profile multi30k --rows base,A1,E  # real text, some rows of Table 3
 python -m workflows.reproduce_claims --plan                               # what would run, and why
 
-It makes the tables that its claims need as their own commands do: what these have run is not run again. What the text
-cannot judge is not run: generated text answers what mechanisms cost and whether they work (docs/protocol.md).
+Tables behind the claims are built as by their own commands and share their results. Claims that the text cannot judge
+are not run: generated text shows what mechanisms cost and whether they work (docs/protocol.md).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -54,7 +54,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "rows": ("table3",),
     "treebank": ("table4",),
 }
-"""What each of these options chooses for."""
+"""The evidence that each of these options selects for."""
 NO_CHANGES: Mapping[str, Sequence[str]] = MappingProxyType({"table1": (), "table4": ()})
 
 
@@ -63,7 +63,7 @@ OTHERS = ("table1", "table4")
 
 
 def changes_by_table(overrides: Sequence[str]) -> dict[str, list[str]]:
-    """Sorts changes such as `table1.timing.rounds=3` by the table whose settings they change, all others under ""."""
+    """Groups changes such as `table1.timing.rounds=3` by their table; others are under ""."""
     changes: dict[str, list[str]] = {name: [] for name in ("", *OTHERS)}
     for override in overrides:
         table, _, change = override.partition(".")
@@ -72,41 +72,41 @@ def changes_by_table(overrides: Sequence[str]) -> dict[str, list[str]]:
 
 
 def chosen_sections(asked: str | None) -> list[str]:
-    """Reads an option such as "3.2,6.1": sections or the beginnings of some, None for all.
+    """Parses an option such as "3.2,6.1": sections or prefixes of sections, None for all.
 
-    Returns each section once, in the paper's order. Raises UserError for one in which nothing is claimed.
+    Returns each section once, in the paper's order. Raises UserError for a section without claims.
     """
     chosen: set[str] = set()
     for section in [""] if asked is None else [name.strip().removeprefix("§") or "''" for name in asked.split(",")]:
         matching = {known for known in SECTIONS if known.startswith(section)}
         if not matching:
-            raise UserError(f"--sections {section}: nothing is claimed there; choose from {', '.join(SECTIONS)}")
+            raise UserError(f"--sections {section}: no claims there; choose from {', '.join(SECTIONS)}")
         chosen |= matching
     return [known for known in SECTIONS if known in chosen]
 
 
 def needed_by(sections: Sequence[str], data: Collection[Data]) -> set[str]:
-    """Returns the evidence that the claims of some sections need, where these data can judge them."""
+    """Returns the evidence for the claims of some sections that these data can judge."""
     claims = [claim for claim in CLAIMS if claim.section in sections and (not claim.data or claim.data in data)]
     return {name for claim in claims for name in claim.needs}
 
 
 def data_of(profile: Profile, pair: str, treebank: Path | None) -> tuple[Data, ...]:
-    """Returns what a text and a treebank can judge. Raises UserError for a treebank on which nothing is claimed."""
+    """Returns the kinds of claims that a text and a treebank can judge. Raises UserError for an unsuitable treebank."""
     of_text = stages.evidence_of(profile.for_pair(pair).corpora[pair])
     if treebank is None:
         return of_text
     if treebank.is_dir() and not is_wsj(treebank):
         raise UserError(
-            f"--treebank {treebank}: §6.3 compares with parsers on the Wall Street Journal, whose sections are not "
-            "there; leave it out, or make its table with workflows.reproduce_table4"
+            f"--treebank {treebank}: no sections of the Wall Street Journal there, on which §6.3 compares parsers; "
+            "leave it out, or use workflows.reproduce_table4"
         )
     return (*of_text, "WSJ")
 
 
 @dataclass(frozen=True)
 class Experiments:
-    """The tables and trials that are judged, by name, and the steps that belong to no model."""
+    """The judged tables and trials by name, and the steps that belong to no model."""
 
     tables: Mapping[str, Reproduction]
     made: Made
@@ -115,14 +115,14 @@ class Experiments:
 
     @property
     def models(self) -> dict[str, TrainedModel]:
-        """All models that are trained, by the names that their failures have."""
+        """All trained models, by the names used for failures."""
         models = {
             f"{name} {model}": cell for name, table in self.tables.items() for model, cell in table.models.items()
         }
         return models | {trial.name: trial.evaluation for trial in self.made.trials}
 
     def judged(self, failures: Mapping[str, str]) -> Step[ClaimsArtifact]:
-        """Returns the step that judges what did not fail."""
+        """Returns the judging step for everything that did not fail."""
         tables = []
         for name, table in self.tables.items():
             own = {model: why for model, why in failures.items() if model.startswith(f"{name} ")}
@@ -139,10 +139,10 @@ def experiments(
     treebank: Path | None,
     changes: Mapping[str, Sequence[str]] = NO_CHANGES,
 ) -> Experiments:
-    """Returns what some sections need.
+    """Returns the experiments behind some sections.
 
-    `cells` are the language pairs and models of Table 2, whose first is taken where one of them is enough; `rows` are
-    those of Table 3 (None: all), `treebank` is Table 4's (None: none is made), `changes` are by `changes_by_table`.
+    `cells` are the language pairs and models of Table 2, whose first is used if one is enough; `rows` are Table 3's
+    (None: all), `treebank` is Table 4's (None: no table), `changes` come from `changes_by_table`.
     """
     (pair, *_), (model, *_) = cells
     data = data_of(profile, pair, treebank)
@@ -197,28 +197,26 @@ def main(
     data: options.DataOption = None,
     pairs: Annotated[
         str | None,
-        typer.Option(
-            help="Language pairs of Table 2; all else is run for the first in the profile's order.  [default: all]"
-        ),
+        typer.Option(help="Language pairs of Table 2; the rest uses the first in the profile's order.  [default: all]"),
     ] = None,
     models: Annotated[
         str | None,
         typer.Option(
-            help="Models of Table 2; heads and averaging are those of the first in the profile's order.  [default: all]"
+            help="Models of Table 2; heads and averaging use the first in the profile's order.  [default: all]"
         ),
     ] = None,
     sections: Annotated[
-        str | None, typer.Option(help="Sections whose claims are judged, e.g. 3.2,6.1.  [default: all]")
+        str | None, typer.Option(help="Sections whose claims to judge, e.g. 3.2,6.1.  [default: all]")
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(help="Rows of Table 3 that are trained, as --rows there.  [default: all]")
+        str | None, typer.Option(help="Rows of Table 3 to train, like --rows there.  [default: all]")
     ] = None,
     treebank: Annotated[
         Path | None,
-        typer.Option(help="Folder of the Wall Street Journal, for Table 4.  [default: its claims are not judged]"),
+        typer.Option(help="Folder of the Wall Street Journal, for Table 4.  [default: skip its claims]"),
     ] = None,
 ) -> None:
-    """Makes what is not in the store, judges the claims, prints them."""
+    """Runs missing steps, judges the claims and prints them."""
     changes = changes_by_table(common.overrides or [])
     chosen = load_profile(profile, data=data, config=common.config, overrides=changes[""])
     request = requested("claims", chosen, common, hardware)

@@ -1,6 +1,6 @@
-"""Table 1 of the paper (§4): what five layer types cost over length n and width d, measured beside the paper's O(·).
+"""Table 1 of the paper (§4): the cost of five layer types over length n and width d, measured beside the paper's O(·).
 
-python -m workflows.reproduce_table1                                      # minutes on two cores; on a GPU where one is
+python -m workflows.reproduce_table1                                      # minutes on two cores; uses a GPU if present
 python -m workflows.reproduce_table1 --set layers.window=64               # another r of restricted self-attention
 python -m workflows.reproduce_table1 --plan                               # what would run, and why
 """
@@ -33,7 +33,7 @@ TABULATE = Stage(
 
 ProfileOption = Annotated[
     str | None,
-    typer.Option("--profile", help="cpu or gpu.  [default: the one in --config, or gpu where there is one]"),
+    typer.Option("--profile", help="cpu or gpu.  [default: from --config, else gpu if present]"),
 ]
 
 
@@ -43,9 +43,9 @@ def counted(profile: ComplexityProfile) -> Step[CountsArtifact]:
 
 
 def exclusive(stage: Stage[A], profile: ComplexityProfile) -> Stage[A]:
-    """Returns a stage that measures times, with what it measures on reserved.
+    """Returns a timing stage that reserves the CPUs or GPU it measures on.
 
-    On a shared cluster no other work gets these CPUs; on a cluster of one's own there is no other.
+    On a shared cluster no other work gets these CPUs.
     """
     gpus = 0 if profile.timing.device == "cpu" else stage.gpus
     return replace(stage, cpus=max(1, profile.timing.threads), gpus=gpus)
@@ -74,7 +74,7 @@ def main(
     common: options.Common,
     profile: ProfileOption = None,
 ) -> None:
-    """Counts and measures what is not in the store, prints the table."""
+    """Runs missing counts and measurements, prints the table."""
     chosen = load_complexity_profile(profile, config=common.config, overrides=common.overrides or [])
     request = requested("table1", chosen, common)
     threads, available = chosen.timing.threads, usable_cpus()

@@ -1,10 +1,10 @@
-"""Table 2 of the paper (§6.1): BLEU and training cost of the base and big Transformer, measured beside the printed.
+"""Table 2 of the paper (§6.1): BLEU and training cost of the base and big Transformer, printed and measured.
 
 python -m workflows.reproduce_table2                                      # generated text, minutes
 python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
 python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the paper's text and settings
 python -m workflows.reproduce_table2 --dev-bleu                           # BLEU over time on the dev set, in MLflow
-python -m workflows.reproduce_table2 --choose-decoding                    # beam and α by BLEU on the dev set, as §6.1
+python -m workflows.reproduce_table2 --choose-decoding                    # beam and α by BLEU on the dev set (§6.1)
 python -m workflows.reproduce_table2 --models base,recurrent,convolutional   # competitors of base's size
 python -m workflows.reproduce_table2 --plan                               # what would run, and why
 python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # forecasts disk, FLOP and hours
@@ -30,7 +30,7 @@ TABULATE = Stage(
     "tabulating.tabulate",
     Imported("workflows.reports.table2:tabulate"),
     table2.Table2Artifact,
-    computes=True,  # it builds the models that it draws
+    computes=True,  # builds models to draw figures
     follows_source=True,
 )
 
@@ -101,14 +101,14 @@ def main(
     dev_bleu: options.DevBleuOption = False,
     choose_decoding: Annotated[
         bool,
-        typer.Option("--choose-decoding", help="Choose beam and α on the dev set, from choice.* of the settings."),
+        typer.Option("--choose-decoding", help="Choose beam and α on the dev set, from the settings choice.*."),
     ] = False,
     pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,
     models: Annotated[
         str | None, typer.Option(help="Models: base, big, recurrent, convolutional.  [default: base,big]")
     ] = None,
 ) -> None:
-    """Builds the DAG, runs what is missing, prints the table."""
+    """Builds the DAG, runs missing steps, prints the table."""
     chosen = text.load(common)
     request = requested("table2", chosen, common, hardware)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)

@@ -1,4 +1,4 @@
-"""Table 3 of the paper (§6.2): what each choice of the base Transformer is worth, measured beside the printed.
+"""Table 3 of the paper (§6.2): ablations of the base Transformer, printed and measured.
 
 python -m workflows.reproduce_table3                                      # generated text: all 20 rows
 python -m workflows.reproduce_table3 --profile multi30k --rows base,A1,B  # real text, some rows; a letter is a group
@@ -40,9 +40,9 @@ def reproduction(
     dev_scores: bool = False,
     name: str = "",
 ) -> Reproduction:
-    """Returns the experiment: the rows that are asked for, on the text of the profile's grid, and the table of them.
+    """Returns the experiment: the requested rows on the text of the profile's grid, and their table.
 
-    The labels of its steps have `name`, by default the pair.
+    Step labels contain `name`, by default the pair.
     """
     text = stages.prepared(profile, pair, name)
     base_seeds = profile.grid.base_seeds
@@ -85,12 +85,10 @@ def main(
     ] = None,
     seeds: Annotated[
         int,
-        typer.Option(
-            min=1, max=100, help="Trainings of each row, with seeds from 1; of base, grid.base_seeds or more."
-        ),
+        typer.Option(min=1, max=100, help="Runs per row, with seeds from 1; base gets at least grid.base_seeds."),
     ] = 1,
 ) -> None:
-    """Trains the rows that are not in the store and prints the table."""
+    """Trains missing rows and prints the table."""
     chosen = text.load(common)
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:

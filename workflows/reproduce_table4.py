@@ -1,4 +1,4 @@
-"""Table 4 of the paper (§6.3): English constituency parsing by the Transformer, F1 measured beside the printed.
+"""Table 4 of the paper (§6.3): English constituency parsing by the Transformer, F1 printed and measured.
 
 python -m workflows.reproduce_table4                                      # generated trees, minutes
 python -m workflows.reproduce_table4 --treebank DIR                       # a treebank; WSJ: the paper's settings
@@ -29,9 +29,7 @@ TABULATE = Stage(
 
 ProfileOption = Annotated[
     str | None,
-    typer.Option(
-        "--profile", help="embedded, treebank or wsj.  [default: the one in --config, or as the treebank is large]"
-    ),
+    typer.Option("--profile", help="embedded, treebank or wsj.  [default: from --config, else by treebank size]"),
 ]
 TreebankOption = Annotated[
     Path | None,
@@ -48,7 +46,7 @@ DevF1Option = Annotated[
 
 
 def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool = False) -> Reproduction:
-    """Returns the experiment: a grid of trainings for each of the profile's rows, and the table of them."""
+    """Returns the experiment: one grid of runs per row of the profile, and their table."""
     grids = [ParserGrid(profile.for_pair(name), name, profile.data, dev_scores) for name in profile.corpora]
     reports = {grid.name: grid.text.report for grid in grids}
 
@@ -79,7 +77,7 @@ def main(
     silver: SilverOption = None,
     dev_f1: DevF1Option = False,
 ) -> None:
-    """Builds the DAG, trains what is missing, chooses on the dev set, prints the table."""
+    """Builds the DAG, trains missing candidates, chooses on the dev set, prints the table."""
     chosen = load_parsing_profile(
         profile, treebank=treebank, silver=silver or [], config=common.config, overrides=common.overrides or []
     )

@@ -31,7 +31,7 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert ended_by.value.exit_code == 1
     output, errors = capsys.readouterr()
     assert "error: F1 failed: update 2 (epoch 0): the loss is nan" in errors
-    assert "error: 1 of 4 models failed; the same command tries them again" in errors
+    assert "error: 1 of 4 models failed; rerun the same command to retry them" in errors
     folder = Path(output.split("report: ")[1].split("\n")[0]).parent
     table = json.loads((folder / "table3.json").read_text())
     rows = {row["name"]: row["values"] for row in table["tables"][0]["rows"]}

@@ -1,1 +1,1 @@
-"""The command `aiayn`, with one subcommand per stage, for folders and text files."""
+"""The command `aiayn`: one subcommand per stage, on folders and text files."""

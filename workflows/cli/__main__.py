@@ -1,4 +1,4 @@
-"""Runs the command `aiayn` as `python -m workflows.cli`, for when it is not on the PATH."""
+"""Runs `aiayn` as `python -m workflows.cli`, if it is not on the PATH."""
 
 from workflows.cli.main import main
 

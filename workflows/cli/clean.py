@@ -1,11 +1,11 @@
-"""`aiayn clean`: frees a store of what the manifests of named tables do not reach.
+"""`aiayn clean`: deletes the artifacts of a store that no run uses.
 
     shown = plan(store)             # changes nothing
     deleted = clean(store, shown)
 
-A run's folder names all that its workflow needs and makes from the beginning (`workflows.names`). Names are given, and
-locks taken, one process at a time; both wait for the moment in which folders are renamed. So a workflow that begins
-before keeps all it will find, and one that begins after makes what is gone anew.
+A run's folder links all artifacts of its workflow from the beginning, built or not (`workflows.names`). Linking and
+locking wait while folders are renamed. So a workflow that begins before a cleaning keeps everything it will find, and
+one that begins after it rebuilds deleted artifacts.
 """
 
 import json
@@ -45,7 +45,7 @@ from workflows.quantities import duration
 
 @dataclass(frozen=True)
 class Unneeded:
-    """A folder of the store that can go."""
+    """An unused folder of the store."""
 
     name: str
     what: str
@@ -54,18 +54,17 @@ class Unneeded:
 
 
 def plan(store: Store) -> list[Unneeded]:
-    """Returns what no run has a name for, and nothing was made from that a run has a name for.
+    """Returns the folders that no run uses, directly or as an input.
 
-    Artifacts that are being built stay, and of those that a run names also a half-built one, and a damaged one that was
-    set aside until it is built again. Raises UserError if there is no store, or
-    if somebody is making something that no run has a name for.
+    Artifacts being built stay, and of used artifacts also partial builds, and damaged copies set aside until they are
+    rebuilt. Raises UserError if there is no store, or if a process is building an artifact that no run uses.
     """
     if not store.artifacts.is_dir():
-        raise UserError(f"--store {store.root}: there is no store here, since it has no folder {store.artifacts.name}")
+        raise UserError(f"--store {store.root}: not a store: it has no folder {store.artifacts.name}; check --store")
     making, needed = owners(store), _needed(store)
     for name, owner in making.items():
         if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
-            raise UserError(f"{owner} is making {owner.task} here, and no run says from what; clean when it has ended")
+            raise UserError(f"{owner} is building {owner.task} here outside any run; clean when it has ended")
     unneeded = [name for name in published(store) if name not in needed]
     unneeded += [name for name in unfinished(store) if lock_name(name) not in needed or store.find(lock_name(name))]
     kept = {*needed, *making}
@@ -75,7 +74,7 @@ def plan(store: Store) -> list[Unneeded]:
 
 
 def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
-    """Deletes what `shown` lists, as far as `plan` still returns it, and returns what that was."""
+    """Deletes the folders of `shown` that `plan` still returns, and returns them."""
     listed = {folder.name for folder in shown}
     with guarded(store.root / ".locks"), locks_closed(store):
         folders = [folder for folder in plan(store) if folder.name in listed]
@@ -85,7 +84,7 @@ def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
 
 
 def _needed(store: Store) -> set[str]:
-    """Returns the names of all that runs have names for, and of all that this was made from."""
+    """Returns the names of the artifacts that runs use, including inputs of inputs."""
     linked = set(links_into(store))
     return linked | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in linked))}
 
@@ -96,11 +95,11 @@ def _described(store: Store, name: str) -> Unneeded:
     with suppress(OSError, ValueError, KeyError, TypeError):
         label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
     if name.startswith(HIDDEN):
-        label = "left by a cleaning that was interrupted"
+        label = "left by an interrupted cleaning"
     elif name.startswith(ASIDE_PREFIX):
         label = f"{label}, set aside as damaged"
     elif name != artifact:
-        label = f"half of {label}"
+        label = f"partial {label}"
     elif name.startswith("."):
         label = f"files of {label.partition('-')[0]}, left by a killed command"
     return Unneeded(name, label, folder.stat().st_mtime)
@@ -110,10 +109,10 @@ def clean_store(
     store: StoreOption = "runs",
     yes: Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is changed.")] = False,
 ) -> None:
-    """List what no run in a folder of output has a name for or was made from; with --yes, delete it.
+    """List artifacts that no run uses; --yes deletes them.
 
-    To give up a run, remove its folder first, e.g. `rm -r runs/table2/embedded/1`. MLflow's database and its model
-    files (mlartifacts) are left alone.
+    To drop a run, remove its folder first, e.g. `rm -r runs/table2/embedded/1`. MLflow's database and its model files
+    (mlartifacts) stay.
     """
     where = Store.at(store).as_folder().checked()
     shown = plan(where)
@@ -129,7 +128,7 @@ def clean_store(
 
 def _table(shown: Sequence[Unneeded], sizes_bytes: dict[str, int]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("folder", "what it is"):
+    for heading in ("folder", "content"):
         table.add_column(heading, header_style="bold", overflow="fold")
     for heading in ("age", "size"):
         table.add_column(heading, header_style="bold", justify="right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The last lines that a workflow prints: where its report and models are, and the commands to go on with."""
+"""A workflow's closing lines: paths of its report and models, and the next commands."""
 
 import shlex
 import shutil
@@ -10,14 +10,14 @@ from workflows.names import DEFAULT_ROOT, model_names
 
 MAX_MODELS = 4
 SCHEMES = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
-"""How this interpreter lays out what is installed for all users, and for one."""
+"""The layouts of system-wide and per-user installations."""
 
 
 def closing_lines(run: Path, report: str, model_command: str, curves: str) -> list[str]:
-    """Returns the lines, whose commands can be pasted in this directory.
+    """Returns the closing lines; their commands can be pasted in this directory.
 
-    `report` is the name of the page, `model_command` what `aiayn` does with the run's models, if anything, and `curves`
-    MLflow's command.
+    `report` is the file name of the page, `model_command` the `aiayn` subcommand for the run's models or empty, and
+    `curves` MLflow's command.
     """
     lines = [f"report: {shown(run.parent / report)}"]
     if model_command and (names := model_names(run)):
@@ -34,9 +34,9 @@ def shown(path: Path) -> Path:
 
 
 def aiayn() -> str:
-    """Returns how the command `aiayn` of this installation is called here.
+    """Returns the command line prefix that runs this installation's `aiayn`.
 
-    Not every pip installs it beside the interpreter: Debian's does not, and neither does `pip install --user`.
+    Debian's pip and `pip install --user` do not install it beside the interpreter.
     """
     folders = [Path(sys.executable).parent, *(Path(sysconfig.get_path("scripts", scheme)) for scheme in SCHEMES)]
     installed = [folder / "aiayn" for folder in folders if (folder / "aiayn").is_file()]
@@ -47,6 +47,6 @@ def aiayn() -> str:
 
 
 def _name(path: Path) -> Path:
-    """Returns a name as it is understood here: with the folder of the output unless that is `runs`."""
+    """Returns a model's name as commands accept it: prefixed with the store's folder unless that is `runs`."""
     path = shown(path)
     return path.relative_to(DEFAULT_ROOT) if path.is_relative_to(DEFAULT_ROOT) else path

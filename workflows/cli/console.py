@@ -1,4 +1,4 @@
-"""Runs the project's commands: a mistake of the user's is reported in one line, and the exit status is set."""
+"""Runs the project's commands, reports user errors in one line, and sets the exit status."""
 
 import errno
 import io
@@ -18,21 +18,21 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import DISK_FULL
 
 USER_ERROR, INTERRUPTED = 2, 130
-NOT_ALLOWED = "choose another place, or change its permissions"
-NO_ANSWER = "the file system does not answer; check its mount or its disk"
+NOT_ALLOWED = "choose another location or fix its permissions"
+NO_ANSWER = "the file system does not respond; check its mount or disk"
 MORE_FILES = "allow more open files: ulimit -n"
 REMEDIES = MappingProxyType(
     {
         errno.ENOENT: "check the path",
-        errno.ENOTDIR: "a file stands where a folder should be",
-        errno.EEXIST: "it is in the way of what should be there; remove it or choose another place",
+        errno.ENOTDIR: "a file is where a folder should be; remove it or choose another location",
+        errno.EEXIST: "remove it or choose another location",
         errno.EISDIR: "name a file",
         errno.EACCES: NOT_ALLOWED,
         errno.EPERM: NOT_ALLOWED,
-        errno.EROFS: "choose a place where files can be written",
+        errno.EROFS: "choose a writable location",
         errno.ENAMETOOLONG: "choose a shorter path",
         errno.ELOOP: "check the links on the path",
-        errno.EFBIG: "the file system or ulimit -f allows no larger file; choose another place",
+        errno.EFBIG: "the file system or ulimit -f allows no larger file; choose another location",
         errno.EIO: NO_ANSWER,
         errno.ESTALE: NO_ANSWER,
         errno.ENOTCONN: NO_ANSWER,
@@ -41,15 +41,15 @@ REMEDIES = MappingProxyType(
         **dict.fromkeys(DISK_FULL, "free some space and run the same command again"),
     }
 )
-"""What to do about errors of the file system, which the user can mend wherever they occur."""
+"""Remedies for file system errors, which are always the user's to fix."""
 PLACELESS = {**dict.fromkeys(DISK_FULL, "the output: "), errno.EMFILE: "", errno.ENFILE: ""}
-"""Those that need not name a file, and what is said instead."""
+"""Errors that need not name a file, with the text in its place."""
 logger = logging.getLogger(__name__)
 
 IS_TERMINAL = bool(sys.stdout and sys.stdout.isatty() and os.environ.get("COLUMNS") != "0")
 console = Console(width=None if IS_TERMINAL else shutil.get_terminal_size((120, 25)).columns, markup=False, emoji=False)
-"""On a pipe lines have 120 columns, unless COLUMNS says otherwise; some programs set it to 0, which leaves no room.
-Nothing in a text is markup: folders may be named `[bold]`."""
+"""Piped lines have 120 columns unless COLUMNS is set; some programs set it to 0. Markup is off, since folders may be
+named `[bold]`."""
 
 
 def help_text(docstring: str | None) -> str:
@@ -58,10 +58,10 @@ def help_text(docstring: str | None) -> str:
 
 
 def run_app(app: typer.Typer, name: str) -> NoReturn:
-    """Runs a typer application and exits with 0, with 2 after a mistake (one line on stderr), or with 130 after ctrl-C.
+    """Runs a Typer app; exits with 0, with 2 after a user error (one line on stderr), or with 130 after ctrl-C.
 
-    A mistake is whatever the user can mend: bad input, a place where nothing can be read or written, a full disk.
-    SIGTERM ends a command as ctrl-C does.
+    A user error is one that the user can fix: bad input, an unreadable or unwritable path, a full disk. SIGTERM ends a
+    command like ctrl-C.
     """
     open_streams()
     try:
@@ -77,7 +77,7 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
         status = print_error(str(error))
     except TyperException as error:
         message = error.format_message()
-        if "\n" in message:  # the help itself, which is what a missing command is answered with
+        if "\n" in message:  # the help text, printed if the command is missing
             print(message, file=sys.stderr)
             status = USER_ERROR
         else:
@@ -92,8 +92,8 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
         if error.errno not in REMEDIES or not (error.filename or error.errno in PLACELESS):
             raise
         if error.filename is None and error.errno in DISK_FULL:
-            _close_output()  # it may be what is full
-        logger.debug("the traceback of what follows", exc_info=True)
+            _close_output()  # the full disk may be its own
+        logger.debug("traceback of the error below", exc_info=True)
         status = print_error(_described(error))
     if status == INTERRUPTED:
         print("stopped; run the same command again to continue", file=sys.stderr)
@@ -103,8 +103,8 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
 def open_streams() -> None:
     """Makes the standard streams usable, however this process was started.
 
-    In the place of one that is closed comes /dev/null: otherwise the next file opened would get its number, and what is
-    printed would go there. What the encoding of an output lacks is written as an escape.
+    Closed streams are replaced by /dev/null; otherwise the next file opened would get their number and the printed
+    text. Characters outside an output's encoding are escaped.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
@@ -120,17 +120,17 @@ def open_streams() -> None:
 
 
 def _described(error: OSError) -> str:
-    """Says what the file system refuses, where, and what to do about it."""
+    """Returns a file system error's place, problem and remedy."""
     where = f"{os.fsdecode(error.filename)}: " if error.filename else PLACELESS[error.errno or 0]
     return f"{where}{error.strerror}; {REMEDIES[error.errno or 0]}"
 
 
 def _close_output() -> None:
-    """Drops what is still to be written to standard output, since flushing at exit would raise again."""
+    """Discards buffered standard output, since flushing at exit would raise again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_error(text: str) -> int:
-    """Prints an error as one line of stderr; returns the exit status of a mistake."""
+    """Prints an error as one line on stderr; returns the exit status of a user error."""
     print("error:", " ".join(text.split()), file=sys.stderr, flush=True)
     return USER_ERROR

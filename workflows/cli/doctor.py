@@ -1,4 +1,4 @@
-"""`aiayn doctor`: what of this machine is as the workflows need it, and what to do about the rest."""
+"""`aiayn doctor`: checks this machine for the workflows' requirements, with remedies."""
 
 import secrets
 import shutil
@@ -36,20 +36,20 @@ device_name = Imported("pipeline.hardware:device_name")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked."""
+    """The result of one check."""
 
     name: str
     verdict: Literal["ok", "warning", "fails"]
-    """warning: the project works, but more slowly, or not for long; fails: something does not work."""
+    """warning: works, but slowly or not for long; fails: does not work."""
     text: str
     remedy: str = ""
-    """What to do; empty where it is ok."""
+    """Empty if ok."""
 
 
 def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
-    """Check this machine, a line each: ok, warning or fails, with what to do. Exit status 1 if anything fails.
+    """Check this machine: one line per check, ok, warning or fails, with a remedy. Exits with 1 if any check fails.
 
-    It takes some seconds, mostly to load torch. It changes nothing.
+    Takes some seconds, mostly to load torch. Changes nothing.
     """
     failed = False
     with console.status("checking; loading torch takes some seconds"):
@@ -74,7 +74,7 @@ def _print(finding: Finding) -> None:
 
 
 def gpu() -> Finding:
-    """Checks that torch can use the GPUs that are there."""
+    """Checks that torch can use the machine's GPUs."""
     import torch
 
     built = f"torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "torch is built without CUDA"
@@ -83,13 +83,13 @@ def gpu() -> Finding:
         memory = decimal(torch.cuda.get_device_properties(0).total_memory)
         return Finding("gpu", "ok", f"{torch.cuda.device_count()} × {names}, {memory} each; {built}")
     if sorted(Path("/dev").glob("nvidia[0-9]*")):
-        remedy = "install a torch that is built for CUDA, or a driver that this one takes (nvidia-smi shows it)"
-        return Finding("gpu", "fails", f"there is an NVIDIA GPU that torch cannot use; {built}", remedy)
+        remedy = "install a CUDA build of torch, or a driver that supports its CUDA version (see nvidia-smi)"
+        return Finding("gpu", "fails", f"torch cannot use this machine's NVIDIA GPU; {built}", remedy)
     return Finding("gpu", "ok", f"none; everything runs on {usable_cpus()} CPU cores")
 
 
 def ray_start(address: str | None) -> Iterator[Finding]:
-    """Checks what Ray needs to start a cluster here; where one is joined there is no line."""
+    """Checks Ray's requirements for starting a cluster here; yields nothing if one is joined."""
     if chosen_address(address) != "local":
         return
     found = [Finding("ray start", "fails", problem, remedy) for problem, remedy in obstacles()]
@@ -104,21 +104,18 @@ def ray_start(address: str | None) -> Iterator[Finding]:
 
 
 def ray_cluster(address: str | None) -> Iterator[Finding]:
-    """Checks that the cluster at an address, or in RAY_ADDRESS, takes this process; without one there is no line."""
+    """Checks that the cluster at `address`, or RAY_ADDRESS, accepts this process; yields nothing without an address."""
     chosen = chosen_address(address)
     if chosen == "local":
         return
     try:
         yield Finding("ray cluster", "ok", f"{accepted_address(chosen)} answers and accepts this machine")
     except UserError as error:
-        yield Finding("ray cluster", "fails", str(error), "docs/cluster.md says how a cluster is started and joined")
+        yield Finding("ray cluster", "fails", str(error), "see docs/cluster.md for starting and joining a cluster")
 
 
 def output(where: str | Path) -> Iterator[Finding]:
-    """Checks the folder of the output: that it can be written, that locks hold in it, and how much is free.
-
-    Of a bucket, it also checks that it answers and that its locks hold.
-    """
+    """Checks the store's folder: write access, file locks and free space; for a bucket also access and locks."""
     named = Store.at(where)
     if named.uri:
         yield _bucket(named)
@@ -130,25 +127,25 @@ def output(where: str | Path) -> Iterator[Finding]:
     except UserError:
         held = False
     except OSError as error:
-        text = f"{there} cannot be written ({error.strerror})"
+        text = f"{there} is not writable ({error.strerror})"
         yield Finding("store", "fails", text, "choose another folder with --store")
         return
-    yield Finding("store", "ok", f"{root} can be written" if there == root else f"{root} can be made")
+    yield Finding("store", "ok", f"{root} is writable" if there == root else f"{root} can be created")
     mounts = Path("/proc/self/mounts")
     option = local_locks(there.resolve(), mounts.read_text(encoding="utf-8") if mounts.exists() else "")
     if held and option:
-        remedy = "mount it without that option, as NFS 4 is by default, before several hosts use it"
-        yield Finding("file locks", "warning", f"one process at a time on this host only ({option})", remedy)
+        remedy = "mount it without that option (the default of NFS 4) before several hosts use it"
+        yield Finding("file locks", "warning", f"locks exclude only processes of this host ({option})", remedy)
     elif held:
-        yield Finding("file locks", "ok", "one process at a time")
+        yield Finding("file locks", "ok", "locks are exclusive")
     else:
-        remedy = "choose a file system with flock for --store, or mount this one with it"
-        yield Finding("file locks", "fails", f"two processes can hold one in {there}, or none any", remedy)
+        remedy = "choose a file system with flock for --store, or mount this one with flock"
+        yield Finding("file locks", "fails", f"locks in {there} are not exclusive, or cannot be taken", remedy)
     yield _disk(there)
 
 
 def _bucket(store: Store) -> Finding:
-    """Takes a lock as stages do, and tries to take it once more."""
+    """Takes a lock like a stage, and tries to take it once more."""
     uri, name = store.uri, f"doctor-{secrets.token_hex(4)}"
     try:
         with store.lock(name, "doctor") as lock, store.lock(name, "") as second:
@@ -158,21 +155,21 @@ def _bucket(store: Store) -> Finding:
         return Finding("bucket", "fails", str(error).partition("; ")[0], "check --store and the credentials")
     if not held:
         remedy = "choose a service with conditional writes (If-None-Match, If-Match)"
-        return Finding("bucket", "fails", f"two processes can hold one lock in {uri}", remedy)
-    return Finding("bucket", "ok", f"{uri} can be written, one process at a time")
+        return Finding("bucket", "fails", f"locks in {uri} are not exclusive", remedy)
+    return Finding("bucket", "ok", f"{uri} is writable, and its locks are exclusive")
 
 
 def _locks_hold(folder: Path) -> bool:
-    """Takes a lock as stages do, and tries to take it once more."""
+    """Takes a lock like a stage, and tries to take it once more."""
     target = folder / "artifact"
     with FileLock(target, "doctor") as lock, FileLock(target, "doctor") as second:
         return lock.take() is None and second.take() is not None
 
 
 def local_locks(folder: Path, mounts: str) -> str:
-    """Returns the option of the folder's file system by which other hosts do not see its locks; empty if it has none.
+    """Returns the mount option that hides the folder's locks from other hosts; empty if there is none.
 
-    `mounts` is what /proc/self/mounts holds.
+    `mounts` is the content of /proc/self/mounts.
     """
     fields = [line.split(" ") for line in mounts.splitlines()]
     around = [(len(point), options) for _, point, _, options, *_ in fields if folder.is_relative_to(point)]
@@ -185,5 +182,5 @@ def _disk(folder: Path) -> Finding:
     text = f"{decimal(free)} free in {folder}"
     if free >= LITTLE_DISK_BYTES:
         return Finding("disk", "ok", text)
-    remedy = "aiayn clean frees some; --plan of a workflow forecasts what it takes"
+    remedy = "free some with aiayn clean; --plan forecasts a workflow's disk use"
     return Finding("disk", "fails" if free < MIN_DISK_BYTES else "warning", text, remedy)

@@ -21,7 +21,7 @@ def figures(
     out: Annotated[Path | None, typer.Option("--out", help="Folder to create.  [default: one in the store]")] = None,
     sentence: Annotated[
         list[str] | None,
-        typer.Option(help="Sentence to translate; may be repeated.  [default: the paper's, or the model's text]"),
+        typer.Option(help="Sentence to translate. May be repeated.  [default: the paper's, or the model's text]"),
     ] = None,
     layer: Annotated[int | None, typer.Option(help="Layer to draw, from 1.  [default: computed]")] = None,
     heads: Annotated[
@@ -30,18 +30,18 @@ def figures(
     word: Annotated[
         list[str] | None,
         typer.Option(
-            help="Word whose attention is drawn in Figures 3 and 4; a second is for Figure 4.  "
+            help="Word whose attention Figures 3 and 4 show; a second word is for Figure 4.  "
             "[default: the paper's in its sentences, else computed]"
         ),
     ] = None,
     dev: Annotated[
         Path | None,
-        typer.Option(help="Evaluation set that heads are examined on.  [default: the model's dev set, in the store]"),
+        typer.Option(help="Evaluation set for the heads' statistics.  [default: the model's dev set, in the store]"),
     ] = None,
     store: StoreOption = "runs",
     address: AddressOption = None,
 ) -> None:
-    """Draw what a model's heads attend to (Figures 3 to 5 of the paper): SVG, PNG and a page to explore."""
+    """Draw the attention of a model's heads (the paper's Figures 3 to 5): SVG, PNG and an interactive page."""
     drawn = draw(
         store,
         [View(console)],

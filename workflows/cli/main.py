@@ -7,10 +7,10 @@ aiayn translate model < text.en > text.de               --engine ctranslate2: fa
 aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
-aiayn figures model --out figures                       what its heads attend to (Figures 3 to 5)
-aiayn runs                                              the tables that were made here
-aiayn clean                                             what no run here needs; --yes deletes it
-aiayn doctor                                            checks this machine; says what to do
+aiayn figures model --out figures                       attention of its heads (Figures 3 to 5)
+aiayn runs                                              finished tables
+aiayn clean                                             unused artifacts; --yes deletes them
+aiayn doctor                                            checks this machine, with remedies
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn export huggingface model --out marian             one model -> a model for Hugging Face's transformers
 """
@@ -89,7 +89,7 @@ def _options(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Reads what stands before the name of a command."""
+    """Reads the options before the subcommand."""
 
 
 translate_input = Imported("workflows.cli.writers:translate")
@@ -99,7 +99,7 @@ export_huggingface = Imported("pipeline.export.huggingface:export")
 write_card = Imported("workflows.cli.card:write_card")
 
 AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
-"""The paper's, as the defaults of options."""
+"""The paper's settings, as defaults."""
 N_BEST_LINE = "`sentence number from 0 ||| translation ||| LogP= log P ||| log P / penalty`"
 """A line of Moses' n-best list format, which rescoring tools read."""
 OWN_DEFAULT = "[default: the model's own, or the paper's]"
@@ -158,12 +158,12 @@ def prepare(
 
 @app.command()
 def train(
-    dataset: Annotated[Path, typer.Argument(help="Folder of token ids made by `aiayn prepare`, or its name.")],
+    dataset: Annotated[Path, typer.Argument(help="Folder of token ids written by `aiayn prepare`, or its name.")],
     out: OutOption,
     model: Annotated[str, typer.Option(help="One of the profile's recipes: base or big.")] = "base",
     workers: Annotated[
         str | None,
-        typer.Option(help="Training processes: 4, or 2:8 for as many as there is room for.  [default: the recipe's]"),
+        typer.Option(help="Training processes: 4, or 2:8 for as many as fit.  [default: the recipe's]"),
     ] = None,
     exact_reduction: Annotated[
         bool,
@@ -173,13 +173,13 @@ def train(
     ] = False,
     profile: Annotated[
         str | None,
-        typer.Option(help="embedded, multi30k or wmt14.  [default: the one in --config, or as the text was prepared]"),
+        typer.Option(help="embedded, multi30k or wmt14.  [default: from --config, else the prepared text's]"),
     ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Train on token ids (paper §5). After an interruption, the same command continues from the newest checkpoint."""
+    """Train on token ids (paper §5). Rerun after an interruption to resume from the newest checkpoint."""
     folder = named_folder("prepare", dataset, "dataset.json")
     encoded = EncodedDataset(folder)
     described = encoded.read_json("dataset.json")
@@ -190,7 +190,7 @@ def train(
         changes.append(f"recipes.{model}.training.exact_reduction=true")
     known = None if profile or read_config(config).get("profile") else recorded(dataset, folder)
     if not (known or profile or config):
-        raise UserError(f"no settings are recorded for {dataset}; choose them with --profile or --config")
+        raise UserError(f"{dataset} has no recorded settings; choose them with --profile or --config")
     chosen = load_profile(profile, recorded=known, config=config, overrides=changes)
     chosen = chosen.for_pair("-".join(described["languages"]))
     training = _recipe(chosen, model).training
@@ -203,14 +203,14 @@ def train(
 @app.command()
 def average(
     training: Annotated[
-        Path, typer.Argument(metavar="run", help="Folder or name of a training, e.g. table2/embedded/en-de-base.")
+        Path, typer.Argument(metavar="run", help="Folder or name of a training run, e.g. table2/embedded/en-de-base.")
     ],
     out: OutOption,
     last: Annotated[
         int, typer.Option(min=1, help="Number of most recent checkpoints to average (paper: 5; big: 20).")
     ] = AVERAGING.last,
 ) -> None:
-    """Average the last checkpoints (paper §6.1) into a model that can translate."""
+    """Average the last checkpoints (paper §6.1) into a model for translation."""
     made_by = TrainingRun(named_folder("train", training, "run.json"))
     settings = checked(AveragingSettings, last=last)
     manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(training)}
@@ -233,19 +233,19 @@ def translate(
     ] = 1,
     scores: Annotated[
         bool,
-        typer.Option("--scores", help="Begin each line with log P / penalty and a tab; n-best lists have both anyway."),
+        typer.Option("--scores", help="Prefix each line with log P / penalty and a tab; n-best lists always do."),
     ] = False,
     batch_tokens: BatchTokensOption = DECODING.batch_tokens,
     engine: Annotated[
         str,
-        typer.Option(help="torch, or ctranslate2 (faster on CPUs), whose first use exports the model to the store."),
+        typer.Option(help="torch, or ctranslate2 (faster on CPUs; its first use exports the model to the store)."),
     ] = DECODING.engine,
     dtype: DtypeOption = DECODING.dtype,
     threads: ThreadsOption = 0,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
     if n_best > beam_size:
-        raise UserError(f"--n-best {n_best}: the beam finds {beam_size}; ask for fewer or set --beam-size {n_best}")
+        raise UserError(f"--n-best {n_best} exceeds the beam of {beam_size}; lower it or set --beam-size {n_best}")
     settings = checked(
         DecodingSettings,
         beam_size=beam_size,
@@ -276,14 +276,14 @@ def parse(
         int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
     ] = None,
     constrained: Annotated[
-        bool, typer.Option("--constrained", help="Search only well-formed trees, so that nothing is repaired.")
+        bool, typer.Option("--constrained", help="Search only well-formed trees, which need no repair.")
     ] = False,
     batch_tokens: BatchTokensOption = DECODING.batch_tokens,
     dtype: DtypeOption = DECODING.dtype,
     threads: ThreadsOption = 0,
 ) -> None:
-    """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."); write one bracketed
-    tree per line, or, typed at a terminal, draw it (paper §6.3)."""
+    """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."). Writes one bracketed
+    tree per line; on a terminal, draws it (paper §6.3)."""
     search = {"beam_size": beam_size, "length_penalty": length_penalty, "max_extra_tokens": max_extra_tokens}
     changes = {
         **{name: value for name, value in search.items() if value is not None},
@@ -302,10 +302,10 @@ def score(
     lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the tokenizers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print both BLEU scores: the paper's (tokenized) and sacreBLEU (detokenized); chrF; and sacreBLEU's signatures."""
+    """Print paper BLEU (tokenized), sacreBLEU (detokenized), chrF, and sacreBLEU's signatures."""
     hypotheses, references = list(read_lines(hyp)), list(read_lines(ref))
     if len(hypotheses) != len(references):
-        raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; they must be aligned")
+        raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; align them line by line")
     scores = score_texts(hypotheses, references, lang)
     if as_json:
         typer.echo(json.dumps(scores.model_dump()))
@@ -333,20 +333,20 @@ def score_trees(
 
 @export.command()
 def ctranslate2(model: ModelArgument, out: OutOption) -> None:
-    """Write a folder that ctranslate2.Translator loads, with the vocabulary; print Python code that uses it."""
+    """Export to ctranslate2.Translator, with the vocabulary; prints example code in Python."""
     _export(model, out, stages.EXPORT.name, stages.EXPORT.function, "ctranslate2", CTRANSLATE2)
 
 
 @export.command()
 def huggingface(model: ModelArgument, out: OutOption) -> None:
-    """Write a folder that transformers loads as MarianMTModel, with its tokenizer; print Python code that uses it."""
+    """Export to transformers' MarianMTModel, with its tokenizer; prints example code in Python."""
     _export(model, out, "exporting.export_huggingface", export_huggingface, "transformers", TRANSFORMERS)
 
 
 def _export(
     model: Path, out: Path, stage: str, function: Callable[[Context, Checkpoint], Artifact], library: str, example: str
 ) -> None:
-    """Publishes a model that `library` loads, with a model card, and prints the example."""
+    """Publishes a model for `library` with a model card, and prints the example."""
     checkpoint = Checkpoint(named_folder("average", model, "model.safetensors"))
 
     def make(folder: Path) -> Artifact:
@@ -363,11 +363,11 @@ def _export(
 
 
 def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: dict[str, Any]) -> None:
-    """Makes an artifact in a folder of the user's. Raises UserError while another command makes it."""
+    """Builds an artifact in the user's folder. Raises UserError if another command is building it."""
     store, name = Store(out.absolute().parent), str(out.absolute())
     with store.lock(name, task) as lock:
         if owner := lock.take():
-            raise UserError(f"{out} is being made by {owner}; wait for it, or choose another folder")
+            raise UserError(f"{out} is being built by {owner}; wait for it or choose another folder")
         store.publish(name, make, manifest, holds_lock=lock.is_ours)
 
 

@@ -1,4 +1,4 @@
-"""The options that several commands share, by themselves and in groups.
+"""Options shared by several commands, singly and in groups.
 
 @with_options
 def main(common: Common, seeds: SeedsOption = 1) -> None: ...     # has --config ... --force, --seeds
@@ -16,15 +16,16 @@ import typer
 ProfileOption = Annotated[
     str | None,
     typer.Option(
-        "--profile", help="embedded, multi30k or wmt14.  [default: the one in --config; --files by size; else embedded]"
+        "--profile",
+        help="embedded, multi30k or wmt14.  [default: from --config, else by size of --files, else embedded]",
     ),
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Folder that has the profile's files, to avoid downloading them.")
+    Path | None, typer.Option("--data", help="Folder with the profile's files, instead of downloads.")
 ]
 FilesOption = Annotated[
     list[Path] | None,
-    typer.Option("--files", help="TOML file that names your own text; may be repeated, once per language pair."),
+    typer.Option("--files", help="TOML file that names your text. May be repeated, once per language pair."),
 ]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file with a profile and changes to it.")]
 SetOption = Annotated[
@@ -39,22 +40,22 @@ AddressOption = Annotated[
     str | None, typer.Option("--address", help="Ray cluster to use, e.g. auto.  [default: start one on this machine]")
 ]
 PlanOption = Annotated[
-    bool, typer.Option("--plan", help="Say what is to run, and why; forecast disk, FLOP and hours; and exit.")
+    bool, typer.Option("--plan", help="Show which stages would run and why, forecast disk, FLOP and hours, and exit.")
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="With --plan: list every stage.")]
 UntilOption = Annotated[
-    str | None, typer.Option("--until", metavar="STAGE", help="Make what stages of this name make, and no more.")
+    str | None, typer.Option("--until", metavar="STAGE", help="Stop after the stages of this name.")
 ]
 ForceOption = Annotated[
     str | None,
-    typer.Option("--force", metavar="STAGE", help="Make anew what stages of this name have made, and all behind it."),
+    typer.Option("--force", metavar="STAGE", help="Rerun the stages of this name and all that depend on them."),
 ]
 DevBleuOption = Annotated[
     bool,
     typer.Option("--dev-bleu", help="Also decode the dev set with every kept checkpoint: BLEU over time in MLflow."),
 ]
 BatchTokensOption = Annotated[
-    int, typer.Option("--batch-tokens", min=0, help="Source tokens decoded at once; 0: as suits the device.")
+    int, typer.Option("--batch-tokens", min=0, help="Source tokens per decoding batch; 0: by device.")
 ]
 DtypeOption = Annotated[
     str, typer.Option("--dtype", help="float32, bfloat16, auto (bfloat16 if faster), or int8 (CTranslate2 only).")
@@ -63,11 +64,11 @@ ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU thread
 GpusOption = Annotated[
     int | None,
     typer.Option(
-        "--gpus", min=1, max=100_000, help="With --plan: number of GPUs in the forecast.  [default: this machine's]"
+        "--gpus", min=1, max=100_000, help="With --plan: number of GPUs to forecast for.  [default: this machine's]"
     ),
 ]
 GpuOption = Annotated[
-    str | None, typer.Option("--gpu", metavar="NAME", help="With --plan: kind of GPU in the forecast, e.g. h100.")
+    str | None, typer.Option("--gpu", metavar="NAME", help="With --plan: GPU model to forecast for, e.g. h100.")
 ]
 ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
@@ -89,7 +90,7 @@ class Common:
 
 @dataclass(frozen=True)
 class Hardware:
-    """The options for the hardware that a plan is for."""
+    """The options for the hardware of a forecast."""
 
     gpus: GpusOption = None
     gpu: GpuOption = None
@@ -99,7 +100,7 @@ ANY_HARDWARE = Hardware()
 
 
 def with_options(main: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command, for each parameter that is a dataclass, the options that its fields describe."""
+    """Expands each dataclass parameter of a command into one option per field."""
     signature = inspect.signature(main)
     groups: dict[str, Any] = {
         name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)

@@ -1,6 +1,6 @@
-"""The settings that text was prepared with, recorded as `profile.json` so that `aiayn train` uses the same.
+"""Records the settings of prepared text as `profile.json`, from which `aiayn train` reads them.
 
-`aiayn prepare` writes it beside the text, and an experiment into the folder of its run.
+`aiayn prepare` writes it beside the text, and an experiment into its run's folder.
 """
 
 import json
@@ -15,21 +15,21 @@ from workflows.profiles.profile import Profile
 
 PROFILE = "profile.json"
 NOT_NEEDED = {"corpora", "choice"}
-"""The fields that no training needs. Those of a parser's profile are of other types."""
+"""Fields irrelevant to training; in a parser's profile they have other types."""
 
 
 def record(folder: Path, profile: Profile) -> None:
-    """Records in `folder` with which settings its text was prepared."""
+    """Records in `folder` the settings of its text."""
     temporary = folder / f".making-{os.getpid()}-{PROFILE}"
     temporary.write_text(profile.model_dump_json(exclude=NOT_NEEDED, indent=2) + "\n", encoding="utf-8")
     os.replace(temporary, folder / PROFILE)
 
 
 def recorded(named: Path, dataset: Path) -> Profile | None:
-    """Returns the settings recorded for the folder `dataset`, which the user has called `named`.
+    """Returns the settings recorded for the folder `dataset`, which the user named `named`.
 
-    They are those of `aiayn prepare`; of the run that the name goes through; or, where a folder in a store is given, of
-    the last run that uses it; None without a record. Raises UserError if the record cannot be read.
+    The record is `aiayn prepare`'s, or that of the run in the name, or, for a folder in a store, that of the last run
+    that uses it. Returns None without a record. Raises UserError if the record cannot be read.
     """
     folders = [dataset.parent, *runs_with(named, dataset)]
     path = next((folder / PROFILE for folder in folders if (folder / PROFILE).is_file()), None)
@@ -38,6 +38,4 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
     try:
         return Profile(corpora={}, **json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, ValidationError):
-        raise UserError(
-            f"{path} holds no settings that this version can read; remove it and choose some with --profile"
-        ) from None
+        raise UserError(f"this version cannot read the settings in {path}; remove it and choose a --profile") from None

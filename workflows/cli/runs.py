@@ -1,4 +1,4 @@
-"""`aiayn runs`: the tables made in a folder, from their manifests."""
+"""`aiayn runs`: the finished tables of a store, from their manifests."""
 
 import json
 import time
@@ -19,12 +19,12 @@ from workflows.cli.options import StoreOption
 from workflows.experiments import EXPERIMENTS
 from workflows.names import TABLE
 
-MAX_FIGURES = 4
+MAX_METRICS = 4
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a workflow whose table is made."""
+    """A run with a finished table."""
 
     name: str
     """E.g. `table2/embedded/3`."""
@@ -34,17 +34,17 @@ class Run:
 
     @property
     def ended_s(self) -> float:
-        """When the table was made, in seconds since 1970."""
+        """When the table was finished, in seconds since 1970."""
         return datetime.fromisoformat(self.manifest["started"]).timestamp() + float(self.manifest["seconds"])
 
     @property
     def command(self) -> str:
-        """The command that made it, as it was typed (`CommandLine`)."""
+        """The run's command as typed (`CommandLine`)."""
         return next((str(each["typed"]) for each in self.manifest["settings"] if "typed" in each), "")
 
     @property
-    def figures(self) -> dict[str, float]:
-        """The main figures of the table; none of a table that another version made."""
+    def metrics(self) -> dict[str, float]:
+        """The table's main metrics; empty if another version wrote the table."""
         try:
             return dict(EXPERIMENTS[self.name.partition("/")[0]].table(self.folder).load().metrics)
         except (KeyError, UserError):
@@ -52,7 +52,7 @@ class Run:
 
 
 def runs_in(store: Store) -> list[Run]:
-    """Returns the runs in a folder whose tables are made, newest first."""
+    """Returns the runs with finished tables, newest first."""
     runs = []
     for link in store.root.glob(f"*/*/*/{TABLE}"):
         manifest = link.with_name(MANIFEST)
@@ -63,30 +63,30 @@ def runs_in(store: Store) -> list[Run]:
 
 
 def runs(store: StoreOption = "runs") -> None:
-    """List the tables that were made in a folder, newest first, with what was measured."""
+    """List the finished tables of a store, newest first, with their main metrics."""
     named = Store.at(store).checked()
     if not named.exists:
-        raise UserError(f"--store {store}: there is no such folder; python -m workflows.reproduce_table2 makes a table")
+        raise UserError(f"--store {store}: no such folder; python -m workflows.reproduce_table2 writes a table")
     runs = runs_in(named)
     if not runs:
-        console.print(f"no tables in {store} yet; python -m workflows.reproduce_table2 makes one", highlight=False)
+        console.print(f"no tables in {store} yet; python -m workflows.reproduce_table2 writes one", highlight=False)
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("run", "made", "measured", "options", "folder"):
+    for heading in ("run", "finished", "metrics", "options", "folder"):
         table.add_column(heading, header_style="bold", overflow="fold")
     for run in runs:
-        made_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended_s))
+        ended_at = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended_s))
         options = run.command.partition(" -m ")[2].partition(" ")[2]
-        table.add_row(*map(Text, (run.name, made_at, _headline(run), options, run.folder.name)))
+        table.add_row(*map(Text, (run.name, ended_at, _headline(run), options, run.folder.name)))
     console.print(table)
 
 
 def _headline(run: Run) -> str:
-    shown = [f"{name} {_figure(figure)}" for name, figure in run.figures.items()]
-    more = f", {len(shown) - MAX_FIGURES} more" if len(shown) > MAX_FIGURES else ""
-    return ", ".join(shown[:MAX_FIGURES]) + more
+    shown = [f"{name} {_brief(value)}" for name, value in run.metrics.items()]
+    more = f", {len(shown) - MAX_METRICS} more" if len(shown) > MAX_METRICS else ""
+    return ", ".join(shown[:MAX_METRICS]) + more
 
 
-def _figure(figure: float) -> str:
-    """Formats a figure as briefly as its size allows: 83.12, 5461, 2.4e+15."""
-    return f"{figure:.2f}" if abs(figure) < 1000 and figure != int(figure) else f"{figure:.6g}"
+def _brief(value: float) -> str:
+    """Formats a number as briefly as its size allows: 83.12, 5461, 2.4e+15."""
+    return f"{value:.2f}" if abs(value) < 1000 and value != int(value) else f"{value:.6g}"

@@ -1,4 +1,4 @@
-"""The options of the experiments on text that is translated."""
+"""The options of the translation experiments."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from workflows.profiles.profile import Profile
 
 @dataclass(frozen=True)
 class TextOptions:
-    """The options for the text and the settings for it (`workflows.cli.options.with_options`)."""
+    """The options for a text and its settings (`workflows.cli.options.with_options`)."""
 
     profile: ProfileOption = None
     data: DataOption = None
     files: FilesOption = None
 
     def load(self, common: Common) -> Profile:
-        """Loads the profile with all changes. Raises UserError as `load_profile` does."""
+        """Loads the profile with all changes. Raises UserError like `load_profile`."""
         named, files, changes = self.profile, self.files or (), common.overrides or ()
         return load_profile(named, data=self.data, files=files, config=common.config, overrides=changes)

@@ -1,4 +1,4 @@
-"""What `aiayn translate` and `aiayn parse` do with a model: standard input in, translations or trees out, in UTF-8."""
+"""`aiayn translate` and `aiayn parse`: standard input to translations or trees, in UTF-8."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,9 +21,9 @@ CHUNK_LINES = 2000
 
 
 def translate(folder: Path, settings: DecodingSettings, n_best: int, scores: bool) -> None:
-    """Translates standard input with the model in a folder: a line for each sentence, or Moses' n-best list.
+    """Translates standard input with the model in a folder: one line per sentence, or Moses' n-best list.
 
-    `scores` begins a single translation with its score and a tab. Raises UserError if the input is not text.
+    `scores` prefixes single translations with their score and a tab. Raises UserError if the input is not text.
     """
     translator, numbers = translator_of(folder, settings, _device(settings)), count()
 
@@ -45,10 +45,10 @@ def _moses(number: int, translation: Translation) -> str:
 
 
 def parse(folder: Path, changes: dict[str, Any]) -> None:
-    """Parses standard input with the parser in a folder, whose own settings are changed: a tree for each sentence.
+    """Parses standard input with the parser in a folder, one tree per sentence; `changes` override its settings.
 
-    A blank line gives a blank line. Trees are drawn if both ends are a terminal, else bracketed. Raises UserError if
-    the input is not text.
+    Blank lines stay blank. Trees are drawn if input and output are terminals, else bracketed. Raises UserError if the
+    input is not text.
     """
     settings = checked(DecodingSettings, **{**settings_of(folder).model_dump(), **changes})
     parser = Parser(folder, settings, _device(settings))
@@ -57,7 +57,7 @@ def parse(folder: Path, changes: dict[str, Any]) -> None:
 
 
 def _stream(outputs: Callable[[Sequence[str]], Iterable[str]]) -> None:
-    """Writes what becomes of standard input: CHUNK_LINES at a time, or each line as it is typed."""
+    """Writes the outputs for standard input: CHUNK_LINES at a time, or line by line as typed."""
     typed = sys.stdin.isatty()
     if typed:
         print("type a sentence and press Enter; ctrl-D quits", file=sys.stderr, flush=True)

@@ -163,7 +163,7 @@ def test_nothing_goes_while_a_command_without_names_makes_something(store: Store
     with lock_holder(store.folder("heads-0000000000000001")) as holder:
         half = store.scratch("heads-0000000000000001")
         half.mkdir()
-        with pytest.raises(UserError, match=rf"^pid {holder.pid} on host .* is making train here"):
+        with pytest.raises(UserError, match=rf"^pid {holder.pid} on host .* is building train here"):
             clean(store, plan(store))
         assert before.items() <= listing(store.root).items()
     with lock_holder(store.folder(".tune-host-1-0")):

@@ -22,7 +22,7 @@ def _assert_one_line(done: Done, message: str) -> None:
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1, done.stderr
     assert message in done.stderr
-    assert re.fullmatch(r"(settings of profile .*\n)?(to watch: .*\n)?(\d+ stages to run\n)?", done.stdout)
+    assert re.fullmatch(r"(settings of profile .*\n)?(monitor: .*\n)?(\d+ stages to run\n)?", done.stdout)
 
 
 def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line: CommandLine) -> None:
@@ -56,13 +56,13 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table3", "--pair", ""], "--pair '': the profile has en-de, en-fr"),
         (["workflows.reproduce_table3", "--store", ""], "--store '': name a folder"),
         (["workflows.reproduce_table2", "--models", "base,"], "--models '': the profile has base, big"),
-        (["workflows.reproduce_table2", "--gpus", "8"], "--gpus and --gpu name the hardware that --plan forecasts for"),
+        (["workflows.reproduce_table2", "--gpus", "8"], "--gpus and --gpu only affect the forecast of --plan"),
         (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of p100, v100, t4, a10"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (["workflows.cli", "translate", ".", "--beam-size", "1000000"], "beam_size"),
-        (["workflows.cli", "clean", "--store", "no-such-store"], "there is no store here"),
+        (["workflows.cli", "clean", "--store", "no-such-store"], "not a store: it has no folder"),
         (
             ["workflows.cli", "train", ".", "--out", "x"],
             "holds no dataset.json; name a folder that `aiayn prepare` made",
@@ -83,7 +83,7 @@ AVERAGE = ["workflows.cli", "average", "RUN", "--last", "1", "--out"]
     [
         (["workflows.reproduce_table1", "--profile", "cpu", "--store", "/proc/nope"], "/proc/nope: No such file"),
         (["workflows.reproduce_table2", "--store", "FILE"], "file is a file; name a folder"),
-        (["workflows.reproduce_table2", "--store", "FILE/x"], "Not a directory; a file stands where a folder should"),
+        (["workflows.reproduce_table2", "--store", "FILE/x"], "Not a directory; a file is where a folder should"),
         (["workflows.reproduce_table2", "--plan", "--config", "FOLDER"], "Is a directory; name a file"),
         (["workflows.cli", "clean", "--store", "FILE"], "file is a file; name a folder"),
         ([*AVERAGE, "/proc/nope"], "/proc/.locks: No such file or directory; check the path"),

@@ -30,7 +30,7 @@ def test_runs_are_listed(uri: str, command_line: CommandLine) -> None:
 def test_the_doctor_looks_at_the_bucket(uri: str, command_line: CommandLine) -> None:
     """Its locks hold; of a bucket that does not exist, one line says so, without a secret."""
     examined = command_line.here("workflows.cli", "doctor", "--store", uri).stdout
-    assert f"{uri} can be written, one process at a time" in " ".join(examined.split())
+    assert f"{uri} is writable, and its locks are exclusive" in " ".join(examined.split())
     missing = command_line.here("workflows.cli", "doctor", "--store", "s3://no-such-bucket")
     assert missing.returncode == 1
     assert "does not exist" in " ".join(missing.stdout.split())

@@ -35,7 +35,7 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
     """A run or a folder that is not there, a model of a wrong name; a folder without runs is no mistake."""
     root = str(store.root)
     for arguments, message in (
-        (["runs", "--store", str(tmp_path / "none")], "none: there is no such folder; python -m"),
+        (["runs", "--store", str(tmp_path / "none")], "none: no such folder; python -m"),
         (["translate", f"{root}/table2/embedded/en-de-bas"], "en-de-bas is not a folder; name a folder that `aiayn"),
         (["average", f"{root}/table2/embedded/x", "--out", str(tmp_path / "out")], "in a run's folder trainings"),
         (["export", "ctranslate2", f"{root}/table2/x", "--out", str(tmp_path / "out")], "in a run's folder models"),
