@@ -1,1 +1,1 @@
-"""Judges what the paper argues (§3 to §6 and its figures) by what was counted, timed and trained here."""
+"""Judges the paper's claims (§3 to §6 and its figures) by counts, timings and training runs."""

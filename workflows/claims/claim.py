@@ -1,4 +1,4 @@
-"""A claim of the paper, how it is judged, and what came out.
+"""A claim of the paper, its judge and the outcome.
 
     Claim("6.2", "reducing the attention key size d_k hurts", "Table 3", needs=("table3",), judge=...)
 
@@ -37,19 +37,19 @@ class Effect:
     """`nats` (per target token), `BLEU`, `accuracy`, or `×` for ratios."""
     value: float
     n: int
-    """The trainings on the smaller side; the rounds of a timing."""
+    """The number of runs on the smaller side, or of rounds of a timing."""
     low: float | None = None
-    """None where nothing was measured more than once, so that there is no interval."""
+    """None without repeated measurements, and thus without an interval."""
     high: float | None = None
     above: float | None = None
-    """The claim holds for effects above this one and below the next; None where there is no such limit."""
+    """The claim holds for effects above `above` and below `below`; None: no such limit."""
     below: float | None = None
     printed: float | None = None
-    """The paper's, in the same unit."""
+    """The paper's effect, in the same unit."""
 
     @classmethod
     def of(cls, text: str, unit: str, tested: Estimate, printed: float | None = None) -> "Effect":
-        """Returns the effect that was tested; without an interval where a row has a single training."""
+        """Returns the tested effect; without an interval if a row has a single run."""
         interval = (tested.low, tested.high) if tested.n > 1 else (-math.inf, math.inf)
         low, high, above, below = (
             None if math.isinf(limit) else limit for limit in (*interval, tested.region.low, tested.region.high)
@@ -59,7 +59,7 @@ class Effect:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a judge found."""
+    """The result of a judge."""
 
     p_holds: float
     """One-sided p-values, as `Estimate` has: against what the claim denies, and against the claim."""
@@ -67,11 +67,11 @@ class Finding:
     effects: tuple[Effect, ...] = ()
     """The primary one first."""
     here: str = ""
-    """Whatever else the verdict rests on, in words."""
+    """Further evidence for the verdict, in words."""
 
     @classmethod
     def of(cls, tested: Sequence[Estimate], effects: Iterable[Effect], here: str = "") -> "Finding":
-        """Returns the finding that all of these hold, or that one fails. A single training (n = 1) decides nothing."""
+        """Returns the finding that all of these hold, or that one fails. A single run (n = 1) decides nothing."""
         p_values = every(tested) if all(each.n > 1 for each in tested) else (1.0, 1.0)
         return cls(*p_values, tuple(effects), here)
 
@@ -82,17 +82,17 @@ class Finding:
 
     @property
     def p(self) -> float:
-        """The smallest level at which there is a verdict."""
+        """The smallest significance level with a verdict."""
         return two_sided(self.p_holds, self.p_fails)
 
     def verdict(self, p: float) -> Decided:
-        """Returns the verdict; `p` is its p-value, corrected for a family or not."""
+        """Returns the verdict at p-value `p`, corrected for a family or not."""
         return decided(self.p_holds, self.p_fails, p)
 
 
 @dataclass(frozen=True)
 class Printed:
-    """What the paper's own printed figures make of a claim."""
+    """The verdict of the paper's printed values on a claim."""
 
     verdict: Decided
     text: str
@@ -100,28 +100,28 @@ class Printed:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper argues."""
+    """A claim of the paper."""
 
     section: str
-    """As the paper counts, e.g. "3.2.1", or the figure."""
+    """The paper's section, e.g. "3.2.1", or figure."""
     text: str
     """In the paper's words, shortened."""
     family: str
-    """Claims that are tested on the same trainings, and corrected for it together."""
+    """Claims tested on the same runs share a family and are corrected together."""
     needs: tuple[str, ...] = ()
-    """The evidence that the judge takes, by name and in this order."""
+    """The names of the judge's evidence, in its argument order."""
     judge: Callable[..., Finding | None] | None = None
     """Returns None where its evidence lacks something, e.g. a row. None where nothing here could judge the claim."""
     kind: Kind = "trained"
     data: Data = ""
     lacks: str = ""
-    """What would fill an empty cell: a command, or what is not built."""
+    """The missing evidence: a command, or an experiment not built yet."""
     printed: Printed | None = None
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What came out for a claim."""
+    """A claim with its verdict."""
 
     section: str
     text: str
@@ -134,28 +134,28 @@ class Judged:
     here: str = ""
     printed: Printed | None = None
     lacks: str = ""
-    """What would fill the empty cell."""
+    """The missing evidence, as in `Claim`."""
 
     @property
     def place(self) -> str:
-        """Where the paper says so."""
+        """The paper's section or figure."""
         return f"§{self.section}" if self.section[0].isdigit() else self.section
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What there is to judge by, and on what data it was measured."""
+    """The available evidence and the kinds of data behind it."""
 
     found: Mapping[str, Any] = field(default_factory=dict)
     data: tuple[Data, ...] = ()
-    """Of what kind the data are: none of these for generated text."""
+    """The kinds of data; empty for generated text."""
 
 
 NEEDS: Mapping[Data, Verdict] = {"real text": "needs real text", "WMT14": "needs WMT14", "WSJ": "needs WSJ"}
 
 
 def judged(claims: Sequence[Claim], evidence: Evidence) -> list[Judged]:
-    """Judges claims, each in its place; those of one family are corrected for each other."""
+    """Judges claims in order, with p-values corrected within each family."""
     outcomes = [_outcome(claim, evidence) for claim in claims]
     families: dict[str, dict[int, float]] = {}
     for index, (claim, outcome) in enumerate(zip(claims, outcomes, strict=True)):
@@ -168,7 +168,7 @@ def judged(claims: Sequence[Claim], evidence: Evidence) -> list[Judged]:
 
 
 def _outcome(claim: Claim, evidence: Evidence) -> Finding | Verdict:
-    """Returns what the claim's judge finds, or why it was not asked."""
+    """Returns the judge's finding, or the reason why there is none."""
     if claim.data and claim.data not in evidence.data:
         return NEEDS[claim.data]
     if claim.judge is None or not set(claim.needs) <= evidence.found.keys():

@@ -1,7 +1,7 @@
-"""The claims that compare with printed figures of other models: translators (§1, §6.1, §7) and parsers (§6.3).
+"""Claims that compare with printed results of other models: translators (§1, §6.1, §7) and parsers (§6.3).
 
-Each is judged twice: by the paper's own printed figures, and by what was measured here on the same data. A printed
-figure counts as exact.
+Each is judged twice: by the paper's printed values, and by measurements here on the same data. Printed values count
+as exact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ from workflows.claims.inference import at_least, paired, ratio
 from workflows.quantities import flop_text
 
 Scores = Mapping[tuple[str, str], Sequence[tuple[float, float | None]]]
-"""Paper BLEU and FLOP by the paper's method of each training, by language pair and model."""
+"""Paper BLEU and FLOP by the paper's method of each run, by language pair and model."""
 ParserScores = Mapping[str, Sequence[float]]
-"""F1 of each training, by what it was trained on."""
+"""F1 of each run, by training data."""
 TRANSFORMER, ENSEMBLE, WSJ_ONLY, SEMI_SUPERVISED = (
     "Transformer",
     "ensemble",
@@ -23,7 +23,7 @@ TRANSFORMER, ENSEMBLE, WSJ_ONLY, SEMI_SUPERVISED = (
     "semi-supervised",
 )
 BERKELEY_PARSER, RNN_GRAMMAR = "Petrov et al. (2006)", "Dyer et al. (2016)"
-"""What §6.3 calls the BerkeleyParser and the Recurrent Neural Network Grammar, in Table 4."""
+"""The BerkeleyParser and the Recurrent Neural Network Grammar of §6.3, by their names in Table 4."""
 BIG_EN_FR_IN_TEXT = 41.0
 """BLEU of big, EN-FR, in the text of §6.1; Table 2 and the abstract print 41.8."""
 ON_WMT14 = "python -m workflows.reproduce_table2 --profile wmt14"
@@ -32,7 +32,7 @@ ON_WSJ = "python -m workflows.reproduce_table4 --treebank WSJ"
 
 
 class Cell(NamedTuple):
-    """A cell of Table 2, and the rivals that it is compared with."""
+    """A cell of Table 2 and the rivals it is compared with."""
 
     pair: str
     model: str
@@ -67,12 +67,12 @@ class Cell(NamedTuple):
 
 
 def _by_rounding(text: str, *margins: float, more_than: float = 0.0) -> Printed:
-    """Returns what printed figures make of a claim: each margin must be above a limit."""
+    """Returns the verdict of printed values: each margin must exceed a limit."""
     return Printed("holds" if all(round(margin, 6) > more_than for margin in margins) else "fails", text)
 
 
 def _better(section: str, text: str, *cells: Cell, by: float = 0.0) -> Claim:
-    """Returns the claim that BLEU in each of these cells is above that of the rivals."""
+    """Returns the claim that BLEU in each of these cells is above the rivals' BLEU."""
 
     def judge(scores: Scores) -> Finding | None:
         if not all(scores.get((cell.pair, cell.model)) for cell in cells):
@@ -113,7 +113,7 @@ def _cheaper(text: str, cell: Cell, than: float, fraction: float = 1.0) -> Claim
 
 
 def _duration(text: str, model: str, printed_h: float) -> Claim:
-    """Returns the claim that a training's steps take as long as is said, to the digits that are printed (§5.2)."""
+    """Returns the claim that a run's steps add up to the stated duration, to the printed digits (§5.2)."""
     trained = paper.experiment("en-de", model)
     low_h, high_h = (trained.updates * (trained.step_s + half) / 3600 for half in (-0.05, 0.05))
     words = (
@@ -127,8 +127,8 @@ def _duration(text: str, model: str, printed_h: float) -> Claim:
 def _best_parser(training: str, others: Sequence[str] | None) -> paper.Parser:
     """Returns the best of other parsers.
 
-    A parser that was trained on WSJ only is compared with those that were, too; any other with all that had more.
-    `others` are the names of those compared with, None for all but the RNN Grammar.
+    A parser trained only on WSJ is compared with other such parsers; any other parser, with all that had more data.
+    `others` names the parsers to compare with; None: all except the RNN Grammar.
     """
     rows = [
         row
@@ -141,7 +141,7 @@ def _best_parser(training: str, others: Sequence[str] | None) -> paper.Parser:
 
 
 def _parser(text: str, trainings: Sequence[str], others: Sequence[str] | None = None) -> Claim:
-    """Returns the claim that parsers with these trainings are better than others."""
+    """Returns the claim that parsers with this training data are better than others."""
     rivals = {training: _best_parser(training, others) for training in trainings}
     margins = {training: round(PRINTED_F1[training] - float(best.f1), 1) for training, best in rivals.items()}
 

@@ -1,8 +1,8 @@
 """The paper's central claim: better than recurrent and convolutional models, in less time (abstract, §7).
 
-All are trained on the same text by the same loss, optimizer and schedule, whose rate does not depend on when a training
-ends. So each curve of dev NLL serves every budget: they are compared where the shortest of them ends. Seconds are
-updates times the duration of an update, which is timed for all models in turn, whatever else ran during training.
+All are trained on the same text with the same loss, optimizer and schedule. The schedule does not depend on the run's
+length, so each curve of dev NLL serves every budget: curves are compared where the shortest one ends. Seconds are
+updates times the duration of an update, timed for all models in turn, independently of other load during training.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ UNITS: Mapping[Budget, str] = {"seconds": "s", "flop": "FLOP"}
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """How one training's dev NLL fell: of each measurement, the seconds and the FLOP of the updates before it."""
+    """One run's dev NLL, with the seconds and FLOP of the updates before each measurement."""
 
     seconds: Sequence[float]
     flop: Sequence[float]
@@ -34,36 +34,36 @@ class LearningCurve:
     """All settings but the model, its learning rate and the seed, and the dtype: curves of others are not compared."""
 
     def nll_at(self, budget: Budget, spent: float) -> float:
-        """Returns the NLL at a budget, between two measurements by a straight line."""
+        """Returns the NLL at a budget, linearly interpolated."""
         return float(np.interp(spent, getattr(self, budget), self.nll))
 
 
 Curves = Mapping[str, Sequence[LearningCurve]]
-"""The curves of each model, a seed each."""
+"""The curves of each model, one per seed."""
 Speeds = Mapping[str, ModelSpeed]
-"""How fast each model trains, timed in turn."""
+"""The training speed of each model, timed in turn."""
 
 
 def comparable(curves: Curves) -> bool:
-    """Tells whether there are curves of all models, all made under the same conditions."""
+    """Whether there are curves of all models, under equal conditions."""
     conditions = {curve.conditions for of_model in curves.values() for curve in of_model}
     return all(curves.get(model) for model in MODELS) and len(conditions) == 1
 
 
 def common_budget(curves: Curves, budget: Budget) -> float:
-    """Returns the largest budget that all trainings have spent."""
+    """Returns the largest budget that all runs have spent."""
     return min(getattr(curve, budget)[-1] for of_model in curves.values() for curve in of_model)
 
 
 def _better_at_equal(budget: Budget) -> Callable[[Curves], Finding | None]:
-    """Judges whether both competitors are behind the Transformer after the same budget."""
+    """Judges whether both competitors are behind the Transformer at the same budget."""
 
     def judge(curves: Curves) -> Finding | None:
         if not comparable(curves):
             return None
         spent = common_budget(curves, budget)
         if any(spent < getattr(curve, budget)[0] for of_model in curves.values() for curve in of_model):
-            return None  # before the first measurement of a slow model nothing is known of it
+            return None  # a slow model has no measurement before this budget
         groups = Groups({model: [-curve.nll_at(budget, spent) for curve in curves[model]] for model in MODELS})
         tested = {model: groups.difference(TRANSFORMER, model, POSITIVE) for model in COMPETITORS}
         where = f"behind the Transformer at {spent:.3g} {UNITS[budget]}"

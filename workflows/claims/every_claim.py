@@ -1,4 +1,4 @@
-"""All claims of the paper, in its order, whether a table judges them, other trainings do, or nothing does yet."""
+"""All claims of the paper in its order, including those that nothing tests yet."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ WAITING: tuple[Claim, ...] = (
 
 
 def _place(claim: Claim) -> tuple[int, list[int], str]:
-    """Returns a key that sorts claims as the paper has them: abstract, sections, tables, figures, then controls."""
+    """Returns a sort key in the paper's order: abstract, sections, tables, figures, then controls."""
     section = claim.section
     part = 0 if section == "abstract" else 1 if section[0].isdigit() else 3 if section == variations.CONTROL else 2
     return part, [int(number) for number in section.split(".") if number.isdigit()], section

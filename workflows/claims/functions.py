@@ -21,9 +21,9 @@ COMMAND = "python -m workflows.reproduce_claims --profile multi30k --sections 3.
 
 
 def at_best_rates(trainings: Trainings) -> dict[tuple[AttentionFunction, int], list[AttentionTrainingRecord]]:
-    """Returns the trainings of each function and d_k at the rate at which the first seed has the lowest NLL.
+    """Returns the runs of each function and d_k at the rate with the first seed's lowest NLL.
 
-    They are those of the other seeds, in order, or of the first where there are no others.
+    The runs are the other seeds' in order, or the first seed's if it is the only one.
     """
     tried: dict[tuple[AttentionFunction, int], list[AttentionTrainingRecord]] = {}
     for training in sorted(trainings, key=lambda training: training.seed):

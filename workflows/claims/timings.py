@@ -1,7 +1,7 @@
-"""The claims on speed and memory (§3.2, §4), by what was timed on this machine.
+"""Claims on speed and memory (§3.2, §4), by timings on this machine.
 
-Every layer is timed once a round, so the ratio of two times is paired by round; intervals are over the rounds and say
-nothing about other machines.
+Every layer is timed once per round, so ratios of times are paired by round. Intervals are over rounds and do not cover
+other machines.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from workflows.claims.functions import ADDITIVE, SCALED
 from workflows.claims.inference import Region, at_least, ratio
 
 MUCH = 2.0
-"""From which ratio of times a function is much faster, at the paper's d_k."""
+"""The ratio of times from which a function is much faster, at the paper's d_k."""
 CONSTANT = 2.0
 """Costs are similar within this factor."""
 COMMAND = "python -m workflows.reproduce_claims --sections 3.2,4"
@@ -57,7 +57,7 @@ def _rounds_s(size: SizeMeasurements) -> list[float]:
 def _recurrence(measured: Measurements) -> Finding | None:
     """Judges whether self-attention is faster than recurrence wherever n < d.
 
-    Without projections, as Table 1 counts it, and with them, as a model has it; of the latter the slowest is shown.
+    Without projections, as in Table 1, and with them, as in a model; of the latter, the slowest is shown.
     """
     layers: Mapping[LayerType, Mapping[tuple[int, int], SizeMeasurements]] = {
         layer.name: {(size.length, size.width): size for size in layer.sizes} for layer in measured.layers

@@ -1,4 +1,4 @@
-"""The claims that rest on translators trained beside the tables: averaging and search, positions, heads."""
+"""Claims on translators trained outside the tables: averaging and search, positions, heads."""
 
 from collections.abc import Sequence
 
@@ -12,16 +12,16 @@ from workflows.claims.inference import Estimate, Groups, at_least, best_of_paire
 from workflows.claims.variations import MARGIN_BLEU, MARGIN_NATS
 
 Averaged = Sequence[tuple[float, DecodingSettings, DecodingChoiceRecord]]
-"""Of each training, BLEU of its last checkpoint and how it was decoded, and BLEU of its average by search; dev set."""
+"""Per run on the dev set: BLEU and search of its last checkpoint, and BLEU of its average by search."""
 ByLength = Sequence[tuple[str, LengthPerplexityRecord]]
-"""Of each training, which of `KINDS` it is and what was measured."""
+"""Per run: its kind, one of `KINDS`, and its measurements."""
 Related = Sequence[Sequence[RelationRecord]]
-"""Of each model, the relations that its heads know."""
+"""Per model: the relations that its heads know."""
 KINDS = SINUSOIDS, LEARNED, ALL_LENGTHS = "sinusoids", "learned positions", "sinusoids trained on all lengths"
-"""The trainings that tell whether positions extrapolate."""
+"""The kinds of runs that test extrapolation of positions."""
 ANTECEDENT: RelationName = "pronoun to antecedent"
 SHARP = 0.5
-"""The share of its attention on one word from which a head is sharp."""
+"""A head is sharp from this share of attention on one word."""
 MULTI30K = "python -m workflows.reproduce_claims --profile multi30k"
 PAPER_SEARCH = paper.Experiment.beam_size, paper.Experiment.length_penalty
 
@@ -54,7 +54,7 @@ def _search(averaged: Averaged) -> Finding | None:
 def _extrapolation(trainings: ByLength) -> Finding | None:
     """Judges whether sinusoids lose no more on longer sentences than after training on such sentences, too.
 
-    That is, less what they lose on sentences of the lengths trained on: who trains on short sentences reads less text.
+    The loss on sentences of the trained lengths is subtracted, since training on short sentences reads less text.
     """
     extra: dict[str, list[float]] = {}
     for kind, figures in trainings:

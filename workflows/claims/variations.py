@@ -1,8 +1,8 @@
-"""The claims that rest on the rows of Table 3 (§5.4, §6.2).
+"""Claims on the rows of Table 3 (§5.4, §6.2).
 
-The primary outcome is the dev set's negative log-likelihood in nats per target token, of which ln(perplexity) is the
-printed one; BLEU and accuracy stand beside it and decide only where the paper's sentence names them. Every row has
-trainings of its own, and all share one variance.
+The primary outcome is the dev set's negative log-likelihood in nats per target token; the printed value is
+ln(perplexity). BLEU and accuracy decide only if the paper's sentence names them. Every row has its own runs, and all
+rows share one variance.
 """
 
 import math
@@ -21,7 +21,7 @@ N_HEADS = ("A1", "A2", "base", "A3", "A4")
 
 @dataclass(frozen=True)
 class Trained:
-    """What one training of a row reached on the dev set."""
+    """The dev set results of one run of a row."""
 
     nll: float
     """Nats per target token, without label smoothing."""
@@ -32,7 +32,7 @@ class Trained:
 
 
 Rows = Mapping[str, Sequence[Trained]]
-"""The trainings by row, one a seed."""
+"""The runs by row, one per seed."""
 
 
 def printed_nats(row: str, *, minus: str = "base") -> float:
@@ -46,21 +46,21 @@ def printed_bleu(row: str, *, minus: str = "base") -> float:
 
 
 INTERPRETED = ("A4", "B2")
-"""The rows nearest to base of which a sentence of §6.2 says that they are worse."""
+"""The rows nearest to base that §6.2 calls worse."""
 MARGIN_NATS = min(printed_nats(row) for row in INTERPRETED) / 2
 MARGIN_BLEU = min(-printed_bleu(row) for row in INTERPRETED) / 2
 """Up to half the smallest difference that the paper interprets, models are alike: 0.009 nats and 0.2 BLEU."""
 
 
 def metric(rows: Rows, of: Callable[[Trained], float | None]) -> Groups:
-    """Returns one metric of the rows whose trainings all have it."""
+    """Returns one metric of the rows whose runs all have it."""
     values = {name: [of(each) for each in trainings] for name, trainings in rows.items() if trainings}
     known = {name: [value for value in of_row if value is not None] for name, of_row in values.items()}
     return Groups({name: of_row for name, of_row in known.items() if len(of_row) == len(values[name])})
 
 
 def log_likelihood(rows: Rows) -> Groups:
-    """Returns the mean log-likelihood of a token, in which more is better: -NLL."""
+    """Returns the mean log-likelihood of a token, -NLL: higher is better."""
     return metric(rows, lambda training: -training.nll)
 
 
@@ -74,7 +74,7 @@ def _have(rows: Rows, *names: str) -> bool:
 
 
 def _by_likelihood(text: str, nats: Estimate, bleu_: Estimate, printed: tuple[float, float], here: str = "") -> Finding:
-    """Returns the finding on the primary outcome; BLEU stands beside it and decides nothing."""
+    """Returns the finding on the primary outcome; BLEU is reported but decides nothing."""
     effects = Effect.of(text, "nats", nats, printed[0]), Effect.of(text, "BLEU", bleu_, printed[1])
     return Finding.of([nats], effects, here)
 
@@ -149,9 +149,9 @@ def _smoothing(rows: Rows) -> Finding | None:
 
 
 def _base_against_base(rows: Rows) -> Finding | None:
-    """Compares some seeds of base with the others: whatever comes out but undecided is chance.
+    """Compares some seeds of base with the others: any verdict other than undecided is chance.
 
-    n is that of base: both sides are trainings of one row, so that a single one may stand on one side.
+    n counts all runs of base: both sides are one row, so one side may have a single run.
     """
     seeds = rows.get("base", ())
     if len(seeds) < 2:

@@ -26,7 +26,7 @@ from workflows.engine.joining import accepted_address, is_loopback
 from workflows.engine.needs import obstacles
 
 LOCAL = "local"
-"""The address for a cluster of its own on this machine."""
+"""The address for a new cluster on this machine."""
 ON_HEAD = {"node:__internal_head__": 0.001}
 """Resources of the head node, which has 1.0: run controllers are placed there, so no other node's loss ends them."""
 ABANDONED_S = 2.0
@@ -44,8 +44,9 @@ def map_on_ray(
 ) -> Iterator[Any]:
     """Implements `Context.map` on Ray: one task per call, results in order.
 
-    The first error, of a task or of `check`, which is called every few seconds, cancels the other tasks and is raised
-    as it was. Each task's peak memory is appended to `peaks_bytes`. `here` keeps all here. `emit` gets warnings.
+    The first error of a task, or of `check`, which is called every few seconds, cancels the other tasks and is raised
+    unchanged. Each task's peak memory is appended to `peaks_bytes`. `here` keeps all tasks on this node. `emit` gets
+    warnings.
     """
     node = ray.get_runtime_context().get_node_id()
     placed = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if here else {}
@@ -136,9 +137,9 @@ def shipped_packages() -> dict[str, Any] | None:
 def cluster(address: str | None) -> Iterator[str]:
     """Provides a Ray cluster for the body: the one already joined, the one at `address`, or a new one on this machine.
 
-    Yields the URL of its dashboard; empty where it has none, and where the cluster was already joined. Without an
-    `address`, RAY_ADDRESS is used, as everywhere in Ray. The workers of a cluster that was there before get this
-    project as it is here. A new cluster listens only on the loopback interface.
+    Yields the URL of its dashboard; empty if it has none or the cluster was already joined. Without an `address`,
+    RAY_ADDRESS is used, as everywhere in Ray. Workers of an existing cluster get this machine's copy of the project. A
+    new cluster listens only on the loopback interface.
 
     Raises UserError if none starts or none answers at `address`, or if it demands a token that this machine lacks.
     """
@@ -218,10 +219,10 @@ def _sigterm_kept() -> Iterator[None]:
 
 @contextmanager
 def abandoned_removed() -> Iterator[None]:
-    """Frees, while the body runs, what killed actors of this job had reserved.
+    """Frees, while the body runs, the resources that killed actors of this job had reserved.
 
-    A killed controller of Ray Train leaves its workers' placement group behind, and the next training would wait for
-    it forever.
+    A killed Ray Train controller leaves its workers' placement group behind, and the next run would wait for it
+    forever.
     """
     over = threading.Event()
 

@@ -31,7 +31,7 @@ A_co = TypeVar("A_co", bound=Artifact, covariant=True)
 
 @dataclass(frozen=True)
 class Imported:
-    """A function that is imported when it is called: naming it does not load the libraries that it runs on."""
+    """A function imported on its first call, so that naming it does not load its libraries."""
 
     name: str
     """Its module and itself, as entry points are written, e.g. `pipeline.training.on_ray:train`."""
@@ -75,13 +75,13 @@ class Stage(Generic[A_co]):
         return self.name.partition(".")[0]
 
     def __call__(self, label: str, *arguments: Any) -> "Step[A_co]":
-        """Makes a step of the DAG. Arguments are steps, settings, plain values, or lists and dataclasses of these."""
+        """Returns a step of the DAG. Arguments are steps, settings, plain values, or lists and dataclasses of these."""
         return Step(label, self, arguments)
 
 
 @dataclass(frozen=True, eq=False)
 class Step(Generic[A_co]):
-    """A handle on the artifact that a stage will make; passed to other stages, it is an edge of the DAG."""
+    """A handle on a stage's future artifact; passed to other stages, it is an edge of the DAG."""
 
     label: str
     """The step's name on the screen, e.g. `train en-de base`."""
@@ -110,7 +110,7 @@ class Step(Generic[A_co]):
 
     @cached_property
     def is_trained(self) -> bool:
-        """Whether it is a training or depends on one."""
+        """Whether it is a training run or depends on one."""
         return self.stage.resumes or any(needed.is_trained for needed in self.inputs)
 
     def check_artifacts(self) -> None:
@@ -130,7 +130,7 @@ class Step(Generic[A_co]):
         return True
 
     def differing(self, manifest: Mapping[str, Any]) -> Iterator[str]:
-        """Yields the settings with which a manifest's artifact was made, where those here are others."""
+        """Yields the settings of a manifest's artifact that differ from the step's."""
         here = [argument for argument in self.arguments if isinstance(argument, Settings)]
         for there, settings in zip(manifest.get("settings", ()), here, strict=False):
             # The identity of text is its content, of which a manifest's settings say nothing.

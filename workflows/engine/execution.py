@@ -156,9 +156,9 @@ class Relay:
 
 
 def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: str) -> str:
-    """Makes a step's artifact, unless another workflow using the store has made it or is making it.
+    """Builds a step's artifact, unless another workflow using the store has built it or is building it.
 
-    It returns a few words about the artifact. Those about its inputs come only after these are published.
+    Returns a summary of the artifact. The summaries of its inputs arrive only after these are published.
     """
     post = Poster(board, step.fingerprint)
     post({"started": time.time()})
@@ -184,9 +184,9 @@ def _wait(store: Store, name: str) -> None:
 
 
 def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> bool:
-    """Returns whether the artifact is published and whole. Nothing of a damaged one is lost.
+    """Whether the artifact is published and intact. A damaged artifact is never deleted.
 
-    A stage that resumes continues it from what is intact; for any other, it is set aside and built again.
+    A stage that resumes continues from its intact part; any other sets it aside and rebuilds it.
     """
     if store.find(step.name) and (damage := step.damage(store)):
         store.shared_scratch(step.name, lock).check()  # to find damage may have taken longer than a lease
@@ -360,7 +360,7 @@ def cancelled_on_error(references: Iterable[Any]) -> Iterator[None]:
 
 
 def understood(error: BaseException) -> BaseException:
-    """Returns a step's error as the step raised it, or a LostProcessError where Ray lost its process."""
+    """Returns a step's error as the step raised it, or a LostProcessError if Ray lost its process."""
     cause = cause_of(error) if isinstance(error, ray.exceptions.RayTaskError) else error
     if not isinstance(cause, LOST):
         return cause

@@ -1,6 +1,6 @@
-"""Makes the models of a table, as many at once as the cluster has room for. One that fails does not stop the others.
+"""Trains and measures the models of a table, as many at once as the cluster fits. A failure does not stop the others.
 
-Steps that depend on no training, prepared text for example, run beside the models, once each.
+Steps that depend on no training run, such as prepared text, run beside the models, once each.
 """
 
 from collections import Counter
@@ -86,7 +86,7 @@ def execute_models(
 
 
 def is_mistake(error: BaseException) -> bool:
-    """Returns whether the user must mend it, so that trying again does not help."""
+    """Whether only the user can fix it, so that a retry does not help."""
     is_lost = isinstance(error, LostProcessError)
     return not is_lost and (isinstance(error, UserError) or (isinstance(error, OSError) and bool(error.filename)))
 
@@ -172,5 +172,5 @@ def _is_lost(reference: Any) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Returns an error in a line."""
+    """Returns an error as one line."""
     return str(error).strip().split("\n")[-1] or type(error).__name__

@@ -1,4 +1,4 @@
-"""What Ray needs of this machine to start a cluster here; checked in milliseconds, without Ray."""
+"""Checks Ray's requirements for starting a cluster here, in milliseconds and without Ray."""
 
 import os
 import socket
@@ -10,11 +10,11 @@ from pathlib import Path
 SOCKET_IN_SESSION = "ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"
 """The longest name of a socket below the folder of temporary files, with the largest process id there is."""
 MAX_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
-"""What the kernel takes as the path of a Unix socket."""
+"""The kernel's limit for the path of a Unix socket."""
 
 
 def obstacles() -> Iterator[tuple[str, str]]:
-    """Yields what keeps Ray from starting here, each with its remedy."""
+    """Yields the obstacles to starting Ray here, each with its remedy."""
     yield from _folder()
     yield from _token()
     try:

@@ -1,4 +1,4 @@
-"""Prints what a command would do, and why: with --plan, before anything runs.
+"""Prints the plan of a command: the steps to run and why.
 
 The plan and the engine both ask `to_run`, so they list the same steps.
 """
@@ -24,7 +24,7 @@ class PlannedModel:
 
     results: Sequence[Step[Artifact]]
     about: Mapping[str, str]
-    """What is said of its training, by the headings of the plan's columns."""
+    """Details of its training run, by column heading of the plan."""
 
 
 def steps_of(targets: Sequence[Step[Artifact]], stage: str, option: str) -> list[Step[Artifact]]:
@@ -54,7 +54,7 @@ def print_plan(
     forced: Collection[Step[Artifact]] = (),
     verbose: bool = False,
 ) -> None:
-    """Prints a line for each model, or with `verbose` for each stage: how much is to run, and why."""
+    """Prints one line per model, or per stage if `verbose`: the steps to run, and why."""
     missing = to_run(targets, store)
     why = {step.fingerprint: reason for step, reason in reasons(missing, store).items()}
     why |= {step.fingerprint: FORCED for step in forced}

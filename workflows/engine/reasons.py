@@ -1,4 +1,4 @@
-"""Says why steps must run: what differs from the nearest artifact of the same stage whose manifest this machine has.
+"""Why steps must run: differences from the nearest artifact of the same stage with a manifest on this machine.
 
 why = reasons(to_run([table], store), store)     # {step: Reason("made with updates 30 (here 40)"), ...}
 """
@@ -24,7 +24,7 @@ class Reason:
     text: str
     """E.g. `made with updates 30 (here 40)`."""
     is_root: bool = True
-    """Whether it is no mere consequence of another step that must run."""
+    """Whether it is a cause, not a consequence of another step that must run."""
 
 
 def reasons(missing: Mapping[Step[Artifact], str], store: Store) -> dict[Step[Artifact], Reason]:
@@ -42,7 +42,7 @@ def reasons(missing: Mapping[Step[Artifact], str], store: Store) -> dict[Step[Ar
 
 
 def grouped(why: Mapping[Step[Artifact], Reason]) -> list[str]:
-    """Returns a line for each cause of steps that were made before, with the steps of which it is one."""
+    """Returns one line per cause for steps that ran before, with the steps it affects."""
     labels: dict[str, list[str]] = {}
     for step, reason in why.items():
         if reason.is_root and reason.text != NEVER:

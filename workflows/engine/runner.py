@@ -1,10 +1,10 @@
-"""Makes the artifacts of a DAG that are missing, and keeps watchers informed. Ray is loaded if there are any.
+"""Builds the missing artifacts of a DAG and notifies watchers. Ray is loaded only if any are missing.
 
     (table,) = run([table_step], store, watchers)
     table, failures = run_models({"base": Model([perplexity, scores], settings)}, table_of, store, watchers)
 
-Artifacts go to the store: models share the prepared data, and a training that failed or was interrupted continues from
-its newest checkpoint, in this command or the next.
+Artifacts go to the store: models share the prepared data, and a failed or interrupted run continues from its newest
+checkpoint, in this command or the next.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ class Watcher:
 
 @dataclass(frozen=True)
 class Model:
-    """A model of a table: all its results are made, or there is a reason why not, and the other models go on."""
+    """A model of a table, which succeeds with all its results or fails with a reason, independently of other models."""
 
     results: Sequence[Step[Artifact]]
     training: TrainingSettings
@@ -83,11 +83,11 @@ def run_models(
     beside: Sequence[Step[Artifact]] = (),
     tuned: bool = False,
 ) -> tuple[A, Mapping[str, str]]:
-    """Makes what is missing of a table of models; returns it and why models failed, by name.
+    """Runs the missing steps of a table of models; returns the table and the failures by model name.
 
-    `table` returns its step, given the failures. The steps `first` are made before all others, `beside` while the
-    models are made, as many at once as the cluster has room for; `tuned` makes them trials of Ray Tune. Raises
-    UserError if all fail, or one of the steps that belong to none.
+    `table` returns its step, given the failures. The steps `first` run before all others, `beside` along with the
+    models. As many models run at once as the cluster fits; `tuned` makes them trials of Ray Tune. Raises UserError if
+    all models fail, or a step that belongs to no model.
     """
     target, failures = table({}), dict[str, str]()
     missing = reasons(to_run([target], store), store)

@@ -1,4 +1,4 @@
-"""Estimates what a table will take before it is run: disk, floating-point operations, hours. Part of `--plan`.
+"""Forecasts a table's disk use, floating-point operations and hours for `--plan`.
 
     console.print(forecast_text(profile, translations, None, "h100", store, table_step))
 
@@ -40,7 +40,7 @@ OFFSETS_BYTES = 8
 COPIES = 5
 """Arrays as large as the weights beside the kept checkpoints: recovery's with Adam's two, two averaged models."""
 TRAINING_KINDS = {"training.train": "training on other text", "attention_training.train": "training of attention alone"}
-"""What the stages that train are called, where their trainings are not in the forecast."""
+"""Training stages outside the forecast, with their names for the notes."""
 TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
 
 
@@ -70,7 +70,7 @@ class TextForecast:
 
 @dataclass(frozen=True)
 class TrainingForecast:
-    """What each of some trainings takes."""
+    """The forecast for one of several equal runs."""
 
     planned: Planned
     parameters: int
@@ -81,9 +81,9 @@ class TrainingForecast:
     """Rate of one device; that of CPUs is of the training's threads."""
     counted_flop: float
     seconds: float | None
-    """None if the share of the rate is not known that models of its width reach."""
+    """None if the share of the rate is unknown for models of its width."""
     disk_bytes: int
-    """What the finished training occupies: the checkpoints that are kept, one for recovery, and the averaged model."""
+    """Disk use of a finished run: the kept checkpoints, one for recovery, and the averaged model."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Forecast:
     free_bytes: int
     """Free space on the disk of the store."""
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Trainings that are not in the forecast: how many of each kind."""
+    """The number of runs outside the forecast, by kind."""
 
     def total(self, figure: str) -> float:
         """Returns the sum of a figure of all trainings, each as often as it is run: one after the other, for a time."""
@@ -105,7 +105,7 @@ class Forecast:
 
     @property
     def disk_bytes(self) -> float:
-        """Total of the sizes that are known."""
+        """The total of the known sizes."""
         texts = sum((text.downloads_bytes or 0) + (text.kept_bytes or 0) for text in self.texts)
         return self.total("disk_bytes") + texts
 
@@ -279,7 +279,7 @@ def _table(forecast: Forecast) -> Table:
 
 
 def notes(forecast: Forecast) -> list[str]:
-    """Explains what the figures mean and which of them are assumptions."""
+    """Explains the values and their assumptions."""
     hardware, models = forecast.hardware, [training.planned.training.model for training in forecast.trainings]
     lengths = " and ".join(dict.fromkeys(TEXT_OF_LENGTHS[text.lengths] for text in forecast.texts))
     shares = {share for model in models if (share := hardware.fraction(model.d_model))}

@@ -1,4 +1,4 @@
-"""Where a model comes from, read from the steps of its DAG: the settings of every step, and what is measured of it."""
+"""A model's provenance, from the steps of its DAG: the settings of every step, and an identity of its measurements."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from workflows.tables.measurements import TrainedModel
 def settings_of(model: TrainedModel) -> dict[str, Any]:
     """Returns the settings of each step behind a model, e.g. {"corpus": {...}, "cleaning": {"max_words": 250, ...}}.
 
-    They are those that the steps run with, so that no others can be reported. `corpus` are those of the step that
-    provides the training text, with its name; `evaluation_set.dev` and so on are those of evaluation sets.
+    They are read from the steps themselves. `corpus` has the settings and name of the training text's step;
+    `evaluation_set.dev` and so on have those of the evaluation sets.
     """
     settings_by_kind: dict[str, Any] = {}
     for step in in_order(model.results):
@@ -30,12 +30,12 @@ def settings_of(model: TrainedModel) -> dict[str, Any]:
 
 
 def measured_identity(model: TrainedModel) -> str:
-    """Returns a hash that two models have in common if the same is measured of the same training."""
+    """Returns a hash shared by models with the same measurements of the same run."""
     return hashlib.sha256(" ".join(sorted(step.fingerprint for step in model.results)).encode()).hexdigest()
 
 
 def shared(settings: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the flattened settings that all have in common."""
+    """Returns the flattened settings common to all."""
     if not settings:
         return {}
     first, *others = map(flatten, settings)

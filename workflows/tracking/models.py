@@ -1,8 +1,8 @@
-"""Keeps the models of Table 2 in MLflow in a form that it can serve, registered under readable names.
+"""Logs the models of Table 2 to MLflow in a form that it can serve, registered under readable names.
 
-A model is kept once, whatever number of runs use it. Its registered name is made of the language pair
-and the model, e.g. `aiayn-en-de-base`; a version of it is one set of weights. The alias `newest` is on the version that
-was measured last, and the profile's name on the last one of that profile: `models:/aiayn-en-de-base@multi30k`.
+A model is logged once, however many runs use it. Its registered name is the language pair and the model, e.g.
+`aiayn-en-de-base`; each version is one set of weights. The alias `newest` marks the version measured last, and the
+profile's name its last version of that profile: `models:/aiayn-en-de-base@multi30k`.
 """
 
 import json
@@ -18,7 +18,7 @@ from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 
 TRANSLATOR_TAG = "aiayn.translator"
-"""The tag, on a model that can be served and on its runs, with the fingerprint of its checkpoint."""
+"""The tag with a checkpoint's fingerprint, on the served model and its runs."""
 MODEL_TAG = "aiayn.model"
 """The tag, on a version, with the id of the model that it is; MLflow's SQL store does not give it back."""
 NEWEST = "newest"

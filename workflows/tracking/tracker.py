@@ -1,10 +1,10 @@
-"""Writes to one experiment of MLflow what its runs lack, so that every call may be repeated.
+"""Writes missing data to the runs of one MLflow experiment; every call may be repeated.
 
     tracker = Tracker(default_uri(folder), "table2", folder)
     tracker.attempt(lambda: tracker.open({WORKFLOW_TAG: fingerprint}, "table2 embedded", {"profile": "embedded"}))
 
-Only drivers write, since SQLite does not cope with many writers; several drivers may share a SQLite file. A run is
-found again by the fingerprint in its tags; what was sent of a curve ends at the last step that the server has.
+Only drivers write, since SQLite does not cope with many writers; several drivers may share a SQLite file. Runs are
+identified by the fingerprint in their tags. Curves are continued after the last step that the server has.
 """
 
 import logging
@@ -42,26 +42,23 @@ SETTINGS = {
 """MLflow's settings, where the user has no others. By default it waits for minutes, prints a run's address, with a
 password, and warns where there is no git."""
 AWAY_S = 60.0
-"""How long a server that did not answer is left alone."""
+"""Seconds until the next request to a server that did not answer."""
 METRICS_A_REQUEST, PARAMS_A_REQUEST, RUNS_A_REQUEST = 1000, 100, 50_000
 """MLflow's limits on a single request."""
 WORKFLOW_TAG, TRAINING_TAG, PARENT_TAG = "aiayn.workflow", "aiayn.training", "mlflow.parentRunId"
 MEASURED_TAG = "aiayn.measured"
-"""The tag of a model's run with the identity of the model and of what is measured of it."""
+"""The tag of a model's run with the identity of the model and its measurements."""
 SENT_TAG = "aiayn.sent"
-"""The tag of a run that has got everything: the fingerprint of its workflow, or what is measured of its model."""
+"""The tag of a complete run: the fingerprint of its workflow, or the identity of its model's measurements."""
 
 
 class Tracker:
     """Writes to one MLflow experiment. MLflow is imported and its store opened by the first call."""
 
     def __init__(self, uri: str, experiment: str, root: Path) -> None:
-        """Takes the folder that MLflow's own files are in if `uri` is that of a SQLite file.
-
-        Raises UserError if `uri` is malformed.
-        """
+        """Raises UserError if `uri` is malformed; `root` is the folder of MLflow's files if it names a SQLite file."""
         if is_malformed(uri):
-            raise UserError(f"MLFLOW_TRACKING_URI: {public_address(uri)} is no address; such is http://HOST:5000")
+            raise UserError(f"MLFLOW_TRACKING_URI: {public_address(uri)} is not an address; use e.g. http://HOST:5000")
         self.uri, self.experiment, self._root = uri, experiment, root
         self.is_away = False
         """Whether the server did not answer; then nothing is sent for `AWAY_S`, unless this is unset."""
@@ -147,7 +144,7 @@ class Tracker:
         return list(self.client.search_runs([self.experiment_id], wanted, max_results=RUNS_A_REQUEST))
 
     def curves(self, run: str, lines: Sequence[Mapping[str, Any]], last_at_s: float) -> None:
-        """Sends those lines of a training's `metrics.jsonl` that are beyond the last step that MLflow has.
+        """Sends the lines of a run's `metrics.jsonl` after the last step that MLflow has.
 
         The last line was written at `last_at_s`, in seconds since 1970.
         """
@@ -174,7 +171,7 @@ class Tracker:
     def results(
         self, run: str, figures: Mapping[str, float], series: Mapping[str, Mapping[int, float]] | None = None
     ) -> None:
-        """Sends final figures, and figures by update that were measured afterwards, where they are not there yet."""
+        """Sends missing final metrics, and missing metrics by update that were measured afterwards."""
         from mlflow.entities import Metric
 
         known, now_ms = self.client.get_run(run).data.metrics, int(time.time() * 1000)
@@ -228,7 +225,7 @@ class Tracker:
 
     @cached_property
     def experiment_id(self) -> str:
-        """The experiment, which is made if there is none."""
+        """The experiment, created if there is none."""
         from mlflow.exceptions import MlflowException
 
         known = self.client.get_experiment_by_name(self.experiment)
@@ -258,7 +255,7 @@ class Tracker:
             yield
 
     def _answers(self) -> bool:
-        """Asks something simple. Raises UserError where waiting would not help: wrong address, file or password."""
+        """Probes the server. Raises UserError if waiting would not help: wrong address, file or password."""
         try:
             self.client.search_experiments(max_results=1)
         except Exception as error:
@@ -268,7 +265,7 @@ class Tracker:
                 place, reason = public_address(self.uri), reason_of(error, self.uri)
                 remedy = "check MLFLOW_TRACKING_URI or unset it"
                 if sqlite_file(self.uri) and not os.environ.get("MLFLOW_TRACKING_URI"):
-                    remedy = "move the file elsewhere, and a new one is begun with what the store has"
+                    remedy = "move the file elsewhere; a new one is filled from the store"
                 raise UserError(f"MLflow at {place} does not answer ({reason}); {remedy}") from None
             return False
         self._has_answered = True

@@ -1,7 +1,7 @@
-"""Keeps a workflow's runs in MLflow up to date with the store: a parent, and a child a model.
+"""Keeps a workflow's MLflow runs up to date with the store: a parent run, and a child run per model.
 
-The store has all that MLflow shows. So a server that is away costs a warning and no more: what it lacks is sent when
-the workflow ends, or by the same command later.
+The store has all data that MLflow shows. So a lost server only causes a warning: missing data is sent when the workflow
+ends, or by the same command later.
 """
 
 import logging
@@ -38,14 +38,14 @@ from workflows.tracking.tracker import (
 logger = logging.getLogger(__name__)
 
 USED = ("dtype", "device_name", "devices", "threads")
-"""The figures of `run.json` that say what a training was run with, whatever its settings asked for."""
+"""The fields of `run.json` with the settings a run actually used."""
 LIVE_S = 5.0
-"""The least time between two looks at the metrics of running trainings."""
+"""Seconds between uploads of the metrics of active runs."""
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """What MLflow shows of a workflow: a parent run, and a child run a model."""
+    """A workflow as shown by MLflow: a parent run, and a child run per model."""
 
     fingerprint: str
     """That of the step that makes the table of all models."""
@@ -59,7 +59,7 @@ class Workflow:
 
 
 class MlflowWatcher(Watcher):
-    """Sends curves while trainings run, a model's results as soon as it is measured, and the rest by `finish`.
+    """Sends curves during training, a model's results as soon as it is measured, and the rest in `finish`.
 
     Until then it sends from a thread, in order, so that an upload of hundreds of MB delays nothing. What the thread
     raises is raised by a later call.
@@ -89,7 +89,7 @@ class MlflowWatcher(Watcher):
             tracker.attempt(self._open)
 
     def begin(self, steps: Collection[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
-        """Sends the models that have nothing left to do, rather than when the others are done."""
+        """Sends the finished models at once, rather than after the others."""
         if steps:
             self._later(self._send_measured, {step.fingerprint for step in steps})
 
@@ -107,7 +107,7 @@ class MlflowWatcher(Watcher):
             self._looked_s = time.monotonic()
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
-        """Sends the models that are measured now."""
+        """Sends the models whose measurements are complete."""
         self._later(self._send_measured, set(), step.fingerprint)
 
     def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
@@ -251,7 +251,7 @@ class MlflowWatcher(Watcher):
             self._tracker.attempt(partial(self._tracker.end, self._runs[name], "FAILED"))
 
     def _send_written(self, name: str) -> None:
-        """Sends the metrics that a training has written so far."""
+        """Sends the metrics that a run has written so far."""
         text = self._store.peek(_training(self._workflow.models[name]).name, METRICS) or ""
         lines = map(read_metrics_line, text.split("\n")[:-1])  # the last one may be written in this moment
         self._tracker.curves(self._runs[name], [line for line in lines if line], time.time())

@@ -134,7 +134,7 @@ def test_a_damaged_file_is_reported_with_what_helps(tmp_path: Path, monkeypatch:
     """The remedy is about the variable only where it is set."""
     (tmp_path / "mlflow.db").write_text("no database")
     for variable, remedy in (
-        ("", "move the file elsewhere, and a new one is begun"),
+        ("", "move the file elsewhere; a new one is filled"),
         ("X", "check MLFLOW_TRACKING_URI"),
     ):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", variable and f"sqlite:///{tmp_path}/mlflow.db")
