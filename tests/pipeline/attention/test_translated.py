@@ -45,12 +45,12 @@ def test_what_cannot_be_drawn_is_refused(checkpoint: Checkpoint, tmp_path: Path)
     translator = AttentionTranslator(checkpoint.folder, SETTINGS)
     with pytest.raises(UserError, match="empty"):
         translator.attend("  ")
-    with pytest.raises(UserError, match="at most 256 are drawn"):
+    with pytest.raises(UserError, match="more than the 256 that can be drawn"):
         translator.attend("dog " * 300)
     learned = make_checkpoint(
         tmp_path / "learned", make_corpus(tmp_path / "corpus"), positions="learned", max_positions=12
     )
-    with pytest.raises(UserError, match="at most 12 are drawn"):
+    with pytest.raises(UserError, match="more than the 12 that can be drawn"):
         AttentionTranslator(learned.folder, SETTINGS).attend(SENTENCES[2])
 
 
