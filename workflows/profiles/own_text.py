@@ -58,7 +58,7 @@ def _recipes(
         )
         for name, paper, width, dropout in (("base", BASE, base, dropouts[0]), ("big", BIG, big, dropouts[1]))
     }
-    return with_competitors(recipes, 0.2, **competitors)
+    return with_competitors(recipes, 0.2, competitors)
 
 
 SIZES = (

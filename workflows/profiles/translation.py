@@ -1,6 +1,8 @@
 """The profiles of Tables 2 and 3."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
@@ -15,14 +17,25 @@ def _recipe(model: TransformerConfig, **training: Any) -> Recipe:
     return Recipe(training=TrainingSettings(model=model, **training))
 
 
-def with_competitors(recipes: dict[str, Recipe], dropout: float, **sizes: tuple[int, int]) -> dict[str, Recipe]:
+UNTUNED: Mapping[str, float] = MappingProxyType({})
+
+
+def with_competitors(
+    recipes: dict[str, Recipe],
+    dropout: float,
+    sizes: Mapping[str, tuple[int, int]],
+    rates: Mapping[str, float] = UNTUNED,
+) -> dict[str, Recipe]:
     """Adds competitors, given their layers and d_ff: base's recipe with another model of as many parameters."""
     base, added = recipes["base"], {}
     for architecture, (n_layers, d_ff) in sizes.items():
         changes: dict[str, Any] = {"architecture": architecture, "n_layers": n_layers, "d_ff": d_ff, "dropout": dropout}
         if architecture == "convolutional":
             changes |= {"positions": "learned", "max_positions": EncodingSettings().max_tokens}
-        training = base.training.model_copy(update={"model": replace(base.training.model, **changes)})
+        optimizer = base.training.optimizer
+        optimizer = replace(optimizer, learning_rate_scale=rates.get(architecture, optimizer.learning_rate_scale))
+        changed = {"model": replace(base.training.model, **changes), "optimizer": optimizer}
+        training = base.training.model_copy(update=changed)
         added[architecture] = base.model_copy(update={"training": training})
     return {**recipes, **added}
 
@@ -58,8 +71,7 @@ EMBEDDED = Profile(
             ),
         },
         dropout=0.0,
-        recurrent=(2, 160),
-        convolutional=(4, 120),
+        sizes={"recurrent": (2, 160), "convolutional": (4, 120)},
     ),
     grid=Grid(
         text={"vocabulary": {"size": 1000}, "corpora": {pair: {"train_pairs": 4000} for pair in ("en-de", "en-fr")}},
@@ -100,8 +112,8 @@ MULTI30K = Profile(
             "big": _recipe(replace(BIG, n_layers=2, d_model=384, d_ff=768, n_heads=6, dropout=0.2), **_MULTI30K),
         },
         dropout=0.2,
-        recurrent=(2, 264),
-        convolutional=(4, 200),
+        sizes={"recurrent": (2, 264), "convolutional": (4, 200)},
+        rates={"recurrent": 1.4, "convolutional": 2.8},  # docs/log.md
     ),
     grid=Grid(
         text={"vocabulary": {"size": 3000}},
