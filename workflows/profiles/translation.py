@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
@@ -17,24 +16,21 @@ def _recipe(model: TransformerConfig, **training: Any) -> Recipe:
     return Recipe(training=TrainingSettings(model=model, **training))
 
 
-UNTUNED: Mapping[str, float] = MappingProxyType({})
-
-
 def with_competitors(
-    recipes: dict[str, Recipe],
-    dropout: float,
-    sizes: Mapping[str, tuple[int, int]],
-    rates: Mapping[str, float] = UNTUNED,
+    recipes: dict[str, Recipe], dropout: float, sizes: Mapping[str, tuple[int, int]], **rates: float
 ) -> dict[str, Recipe]:
-    """Adds competitors, given their layers and d_ff: base's recipe with another model of as many parameters."""
+    """Adds competitors of base's size, by (layers, d_ff) and learning rate scale; the rest is base's recipe."""
     base, added = recipes["base"], {}
     for architecture, (n_layers, d_ff) in sizes.items():
         changes: dict[str, Any] = {"architecture": architecture, "n_layers": n_layers, "d_ff": d_ff, "dropout": dropout}
         if architecture == "convolutional":
             changes |= {"positions": "learned", "max_positions": EncodingSettings().max_tokens}
         optimizer = base.training.optimizer
-        optimizer = replace(optimizer, learning_rate_scale=rates.get(architecture, optimizer.learning_rate_scale))
-        changed = {"model": replace(base.training.model, **changes), "optimizer": optimizer}
+        rate = rates.get(architecture, optimizer.learning_rate_scale)
+        changed = {
+            "model": replace(base.training.model, **changes),
+            "optimizer": replace(optimizer, learning_rate_scale=rate),
+        }
         training = base.training.model_copy(update=changed)
         added[architecture] = base.model_copy(update={"training": training})
     return {**recipes, **added}
@@ -113,7 +109,8 @@ MULTI30K = Profile(
         },
         dropout=0.2,
         sizes={"recurrent": (2, 264), "convolutional": (4, 200)},
-        rates={"recurrent": 1.4, "convolutional": 2.8},  # docs/log.md
+        recurrent=1.4,  # docs/log.md
+        convolutional=2.8,
     ),
     grid=Grid(
         text={"vocabulary": {"size": 3000}},
