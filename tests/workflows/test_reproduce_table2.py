@@ -144,9 +144,9 @@ def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
     """By `aiayn runs`, with the figures that MLflow has of the table."""
     (run,) = runs_in(Store(made_table2.store))
     assert (run.name, run.folder) == ("table2/embedded/1", (made_table2.folder / "table2.json").resolve().parent)
-    assert run.figures["paper BLEU EN-DE base"] == made_table2.base["en-de.paper_bleu"]
+    assert run.metrics["paper BLEU EN-DE base"] == made_table2.base["en-de.paper_bleu"]
     metrics = Tracked(made_table2).parent.data.metrics
-    assert metrics["paper BLEU EN-DE base"] == run.figures["paper BLEU EN-DE base"]
+    assert metrics["paper BLEU EN-DE base"] == run.metrics["paper BLEU EN-DE base"]
 
 
 def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2: MadeTable2) -> None:
