@@ -216,7 +216,7 @@ def test_a_search_is_chosen_on_the_dev_set(copy_of_table2: MadeTable2, capsys: p
     _again(copy_of_table2, *grid, choose_decoding=True)
     output = capsys.readouterr().out
     assert copy_of_table2.stages()["training"] == before["training"] == 1
-    _, choice = copy_of_table2.table["tables"]
+    *_, choice = copy_of_table2.table["tables"]
     scores = {row["values"]["beam"]: row["values"] for row in choice["rows"]}
     alphas = {1: "α 2", 2: "α 0.6"}
     assert {beam: alphas[beam] in values for beam, values in scores.items()} == {1: True, 2: True}
