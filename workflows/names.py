@@ -1,13 +1,12 @@
-"""Names for what is in the store: `runs/table2/embedded/models/en-de-base` instead of `runs/store/averaging-0123...`.
+"""Readable names for artifacts: `runs/table2/embedded/models/en-de-base` instead of `runs/store/averaging-0123...`.
 
-    run = begin_run(store, "table2", "embedded", table)     # by every workflow, before anything is made
+    run = begin_run(store, "table2", "embedded", table)     # by every workflow, before its first step
     finish_run(store, run, table, table.published(store))
-    named_folder("average", Path("table2/embedded/en-de-base"), "model.safetensors")    # wherever a folder is asked for
+    named_folder("average", Path("table2/embedded/en-de-base"), "model.safetensors")    # for folders in options
 
-A run has the folder `runs/<workflow>/<profile>/<number>`, which holds relative links into the store: to each step of
-its DAG, whether it is made yet or not, and to the files of its table. Beside the numbers, `newest` is a link to the
-number of the run that was finished last, and `report.html`, `models` and so on are links to what is in `newest`. Every
-link is put in place by one rename.
+The folder of a run, `runs/<workflow>/<profile>/<number>`, holds relative links into the store: to the artifact of each
+step, even before it exists, and to the files of the run's table. Beside the numbers, `newest` links to the last
+finished run, and `report.html`, `models` and so on link to the entries of `newest`. Links are replaced atomically.
 """
 
 import errno
@@ -26,9 +25,9 @@ from workflows.engine.dag import Step, in_order
 
 NEWEST, DEFAULT_ROOT = "newest", Path("runs")
 BUCKET = "bucket"
-"""The file that says, in a folder of copies, which bucket they are from."""
+"""In a folder of local copies, the file with the bucket's address."""
 TABLE = "table"
-"""The name, in a run's folder, of the table that is made of all its models; by it the run is known."""
+"""The link, in a run's folder, to its table. It identifies the run."""
 KINDS = {
     "averaging": "models",
     "parser_choice": "models",
@@ -43,29 +42,29 @@ KINDS = {
     "scoring": "scores",
     "tree_scores": "scores",
 }
-"""The folder of a run in which the artifacts of a stage have their names, by the stage's name up to its dot."""
+"""Subfolders of a run's folder by stage, named up to the dot."""
 OTHERS = "others"
-"""That of all other stages."""
+"""The subfolder for all other stages."""
 MADE_BY = {
     "model.safetensors": "models",
     "run.json": "trainings",
     "dataset.json": "datasets",
     "evaluation_set.json": "evaluation-sets",
 }
-"""The same by the file that marks what a folder holds."""
+"""Subfolders of a run's folder by the marker file of an artifact."""
 
 logger = logging.getLogger(__name__)
 
 
 def file_name(text: str) -> str:
-    """Makes a text part of a path: `en-de A1 seed 1` -> `en-de-A1-seed-1`."""
+    """Turns text into a file name: `en-de A1 seed 1` -> `en-de-A1-seed-1`."""
     return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "-"
 
 
 def named_steps(table: Step[Artifact]) -> dict[Path, Step[Artifact]]:
     """Returns all steps behind a table, by the names of their artifacts in a run's folder.
 
-    Raises ValueError where two steps have one label or one name: either stands for a single artifact.
+    Raises ValueError if two steps share a label or a name, since each must identify one artifact.
     """
     steps, labels = dict[Path, Step[Artifact]](), set[str]()
     for step in in_order(table.inputs):
@@ -74,7 +73,7 @@ def named_steps(table: Step[Artifact]) -> dict[Path, Step[Artifact]]:
         name = Path(kind or OTHERS, file_name(label or step.label))
         if name in steps or step.label in labels:
             raise ValueError(
-                f"two steps are called {step.label}, or {name} in the folder of a run; give them two labels"
+                f"two steps have the label {step.label} or, in a run's folder, the name {name}; give them two labels"
             )
         steps[name] = step
         labels.add(step.label)
@@ -82,10 +81,10 @@ def named_steps(table: Step[Artifact]) -> dict[Path, Step[Artifact]]:
 
 
 def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact]) -> Path:
-    """Names all that a workflow needs and makes, and returns the folder of its run.
+    """Links a run's folder to all artifacts of a workflow, and returns it.
 
-    The workflow that made the same table before continues its run; any other begins the next one. Raises UserError
-    where there can be no links.
+    A table with a run already keeps it; any other gets the next number. Raises UserError if the file system has no
+    symbolic links.
     """
     place = store.root / workflow / file_name(profile)
     try:
@@ -100,12 +99,12 @@ def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact]) 
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
             raise
-        raise UserError(f"{place}: no links can be made here ({error.strerror}); choose another --store") from None
+        raise UserError(f"{place}: cannot create symbolic links ({error.strerror}); choose another --store") from None
     return run
 
 
 def finish_run(store: Store, run: Path, table: Step[Artifact], artifact: Artifact) -> None:
-    """Names the files of a run's table, which is `made`; the run is the newest of its profile now."""
+    """Links a run's folder to the files of its finished table, `artifact`, and `newest` to the run."""
     profile = run.parent
     with guarded(store.root / ".locks"):
         _name_steps(store, run, table)
@@ -116,7 +115,7 @@ def finish_run(store: Store, run: Path, table: Step[Artifact], artifact: Artifac
             _link(profile / entry.name, profile / NEWEST / entry.name)
         for entry in profile.iterdir():
             is_ours = _target(entry).startswith(f"{NEWEST}{os.sep}")
-            if is_ours and not entry.exists():  # an earlier run had it, the newest has not
+            if is_ours and not entry.exists():  # only an earlier run had it
                 entry.unlink()
 
 
@@ -126,16 +125,16 @@ def _name_steps(store: Store, run: Path, table: Step[Artifact]) -> None:
 
 
 def model_names(run: Path) -> list[str]:
-    """Returns the names of the models that a run has made, those that were chosen from others first."""
+    """Returns the names of a run's finished models, chosen ones before candidates."""
     links = [entry for entry in sorted((run / "models").glob("*")) if entry.exists()]
     return [entry.name for entry in sorted(links, key=lambda entry: entry.resolve().name.startswith("averaging"))]
 
 
 def links_into(store: Store) -> Iterator[str]:
-    """Yields the names of the artifacts that links in a folder of output lead to, made or not.
+    """Yields the names of all artifacts that links beside the store point to, existing or not.
 
-    The links are those of runs and any that a user has put beside them; a link to a folder elsewhere is followed.
-    Raises UserError for a folder that cannot be read: what its links lead to is not known.
+    That includes users' own links. Links to folders elsewhere are followed. Raises UserError for an unreadable folder,
+    since its links are unknown.
     """
     artifacts, seen = Path(os.path.realpath(store.artifacts)), set[Path]()
     folders = [store.root]
@@ -157,11 +156,11 @@ def links_into(store: Store) -> Iterator[str]:
 
 
 def named_folder(maker: str, path: Path, marker: str) -> Path:
-    """Returns the absolute path of the folder that `path` is or names, made by the command `aiayn maker`.
+    """Returns the absolute path of an artifact with the file `marker`, given its folder or name; `maker` writes it.
 
-    Such a folder holds the file `marker`; what of it is only in a bucket is fetched. A name is
-    `<workflow>/<profile>/<model>` or `<workflow>/<profile>/<number>/<model>`, in `runs` or behind the folder given by
-    `--store`. Raises UserError if there is no such folder or it is damaged.
+    A name is `<workflow>/<profile>/<model>` or `<workflow>/<profile>/<number>/<model>`, relative to `runs`, or prefixed
+    with the folder of `--store`. Files that are only in a bucket are downloaded. Raises UserError if there is no such
+    folder or it is damaged.
     """
     kind = MADE_BY[marker]
     for folder in (path.absolute(), *_candidates(path, kind)):
@@ -172,11 +171,11 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
             Artifact(folder).check()
             return folder
     reason = f"holds no {marker}" if path.is_dir() else "is not a folder"
-    raise UserError(f"{path} {reason}; name a folder that `aiayn {maker}` made, or a name in a run's folder {kind}")
+    raise UserError(f"{path} {reason}; name a folder written by `aiayn {maker}`, or an entry of a run's {kind}/")
 
 
 def runs_with(named: Path, artifact: Path) -> Iterator[Path]:
-    """Yields folders of runs that have a name for an artifact: those that `named` goes through, then the last begun."""
+    """Yields the folders of runs that link to an artifact: first those on the path `named`, then the newest."""
     for root, rest in _in_stores(named):
         yield from (root / part for part in (rest, *rest.parents[:2]))
     if artifact.parent.name == STORE:
@@ -186,7 +185,7 @@ def runs_with(named: Path, artifact: Path) -> Iterator[Path]:
 
 
 def store_beside(folder: Path, default: Store) -> Store:
-    """Returns the store that an artifact's folder is in, or the default."""
+    """Returns the store that contains an artifact's folder, or the default."""
     if folder.parent.name != STORE:
         return default
     bucket = folder.parent.parent / BUCKET
@@ -194,17 +193,17 @@ def store_beside(folder: Path, default: Store) -> Store:
 
 
 def _candidates(path: Path, kind: str) -> Iterator[Path]:
-    """Yields the folders in a store that a name may mean; a run's, where it has but one of the kind."""
+    """Yields the folders that a name may mean. A run's name means its only artifact of the kind."""
     for root, rest in _in_stores(path):
         for named in (rest, rest.parent / kind / rest.name):
-            yield (root / named).resolve()  # since the newest may be another one in a moment
+            yield (root / named).resolve()  # resolved now: `newest` may change
         only = _entries(root / rest / kind)
         if len(only) == 1:
             yield (root / rest / kind / only[0]).resolve()
 
 
 def _in_stores(path: Path) -> Iterator[tuple[Path, Path]]:
-    """Yields the folders of output that a name may lie in, with the rest of the name."""
+    """Yields the folders of output that may contain a name, with the rest of the name."""
     if not path.is_absolute():
         yield DEFAULT_ROOT, path
     for root in path.parents:
@@ -221,12 +220,12 @@ def _target(link: Path) -> str:
 
 
 def _link(name: Path, target: Path) -> None:
-    """Puts a relative link to `target` in place; a file or folder that a user has put there stays."""
+    """Creates or replaces a relative link to `target`; a user's file or folder of that name stays."""
     relative = os.path.relpath(target, name.parent)
     if _target(name) == relative:
         return
     if name.exists() and not name.is_symlink():
-        logger.warning("%s is not a link; it stays as it is", name)
+        logger.warning("%s is not a link, so it is left as it is", name)
         return
     name.parent.mkdir(parents=True, exist_ok=True)
     temporary = name.with_name(f".making-{name.name}")

@@ -94,7 +94,7 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
     ]
     refused = command_line.here("workflows.attention_figures", *options, "--word", "old")
     assert refused.returncode == 2
-    assert "--word likes --word it --word old: name the word of Figure 3, then that of Figure 4" in refused.stderr
+    assert "--word likes --word it --word old: give at most two words, for Figures 3 and 4" in refused.stderr
     assert len(list((runs / "store").glob("heads-*"))) == len(list((runs / "store").glob("relations-*"))) == 1
 
 

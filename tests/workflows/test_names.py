@@ -125,7 +125,7 @@ def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) ->
 def test_two_steps_of_one_name_are_refused(tmp_path: Path) -> None:
     """A run could name only one of them, and `aiayn clean` would delete the other."""
     alike = [TRAIN("train en-de base", None, SeedSettings(seed=seed)) for seed in (1, 2)]
-    with pytest.raises(ValueError, match=r"two steps are called train en-de base, or trainings/en-de-base in the"):
+    with pytest.raises(ValueError, match=r"two steps have the label train en-de base or, in a run's folder, the name"):
         begin_run(Store(tmp_path), "table2", "embedded", AVERAGE("average", *alike))
     assert not (tmp_path / "table2").exists()
 
@@ -167,5 +167,5 @@ def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptu
     assert (profile / "report.html").read_text() == "my report"
     assert (profile / "backup").is_symlink()
     for name in ("models", "report.html"):
-        assert f"{name} is not a link; it stays" in caplog.text
+        assert f"{name} is not a link, so it is left" in caplog.text
     assert (profile / "manifest.json").is_file()

@@ -82,8 +82,8 @@ def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
     assert profile.recipes["base"].training.model.d_model == 256
     assert profile.recipes["base"].training.updates == 700
     assert profile.in_force() == (
-        "settings for 12,000 training pairs of your own text (measured on Multi30k, 29,000 pairs); "
-        "--profile and --set change them"
+        "default settings for 12,000 training pairs of your own text (measured on Multi30k, 29,000 pairs); "
+        "override with --profile or --set"
     )
     (tmp_path / "small").mkdir()
     both = load_profile(files=[toml, _describe(tmp_path / "small", 30, "fi")])
@@ -102,7 +102,7 @@ def test_a_named_profile_decides_as_before(tmp_path: Path) -> None:
     assert load_profile().own_pairs is None
     with pytest.raises(UserError, match="no profile 'own'"):
         load_profile("own")
-    with pytest.raises(UserError, match="--data has no meaning for profile own, which --files names"):
+    with pytest.raises(UserError, match="--data does not apply to profile own: its text is that of --files"):
         load_profile(files=[toml], data=tmp_path)
 
 
@@ -150,20 +150,20 @@ def test_decoding_and_scoring_read_no_training_text(tmp_path: Path) -> None:
 def test_two_descriptions_of_one_language_pair_are_refused(tmp_path: Path) -> None:
     """Otherwise the first would decide the size of the models and the second be what they read."""
     (tmp_path / "more").mkdir()
-    with pytest.raises(UserError, match=r"more/cs\.toml: another file describes en-cs already; list all its text"):
+    with pytest.raises(UserError, match=r"more/cs\.toml: another file has en-cs already; list all text"):
         load_profile(files=[_describe(tmp_path, 5), _describe(tmp_path / "more", 7)])
 
 
 def test_text_described_by_a_file_is_changed_there(tmp_path: Path) -> None:
     """Neither --set nor --config reaches into it; what a profile says of other language pairs is refused too."""
     toml = _describe(tmp_path, 5)
-    with pytest.raises(UserError, match=r"corpora\.en-cs is described by the file of --files; change it there"):
+    with pytest.raises(UserError, match=r"corpora\.en-cs comes from the --files file; change it there"):
         load_profile(files=[toml], overrides=["corpora.en-cs.train=x"])
-    with pytest.raises(UserError, match=r"there is no setting 'corpora\.en-de'; here are en-cs"):
+    with pytest.raises(UserError, match=r"there is no setting 'corpora\.en-de'; choose one of en-cs"):
         load_profile("embedded", files=[toml], overrides=["corpora.en-de.train_pairs=3"])
-    with pytest.raises(UserError, match=r"pairs\.en-fr: the language pairs are en-cs"):
+    with pytest.raises(UserError, match=r"no language pair en-fr; choose one of en-cs"):
         load_profile(files=[toml], overrides=["pairs.en-fr.vocabulary.size=3"])
-    with pytest.raises(UserError, match="--data has no meaning for profile multi30k, which --files names"):
+    with pytest.raises(UserError, match="--data does not apply to profile multi30k: its text is that of --files"):
         load_profile("multi30k", files=[toml], data=tmp_path)
 
 

@@ -56,11 +56,11 @@ def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
     [
         ({"silver": [Path("silver.trees")]}, "name its folder with --treebank"),
         ({"name": "wsj"}, "profile wsj needs trees"),
-        ({"name": "embedded", "treebank": Path("wsj")}, "--treebank has no meaning for profile embedded"),
+        ({"name": "embedded", "treebank": Path("wsj")}, "--treebank does not apply to profile embedded"),
         ({"name": "multi30k"}, "no profile 'multi30k'; choose one of embedded"),
         ({"overrides": ["choice.attention_dropouts=[1]"]}, "choice.attention_dropouts.0: .*less than 1"),
         ({"overrides": ["corpora.supervised.target=de"]}, "target is 'de'; a parser writes trees"),
-        ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; here are dropouts, "),
+        ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; choose one of dropouts, "),
         ({"overrides": ["decoding.well_formed=true", "decoding.max_extra_tokens=1"]}, "max_extra_tokens to 2 or more"),
         ({"overrides": ["decoding.engine=ctranslate2"]}, "parsers search only by torch"),
     ],

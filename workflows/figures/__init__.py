@@ -1,1 +1,1 @@
-"""The figures of the paper's appendix from a trained model: drawings and the page."""
+"""The figures of the paper's appendix, drawn from a trained model."""

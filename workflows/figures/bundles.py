@@ -1,9 +1,9 @@
-"""Draws attention as bundles of lines between two columns of words, as Figures 3 to 5 of the paper do: SVG and PNG.
+"""Draws attention as lines between two columns of words, like Figures 3 to 5 of the paper, as SVG and PNG.
 
     draw([Panel(attended, "encoder", layer=1, heads=(0, 2), word=5)], "title", folder / "figure4")
 
-Every piece has a row. The pieces of one word stand together, with a bar beside them. A line is as opaque as the weight;
-beside what is attended to, squares show the weights of one query's heads.
+Every piece has a row; a bar marks the pieces of one word. A line's opacity is its weight. Squares beside the keys show
+each head's weights for one query.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ HEAD_COLORS = (
     "#2f6fd0", "#d1731c", "#1f9a78", "#cf4257", "#a05ec0", "#8d6a4f", "#d060a8", "#7d8188",
     "#8d8a1f", "#2b9dba", "#5c6bc8", "#e0965a", "#59b36a", "#e07b84", "#b493d6", "#4d8f8f",
 )  # fmt: skip
-"""One colour a head, repeated where there are more heads; legible on white and on near-black."""
+"""One colour per head, repeated after the last. Legible on white and on near-black."""
 INK, SOFT = "#1d1f22", "#6a6f76"
 ROW_IN, GAP_ROWS, PANEL_IN = 0.2, 0.35, 4.2
 """Height of a piece; distance between words, in pieces; width of a panel."""
@@ -34,7 +34,7 @@ PNG_DPI = 160
 
 
 class Panel(NamedTuple):
-    """One pair of columns."""
+    """One pair of columns: queries and keys."""
 
     attended: Attended
     kind: Kind
@@ -47,14 +47,14 @@ class Panel(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What is drawn, in a few words."""
+        """The panel's title."""
         heads = ", ".join(str(head + 1) for head in self.heads)
         name = f"layer {self.layer + 1}, head{'s' if len(self.heads) > 1 else ''} {heads}"
         return name if self.word is None else f"“{self.attended.sides(self.kind)[0].word(self.word)}”: {name}"
 
 
 def draw(panels: Sequence[Panel], title: str, path: Path) -> None:
-    """Writes `path`.svg and `path`.png with the panels side by side; the SVG's text is text."""
+    """Writes `path`.svg and `path`.png with the panels side by side; text in the SVG stays text."""
     style: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": path.name,
@@ -118,7 +118,7 @@ def _square(panel: Panel) -> float:
 
 
 def _squares(axes: Axes, panel: Panel, key_rows: Sequence[float], weights_HM: Any) -> None:
-    """Draws a square for each head and key, between lines and words, as opaque as the weight."""
+    """Draws a square for each head and key between lines and words; its opacity is the weight."""
     width = _square(panel)
     for order, head in enumerate(panel.heads):
         for key, weight in enumerate(weights_HM[head].tolist()):

@@ -26,23 +26,23 @@ CHOOSERS: dict[FigureNumber, Callable[[Attended, Wanted], Choice]] = {
     4: choice.one_antecedent,
     5: choice.two_heads,
 }
-"""Each figure of the paper's appendix that is drawn, with what chooses its heads and word."""
+"""The function that chooses heads and word, by figure number."""
 
 
 class FigureSettings(Settings):
-    """What is drawn; layers and heads are counted from 1."""
+    """The model, its sentences, and the user's choice of layer, heads and words. Layers and heads count from 1."""
 
     name: str
-    """What the model is called."""
+    """The model's name in titles."""
     sentences: tuple[str, ...] = Field(min_length=1)
     layer: int | None = None
     heads: tuple[int, ...] = ()
     words: tuple[str, ...] = Field((), max_length=2)
-    """The word of Figure 3 and that of Figure 4, or a single one for both."""
+    """The words of Figures 3 and 4, or one word for both."""
     decoding: DecodingSettings = DecodingSettings(dtype="float32")
 
     def wanted(self, number: FigureNumber) -> Wanted:
-        """Returns what the user has chosen for a figure."""
+        """Returns the user's choice for a figure."""
         word = None if not self.words else self.words[0] if number == 3 else self.words[-1]
         return Wanted(self.layer, self.heads, word)
 
@@ -68,21 +68,18 @@ class DrawnFigures(Record):
     model: str
     figures: tuple[DrawnFigure, ...]
     translations: dict[str, str]
-    """The translation of each sentence."""
+    """Translations by sentence."""
 
 
 @dataclass(frozen=True)
 class AttentionFigures(JsonArtifact[DrawnFigures]):
-    """`figure3.svg`, `figure3.png` and so on, `attention.html`, `figures.json`.
-
-    With them `heads.json` and `relations.json`, where those were measured.
-    """
+    """`figure3.svg` to `figure5.png`, `attention.html`, `figures.json`; if measured, `heads.json`, `relations.json`."""
 
     record_file = "figures.json"
 
     @property
     def summary(self) -> str:
-        """The figures drawn."""
+        """The numbers of the figures."""
         return f"figures {', '.join(str(figure.number) for figure in self.load().figures)}"
 
 
@@ -93,9 +90,9 @@ def draw_figures(
     relations: Relations | None,
     settings: FigureSettings,
 ) -> AttentionFigures:
-    """Translates the sentences in float32 on `context.device`, and writes figures, tables and page.
+    """Translates the sentences in float32 on `context.device`, and writes the figures, tables and page.
 
-    Raises UserError where a sentence is empty or too long, or what the user has chosen does not exist.
+    Raises UserError for a sentence that is empty or too long, and for a layer, head or word that does not exist.
     """
     model = checkpoint.on_this_node(context.scratch).folder
     translator = AttentionTranslator(model, settings.decoding, context.device)
@@ -145,10 +142,10 @@ def draw_figures(
 
 
 def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wanted) -> Attended:
-    """Returns the sentence of a figure: as in the paper the first for Figure 3 and the second for the others.
+    """Returns the sentence of a figure: like in the paper, the first for Figure 3 and the second for the others.
 
-    If the user has named a word that this sentence lacks, it is the first sentence that has it. Raises UserError where
-    none has it, or where the model lacks a layer or head.
+    If this sentence lacks the user's word, returns the first one with it. Raises UserError if no sentence has the word,
+    or the model lacks the layer or a head.
     """
     order = [attended[0 if number == 3 else min(1, len(attended) - 1)], *attended]
     problems = []
@@ -167,10 +164,10 @@ def _caption(number: FigureNumber, attended: Attended, chosen: Choice) -> str:
     where = f"layer {chosen.layer + 1} of {len(attended.weights[choice.KIND])}"
     word = "" if chosen.word is None else f"“{attended.source.word(chosen.word)}”"
     what = {
-        3: f"what all heads of the encoder's self-attention in {where} attend to from the word {word}",
+        3: f"encoder self-attention in {where}: all heads, from the word {word}",
         4: f"encoder self-attention in {where}: head {chosen.heads[0] + 1} in full, and heads {heads} from {word}",
         5: f"encoder self-attention in {where}: heads {heads} in full",
     }[number]
     if number == 3 and len(chosen.heads) < attended.weights[choice.KIND].shape[1]:
-        what = f"what heads {heads} of the encoder's self-attention in {where} attend to from the word {word}"
+        what = f"encoder self-attention in {where}: heads {heads}, from the word {word}"
     return f"Figure {number}: {what}. {chosen.why[0].upper()}{chosen.why[1:]}. Translation: {attended.translation}"

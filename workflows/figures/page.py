@@ -1,4 +1,4 @@
-"""Renders the page on which to pick layer, head, word and attention: one self-contained HTML file."""
+"""Renders the interactive attention page (layer, heads, word, kind of attention) as one self-contained HTML file."""
 
 import base64
 import json
@@ -35,9 +35,9 @@ def render(
     layer: int = 1,
     shown_heads: Sequence[int] = (1,),
 ) -> str:
-    """Returns the page; `figures` are SVG files by their captions.
+    """Returns the page; `figures` maps captions to SVG files.
 
-    The page shows first what some heads of a layer of the encoder attend to, both counted from 1.
+    It opens with `shown_heads` of the encoder's `layer`, both counted from 1.
     """
     data = {
         "kinds": KIND_NAMES,
@@ -62,7 +62,7 @@ def render(
 
 
 def described(attended: Attended) -> dict[str, Any]:
-    """Returns a translation with its weights as the page's script reads them."""
+    """Returns a translation and its weights in the format of the page's script."""
 
     def side(pieces: Pieces) -> dict[str, Any]:
         return {"texts": pieces.texts, "words": pieces.words, "separators": pieces.separators}
@@ -77,12 +77,12 @@ def described(attended: Attended) -> dict[str, Any]:
 
 
 def _packed(weights: Any) -> dict[str, Any]:
-    """Packs weights as little-endian 16-bit integers in base64: 65535 stands for 1."""
+    """Packs weights as little-endian 16-bit integers in base64: 65535 means 1."""
     rounded = np.rint(weights.clip(0, 1) * 65535).astype("<u2")
     return {"shape": weights.shape, "data": base64.b64encode(rounded.tobytes()).decode()}
 
 
 def _inside_script(value: Any) -> Markup:
-    """Returns JSON that no sentence can break out of."""
+    """Returns JSON escaped for a script element, so that no sentence can close it."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

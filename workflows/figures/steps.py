@@ -36,18 +36,18 @@ def draw(
     out: Path | None = None,
     address: str | None = None,
 ) -> AttentionFigures:
-    """Draws what is not in the store, or in `out` if given, and returns it; by default of the newest model.
+    """Draws the figures of a model, by default the newest, unless the store or `out` has them. Returns their artifact.
 
-    Raises UserError if an option is invalid or there is no such model.
+    Raises UserError for an invalid option or an unknown model.
     """
     if len(words or ()) > 2:
-        raise UserError(f"--word {' --word '.join(words or ())}: name the word of Figure 3, then that of Figure 4")
+        raise UserError(f"--word {' --word '.join(words or ())}: give at most two words, for Figures 3 and 4")
     in_store = Store.at(store).checked()
     model = trained.at(folder, in_store) if folder else trained.newest(in_store)
     if dev:
         model = replace(model, dev=_dev_set(model, dev))
     elif not model.dev:
-        logger.warning("the store has no dev set of %s, so heads are not examined; name one: --dev", model.name)
+        logger.warning("the store has no dev set of %s: heads are not examined; name a dev set with --dev", model.name)
     settings = FigureSettings(
         name=model.name,
         sentences=tuple(sentences or model.sentences()),
@@ -58,7 +58,7 @@ def draw(
     step = figure_step(model, settings)
     if out:
         step = replace(step, out=out.absolute())
-    # No run has a name for what this command needs; as long as the lock is held, `aiayn clean` deletes nothing.
+    # No run links to these artifacts; the lock keeps `aiayn clean` from deleting them.
     with in_store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
         lock.take()
         (figures,) = run([step], in_store, watchers, address)
@@ -66,25 +66,25 @@ def draw(
 
 
 def _dev_set(model: ExaminedModel, folder: Path) -> EvaluationSet:
-    """Returns the evaluation set in a folder. Raises UserError if it is of other languages than the model's own."""
+    """Returns the evaluation set in a folder. Raises UserError if its languages are not the model's."""
     chosen = EvaluationSet(named_folder("prepare", folder, "evaluation_set.json"))
     if model.dev:
         pair, of_model = (f"{text.source}-{text.target}" for text in (chosen.load(), model.dev.load()))
         if pair != of_model:
-            raise UserError(f"--dev {folder} is {pair} text, the model {of_model}; name other text")
+            raise UserError(f"--dev {folder} is {pair} text, but the model is {of_model}; name {of_model} text")
     return chosen
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """Reads `1,3`. Raises UserError if it is no list of numbers."""
+    """Parses `1,3`. Raises UserError if it is not a list of numbers."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
-        raise UserError(f"--heads {text}: write numbers with commas between them, e.g. 1,3")
+        raise UserError(f"--heads {text}: write numbers separated by commas, e.g. 1,3")
     return tuple(dict.fromkeys(int(part) for part in parts))
 
 
 def figure_step(model: ExaminedModel, settings: FigureSettings) -> Step[AttentionFigures]:
-    """Returns the step that draws; heads are examined on the model's dev set, relations on generated text."""
+    """Returns the drawing step. It examines heads on the model's dev set, and relations on generated text."""
     examined = measured = None
     if model.dev:
         examined = EXAMINE_HEADS(f"heads {model.name}", model.checkpoint, model.dev, HeadSettings())

@@ -1,1 +1,1 @@
-"""Profiles: named sets of settings for an experiment, given as differences from the paper's settings."""
+"""Profiles: named settings of an experiment, as differences from the paper's."""

@@ -1,21 +1,21 @@
-"""The trainings that compare the attention functions of §3.2.1: a small Transformer for each d_k, function and seed."""
+"""Settings for comparing the attention functions of §3.2.1: a small Transformer per d_k, function and seed."""
 
 from dataclasses import replace
 
 from pipeline.settings import TrainingSettings
 
 WIDTHS = 4, 32, 128
-"""Values of d_k, at which the functions are timed, too."""
+"""Values of d_k. The functions are timed at the same values."""
 RATES = 0.125, 0.25, 0.5, 1.0
-"""Learning rates that each function is tried with, as multiples of the paper's."""
+"""Learning rates tried for each function, as multiples of the paper's."""
 _UPDATES = 500
-"""With which scaled dot-product attention learns the generated text well, in a few seconds a training."""
+"""Enough for scaled dot-product attention to learn the generated text, in a few seconds per run."""
 
 
 def attention_settings(training: TrainingSettings, d_k: int, rate: float, seed: int) -> TrainingSettings:
-    """Returns Table 3's `training` with one layer, one head of `d_k` columns and no dropout; it takes seconds on a CPU.
+    """Returns Table 3's `training` with one layer, one head of width `d_k` and no dropout: seconds on a CPU.
 
-    All functions train with the same. d_v does not grow with d_k, so that only the comparison of positions does.
+    All functions share these settings. d_v is constant, so d_k affects only the comparison of positions.
     """
     model = replace(training.model, n_layers=1, n_heads=1, d_k=d_k, d_v=training.model.d_model)
     return training.model_copy(

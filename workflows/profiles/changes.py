@@ -1,6 +1,6 @@
-"""What all profiles have in common: a name, and users' changes to their settings.
+"""The base class of profiles, and users' changes to their settings.
 
-A user's own experiment is a TOML file that names a profile and the settings that differ from it:
+A user's experiment is a TOML file with a profile's name and the settings that differ from it:
 
     profile = "multi30k"
     decoding.beam_size = 8
@@ -23,16 +23,16 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 OPEN = ("grid.rows.", "grid.text.", "pairs.")
 """The prefixes below which users may add new keys."""
 FIXED = {"name", "own_pairs", "measured_on"}
-"""The fields of a profile that say which profile it is; no change reaches them."""
+"""The fields that identify a profile; users cannot change them."""
 
 
 class BaseProfile(Settings):
-    """All settings that a table is made from."""
+    """All settings of a table."""
 
     name: str
 
     def in_force(self, changes: str = "") -> str:
-        """Returns a line that says which settings are in force; `changes` are the options that change some."""
+        """Returns the settings in force as one line; `changes` are the options that changed some."""
         return self._source() + (f"; changed by {changes}" if changes else "")
 
     def _source(self) -> str:
@@ -43,14 +43,14 @@ ProfileT = TypeVar("ProfileT", bound=BaseProfile)
 
 
 def named_profile(profiles: Mapping[str, ProfileT], name: str) -> ProfileT:
-    """Returns the profile of a name. Raises UserError if there is none."""
-    if not isinstance(name, str) or name not in profiles:  # a TOML file may hold anything
+    """Returns the profile called `name`. Raises UserError if there is none."""
+    if not isinstance(name, str) or name not in profiles:  # in a TOML file, it may have any type
         raise UserError(f"there is no profile {name!r}; choose one of {', '.join(profiles)}")
     return profiles[name]
 
 
 def checked(settings: type[SettingsT], within: str = "", **values: Any) -> SettingsT:
-    """Makes settings of the given values. If they are invalid, raises UserError with their names after `within`."""
+    """Validates `values` as settings. Raises UserError for invalid ones, with `within` before their names."""
     try:
         return settings(**values)
     except ValidationError as error:
@@ -58,7 +58,7 @@ def checked(settings: type[SettingsT], within: str = "", **values: Any) -> Setti
 
 
 def one_line(error: ValidationError, within: str = "") -> str:
-    """Formats what pydantic found wrong as one line."""
+    """Formats pydantic's errors as one line."""
     mistakes = []
     for mistake in error.errors():
         where = within + ".".join(str(part) for part in mistake["loc"]) or "settings"
@@ -71,26 +71,26 @@ def merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path
     for key, value in changes.items():
         full_key = f"{path}{key}"
         if key not in settings and not path.startswith(OPEN):
-            raise UserError(f"{where}: there is no setting {full_key!r}; here are {', '.join(settings)}")
+            raise UserError(f"{where}: there is no setting {full_key!r}; choose one of {', '.join(settings)}")
         group = settings.get(key)
         if isinstance(group, Settings):
-            raise UserError(f"{where}: {full_key} is described by the file of --files; change it there")
+            raise UserError(f"{where}: {full_key} comes from the --files file; change it there")
         if not isinstance(group, dict):
             settings[key] = value
         elif isinstance(value, Mapping):
             merge(group, value, where, f"{full_key}.")
         else:
-            raise UserError(f"{where}: {full_key} is a group of settings, not one; in it are {', '.join(group)}")
+            raise UserError(f"{where}: {full_key} is a group; set one of its settings: {', '.join(group)}")
 
 
 def changes_typed(config: Path | None, overrides: Sequence[str] | None) -> str:
-    """Returns the options that change settings, as a shell takes them."""
+    """Returns the options that change settings, quoted for a shell."""
     words = ["--config", str(config)] if config else []
     return shlex.join([*words, *(word for override in overrides or () for word in ("--set", override))])
 
 
 def read_config(path: Path | None) -> dict[str, Any]:
-    """Returns what a user's TOML file holds; nothing if there is no file. Raises UserError if it cannot be read."""
+    """Returns the settings in a user's TOML file, none without one. Raises UserError if it is missing or invalid."""
     if path is None:
         return {}
     try:
@@ -102,7 +102,7 @@ def read_config(path: Path | None) -> dict[str, Any]:
 
 
 def read_override(override: str) -> dict[str, Any]:
-    """Returns `key=value` as nested settings: {"decoding": {"beam_size": 1}}. Raises UserError if it is not that."""
+    """Returns `key=value` as nested settings: {"decoding": {"beam_size": 1}}. Raises UserError if it has no "="."""
     key, equals, value = override.partition("=")
     if not equals:
         raise UserError(f"--set {override}: write it as key=value, e.g. --set decoding.beam_size=1")

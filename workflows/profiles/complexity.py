@@ -11,7 +11,7 @@ from workflows.profiles.changes import FIXED, BaseProfile, checked, merge, named
 
 
 class ComplexityProfile(BaseProfile):
-    """All settings that Table 1 is made from."""
+    """All settings of Table 1."""
 
     layers: LayerSettings = LayerSettings()
     sweep: SweepSettings = SweepSettings()
@@ -32,7 +32,7 @@ GPU = ComplexityProfile(
     ),
     timing=TimingSettings(device="gpu", crossover_widths=(512, 1024), crossover_length=32768),
 )
-"""A GPU needs larger sizes before its time is that of the products and not that of starting them."""
+"""On a GPU, kernel launches dominate the time of smaller sizes."""
 COMPLEXITY_PROFILES = {profile.name: profile for profile in (CPU, GPU)}
 
 
@@ -41,7 +41,7 @@ def load_complexity_profile(
 ) -> ComplexityProfile:
     """Loads a profile and applies `config` (TOML) and `overrides` ("key=value").
 
-    Without a name, it is the one in `config`, or else `gpu` where torch finds one and `cpu` elsewhere. Raises UserError
+    The default is the profile named in `config`, or else `gpu` if torch finds one and `cpu` if not. Raises UserError
     for an unknown profile or key, or an invalid value.
     """
     changes = read_config(config)

@@ -23,17 +23,17 @@ def load_profile(
 ) -> Profile:
     """Loads a profile and applies, in this order, `files`, `config` (TOML), `data` and `overrides` ("key=value").
 
-    Where neither `name` nor `config` names one, it is the one `recorded` with text that is prepared already; for a
-    user's own text in `files` the one for its size (workflows.profiles.own_text); else `embedded`. Raises
-    UserError for an unknown profile or key, an invalid value, two files for one language pair, or a target language
-    whose scorer is not installed.
+    If neither `name` nor `config` names a profile, the default is the one `recorded` with prepared text, else the one
+    for the size of the user's text in `files` (workflows.profiles.own_text), else `embedded`. Raises UserError for an
+    unknown profile or key, an invalid value, two files for one language pair, or a target language whose scorer is not
+    installed.
     """
     texts: dict[str, FilesSettings] = {}
     for path in files:
         text = FilesSettings.load(path)
-        tokenizer_of(text.target)  # an error now, not after the training
+        tokenizer_of(text.target)  # raises now, not after training
         if (pair := f"{text.source}-{text.target}") in texts:
-            raise UserError(f"--files {path}: another file describes {pair} already; list all its text in one file")
+            raise UserError(f"--files {path}: another file has {pair} already; list all text of a pair in one file")
         texts[pair] = text
     named = name or read_config(config).get("profile")
     if named or not (recorded or texts):
@@ -51,8 +51,8 @@ def load_profile(
             raise UserError(f"--data {data}: there is no such folder")
         readable = [corpus for corpus in described["corpora"].values() if "data" in corpus]
         if not readable:
-            why = "which --files names" if texts else "whose text is generated; see --files"
-            raise UserError(f"--data has no meaning for profile {profile.name}, {why}")
+            why = "its text is that of --files" if texts else "its text is generated; use --files for yours"
+            raise UserError(f"--data does not apply to profile {profile.name}: {why}")
         for corpus in readable:
             corpus["data"] = data
     return finished(profile, described, overrides)

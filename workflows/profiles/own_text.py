@@ -1,8 +1,8 @@
-"""The settings for a user's own text where no profile is named: chosen by the number of its training pairs.
+"""Default settings for a user's own text, by the number of its training pairs.
 
     own_profile(163_000).recipes["base"].training.model.d_model      # 256
 
-docs/own-text.md has them as a table.
+docs/own-text.md lists them.
 """
 
 from collections.abc import Mapping
@@ -17,17 +17,17 @@ from workflows.profiles.translation import MULTI30K, WMT14, with_competitors
 OWN = "own"
 DATA = "text of the user's own"
 D_K = 64
-"""Width of a head, as the paper's."""
+"""Width of a head, as in the paper."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Settings for text of a size."""
+    """Settings for text up to some size."""
 
     most_pairs: float
-    """Used up to this many training pairs."""
+    """The largest number of training pairs they are used for."""
     measured: str
-    """What they were measured on; empty if on nothing."""
+    """The text they were measured on; empty if none."""
     vocabulary: VocabularySettings
     recipes: dict[str, Recipe]
 
@@ -42,7 +42,7 @@ def _recipes(
     warmup_steps: int,
     **training: Any,
 ) -> dict[str, Recipe]:
-    """Makes the recipes of base and big, whose widths are multiples of a head's, and those of the competitors."""
+    """Returns the recipes of base, big and the competitors; widths of base and big are multiples of `D_K`."""
 
     def model(paper: TransformerConfig, width: int, dropout: float) -> TransformerConfig:
         n_heads = width // D_K
@@ -117,11 +117,11 @@ SIZES = (
     ),
     Size(float("inf"), "", WMT14.vocabulary, WMT14.recipes),
 )
-"""Smallest first. The last is the paper's, for which see profile wmt14."""
+"""Smallest first. The last is the paper's setup (profile wmt14)."""
 
 
 def own_profile(pairs: int, has_word_spaces: bool = True) -> Profile:
-    """Returns the profile for so many training pairs, of languages with spaces between words or not."""
+    """Returns the profile for a number of training pairs; `has_word_spaces` is False for e.g. Chinese."""
     size = next(size for size in SIZES if pairs <= size.most_pairs)
     if not has_word_spaces:
         size = replace(size, vocabulary=size.vocabulary.without_word_spaces(), measured="")

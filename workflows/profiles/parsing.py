@@ -2,7 +2,7 @@
 
     load_parsing_profile(treebank=Path("wsj"), silver=[Path("bllip.mrg")])
 
-Each has its trees under the name of the row they are for: `supervised` and, with silver trees, `semi-supervised`.
+`corpora` maps rows of the table to their trees: `supervised` and, with silver trees, `semi-supervised`.
 """
 
 from collections.abc import Sequence
@@ -35,31 +35,31 @@ from workflows.profiles.profile import Profile, Recipe, configure, describe, fin
 SUPERVISED, SEMI_SUPERVISED = "supervised", "semi-supervised"
 EMBEDDED_NAME, TREEBANK_NAME, WSJ_NAME = "embedded", "treebank", "wsj"
 ALL_TREES = CleaningSettings(max_words=1000, max_ratio=30)
-"""A tree has several symbols for each word: nothing is dropped as too long or too different."""
+"""No pair is dropped for its length or length ratio: a tree has several symbols per word."""
 
 
 class Choice(Settings):
-    """What is chosen on the dev set (§6.3: "the dropout, both attention and residual [...], learning rates and beam
-    size")."""
+    """Candidates for the choice on the dev set (§6.3: "the dropout, both attention and residual [...], learning rates
+    and beam size")."""
 
     dropouts: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field((0.1, 0.2, 0.3), min_length=1)
-    """Residual dropout: of what each sub-layer gives."""
+    """Residual dropout: applied to the output of each sub-layer."""
     attention_dropouts: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field((0.0,), min_length=1)
     learning_rate_scales: tuple[Annotated[float, Field(gt=0, le=1000)], ...] = Field((0.5, 1.0), min_length=1)
     """Multiples of the recipe's learning rate."""
     beam_sizes: tuple[BeamSize, ...] = Field((1, 4, 21), min_length=1)
-    """Tried on the best training; trainings are compared with the beam of `decoding`."""
+    """Tried on the best run. Runs are compared with the beam size of `decoding`."""
     also_constrained: bool = True
-    """Parse the test set a second time, with a search that writes only well-formed trees; the table's F1 is that of
-    the free search, as in the paper."""
+    """Whether to parse the test set again with a search that writes only well-formed trees. The table's F1 is that of
+    the unconstrained search, as in the paper."""
 
 
 class ParsingProfile(Profile):
-    """All settings that Table 4 is made from; its only recipe is `parser`."""
+    """All settings of Table 4; the only recipe is `parser`."""
 
-    # Not the base class's: only trees can be parsed.
+    # Narrower than the base class: only trees can be parsed.
     corpora: dict[str, EmbeddedSettings | TreebankSettings]  # type: ignore[assignment]
-    # Not the base class's: of a parser, the training is chosen too, but no length penalty (§6.3).
+    # Unlike the base class: a parser's run is chosen, too, but no length penalty (§6.3).
     choice: Choice = Choice()  # type: ignore[assignment]
 
     @model_validator(mode="after")
@@ -72,7 +72,7 @@ class ParsingProfile(Profile):
     @model_validator(mode="after")
     def _parses_by_torch(self) -> Self:
         if self.decoding.engine != "torch":
-            raise ValueError("parsers search only by torch; leave decoding.engine out")
+            raise ValueError("parsers search only by torch; leave out decoding.engine")
         return self
 
 
@@ -101,14 +101,14 @@ EMBEDDED_TREES = ParsingProfile(
     decoding=PARSING.model_copy(update={"beam_size": 4}),
     choice=Choice(dropouts=(0.0, 0.1), learning_rate_scales=(1.0,), beam_sizes=(1, 4)),
 )
-"""Generated trees; takes minutes on two cores, on which two parsers train side by side."""
+"""Generated trees: minutes on two cores, with two parsers training at once."""
 
 
 def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
-    """Returns the profile for a small treebank, such as the sample of the Wall Street Journal that NLTK has.
+    """Returns the profile for a small treebank, such as NLTK's sample of the Wall Street Journal.
 
-    From only a few thousand trees, no parser learned which word of the sentence it was at: hence tags and recombined
-    trees (docs/log.md, "Table 4 on a small treebank").
+    It adds tags and recombined trees: from a few thousand trees, no parser learned to track its position in the
+    sentence (docs/log.md, "Table 4 on a small treebank").
     """
     data = f"trees of {treebank.resolve().name}"
     learnable = {"write_tags": True, "recombination": RecombinationSettings(trees=150_000)}
@@ -145,9 +145,9 @@ def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
 def wsj_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
     """Returns the paper's setup (§6.3), with 16 K pieces, or 32 K with silver trees.
 
-    It prints no grid of dropouts, learning rates and beams, and no number of updates; the grid is ours, and the updates
-    and the averaging are base's, from which "all other parameters remained unchanged" (workflows.paper). Dropout of
-    attention weights is tried at 0 and 0.2, the value in tensor2tensor's first settings for this treebank (June 2017).
+    The paper states neither the number of updates nor the dropouts, learning rates and beam sizes it tried. The updates
+    and the averaging here are base's, from which "all other parameters remained unchanged" (workflows.paper). The grid
+    is ours; its attention dropouts are 0 and tensor2tensor's first value for this treebank, 0.2 (June 2017).
     """
     return ParsingProfile(
         name=WSJ_NAME,
@@ -173,8 +173,8 @@ def load_parsing_profile(
 ) -> ParsingProfile:
     """Loads a profile of Table 4 and applies `config` (TOML) and `overrides` ("key=value").
 
-    Without a name it is wsj for a treebank with sections 02 to 21, treebank for another one, and embedded without any.
-    Raises UserError for an unknown profile or key, an invalid value, or a profile that does not fit the treebank.
+    The default is wsj for a treebank with sections 02 to 21, treebank for any other, and embedded without one. Raises
+    UserError for an unknown profile or key, an invalid value, or a profile that does not fit the treebank.
     """
     name = name or read_config(config).get("profile")
     if treebank is None:
@@ -185,7 +185,7 @@ def load_parsing_profile(
         profile = named_profile({EMBEDDED_NAME: EMBEDDED_TREES}, name or EMBEDDED_NAME)
     else:
         if name == EMBEDDED_NAME:
-            raise UserError("--treebank has no meaning for profile embedded, whose trees are generated; leave one out")
+            raise UserError("--treebank does not apply to profile embedded: its trees are generated; leave one out")
         name = name or (WSJ_NAME if is_wsj(treebank) else TREEBANK_NAME)
         profiles = {TREEBANK_NAME: treebank_profile(treebank, silver), WSJ_NAME: wsj_profile(treebank, silver)}
         profile = named_profile(profiles, name)
@@ -195,7 +195,7 @@ def load_parsing_profile(
 
 
 def is_wsj(treebank: Path) -> bool:
-    """Tells whether a folder has all sections of the Wall Street Journal that the paper trains and tests on."""
+    """Whether a folder has all sections of the Wall Street Journal that the paper trains and tests on."""
     sections = [section for names in SECTIONS.values() for section in names]
     return any(all((treebank / below / name).is_dir() for name in sections) for below in SECTION_FOLDERS)
 

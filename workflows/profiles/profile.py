@@ -1,4 +1,4 @@
-"""The profiles of Tables 2 to 4: settings of text, training and evaluation as classes, and changes to them."""
+"""Base classes for the profiles of Tables 2 to 4, with the settings of text, training and evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -49,66 +49,66 @@ class Recipe(Settings):
 
 
 class Grid(Settings):
-    """Settings of Table 3: its base, and the user's own rows in addition to the paper's. Nothing is averaged."""
+    """Settings of Table 3: its base, and the user's rows beside the paper's. Checkpoints are not averaged."""
 
     training: TrainingSettings = TrainingSettings()
     text: dict[str, Any] = Field(default_factory=dict)
-    """What differs from the profile's text, e.g. {"vocabulary": {"size": 1000}}: small models need little of it."""
+    """Differences from the profile's text, e.g. {"vocabulary": {"size": 1000}}, since small models need less of it."""
     rows: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Maps rows to their differences from base, e.g. {"F1": {"n_layers": 1, "label_smoothing": 0.2}}. Sizes are
     absolute, not relative to base."""
     base_seeds: int = Field(default=1, ge=1, le=100)
-    """The least number of seeds that base is trained with; from two on, they measure the noise between seeds."""
+    """The minimum number of base's seeds; two or more give the standard deviation between seeds."""
 
 
 class SearchGrid(Settings):
     """The searches that --choose-decoding tries on the dev set, besides that of `decoding` (§6.1: the beam and α "were
-    chosen after experimentation on the development set"; what was tried is not printed)."""
+    chosen after experimentation on the development set", whose grid is not stated)."""
 
     beam_sizes: tuple[BeamSize, ...] = Field((1, 2, 4, 8), min_length=1)
     length_penalties: tuple[LengthPenalty, ...] = Field((0.0, 0.6, 1.0), min_length=1)
 
 
 class ClaimSettings(Settings):
-    """Settings of what `workflows.reproduce_claims` trains beside the tables."""
+    """Settings of the runs of `workflows.reproduce_claims` that no table has."""
 
     seeds: int = Field(3, ge=2, le=100)
-    """Trainings of each kind; their differences tell the noise."""
+    """Runs of each kind; their spread gives the confidence intervals."""
     longest_tokens: int = Field(16, ge=4, le=1_000_000)
-    """The longest side of a training pair where it is tested on longer ones whether positions extrapolate (§3.5)."""
+    """Maximum length of either side of a training pair in the extrapolation test (§3.5)."""
 
 
 COMPETITORS = ("recurrent", "convolutional")
-"""Models of Table 2 that are trained only when they are named: no table becomes slower by them."""
+"""Models of Table 2 that are trained only on request, because they take as long as base."""
 
 
 class Profile(BaseProfile):
-    """All settings that Tables 2 and 3 are made from."""
+    """All settings of Tables 2 and 3."""
 
     data: str = not_in_fingerprint("text of the user's own")
-    """A few words that describe the text in the table."""
+    """A short name of the text, for the table."""
     own_pairs: int | None = not_in_fingerprint(None)
-    """The training pairs of a user's own text for which the settings were chosen; None if a profile was named."""
+    """The number of the user's training pairs, by which the settings were chosen; None if a profile was named."""
     measured_on: str = not_in_fingerprint("")
-    """What settings chosen by size were measured on; empty if on nothing."""
+    """The text that settings chosen by size were measured on; empty if none."""
     corpora: dict[str, EmbeddedSettings | Multi30kSettings | Wmt14Settings | FilesSettings]
-    """Maps language pairs, e.g. "en-de", to the settings of their text."""
+    """Settings of the text by language pair, e.g. "en-de"."""
     cleaning: CleaningSettings = CleaningSettings()
     vocabulary: VocabularySettings = VocabularySettings()
     encoding: EncodingSettings = EncodingSettings()
     recipes: dict[str, Recipe]
-    """Maps models ("base", "big", COMPETITORS) to their recipes; their vocabulary_size is `vocabulary.size`."""
+    """Recipes by model ("base", "big", COMPETITORS); their vocabulary_size is `vocabulary.size`."""
     grid: Grid = Grid()
-    """Settings of Table 3; `vocabulary.size` applies to it too."""
+    """Settings of Table 3; its models' vocabulary_size is `vocabulary.size`, too."""
     decoding: DecodingSettings = DecodingSettings()
     choice: SearchGrid = SearchGrid()
     claims: ClaimSettings = ClaimSettings()
     pairs: dict[str, dict[str, Any]] = Field(default_factory=dict)
-    """Maps language pairs to their own settings, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
+    """Settings that differ for a language pair, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
 
     @property
     def default_models(self) -> list[str]:
-        """The models that are trained unless others are named."""
+        """The models to train unless others are named."""
         return [name for name in self.recipes if name not in COMPETITORS]
 
     def _source(self) -> str:
@@ -116,10 +116,10 @@ class Profile(BaseProfile):
             return f"{super()._source()}: {self.data}"
         measured = f"measured on {self.measured_on}" if self.measured_on else "not measured at this size"
         pairs = f"{self.own_pairs:,} training pairs of your own text"
-        return f"settings for {pairs} ({measured}); --profile and --set change them"
+        return f"default settings for {pairs} ({measured}); override with --profile or --set"
 
     def for_pair(self, pair: str) -> Self:
-        """Returns the profile with a language pair's own settings applied. Raises UserError if one does not exist."""
+        """Returns the profile with the settings in `pairs` for a language pair. Raises UserError for an unknown one."""
         if not self.pairs.get(pair):
             return self
         described = describe(self)
@@ -128,7 +128,7 @@ class Profile(BaseProfile):
         return self.remade(described, f"pairs.{pair}.")
 
     def for_grid(self) -> Self:
-        """Returns the profile with the text of Table 3. Raises UserError if one of its settings does not exist."""
+        """Returns the profile with the text settings of Table 3. Raises UserError for an unknown setting."""
         if not self.grid.text:
             return self
         described = describe(self)
@@ -137,9 +137,9 @@ class Profile(BaseProfile):
         return self.remade(described, "grid.text.")
 
     def remade(self, described: dict[str, Any], within: str = "") -> Self:
-        """Makes a profile of a changed description. Raises UserError, with names after `within`, for a wrong value."""
+        """Validates changed settings as a profile. Raises UserError for invalid ones, with `within` before the name."""
         for pair, corpus in described["corpora"].items():
-            if not isinstance(corpus, Settings):  # validated as the profile's own kind of corpus, for a clear message
+            if not isinstance(corpus, Settings):  # validated as the corpus's own class, for a clear message
                 described["corpora"][pair] = checked(type(self.corpora[pair]), f"{within}corpora.{pair}.", **corpus)
         return checked(type(self), within, **{name: getattr(self, name) for name in FIXED}, **described)
 
@@ -166,10 +166,7 @@ ProfileT = TypeVar("ProfileT", bound=Profile)
 
 
 def describe(profile: Profile) -> dict[str, Any]:
-    """Returns a profile as nested dictionaries that can be changed, without the models' vocabulary_size.
-
-    That follows from `vocabulary.size`.
-    """
+    """Returns a profile as mutable nested dictionaries, without vocabulary_size, which follows `vocabulary.size`."""
     described = profile.model_dump(exclude=FIXED)
     for trained in (*described["recipes"].values(), described["grid"]):
         del trained["training"]["model"]["vocabulary_size"]
@@ -177,16 +174,16 @@ def describe(profile: Profile) -> dict[str, Any]:
 
 
 def configure(described: dict[str, Any], config: Path | None) -> None:
-    """Applies the changes in a TOML file. Raises UserError if a setting does not exist."""
+    """Applies the changes in a TOML file, in place. Raises UserError for an unknown setting."""
     changes = read_config(config)
     changes.pop("profile", None)
     change(described, changes, where=str(config))
 
 
 def finished(profile: ProfileT, described: dict[str, Any], overrides: Sequence[str]) -> ProfileT:
-    """Applies `overrides` ("key=value") and returns the profile. Raises UserError for a wrong key or value.
+    """Applies `overrides` ("key=value") and returns the profile. Raises UserError for an unknown key or invalid value.
 
-    That goes for the settings of single language pairs and of Table 3's text too, whether a command uses them or not.
+    The settings of language pairs and of Table 3's text are checked, too, even if the command does not use them.
     """
     for override in overrides:
         change(described, read_override(override), where=f"--set {override}")
@@ -197,13 +194,16 @@ def finished(profile: ProfileT, described: dict[str, Any], overrides: Sequence[s
 
 
 def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
-    """Merges a user's changes, which apply everywhere unless made below `pairs` or `grid.text`. Raises UserError."""
+    """Merges a user's changes, in place. They apply everywhere, except those of `pairs` and `grid.text`.
+
+    Raises UserError for an unknown key or language pair.
+    """
     of_pairs = changes.get("pairs", {})
     for pair, difference in of_pairs.items() if isinstance(of_pairs, Mapping) else ():
-        if described["corpora"] and pair not in described["corpora"]:  # of text that is prepared already none are known
-            raise UserError(f"{where}: pairs.{pair}: the language pairs are {', '.join(described['corpora'])}")
+        if described["corpora"] and pair not in described["corpora"]:  # empty for prepared text
+            raise UserError(f"{where}: no language pair {pair}; choose one of {', '.join(described['corpora'])}")
         if not isinstance(difference, Mapping):
-            raise UserError(f"{where}: pairs.{pair} is a group of settings, not one")
+            raise UserError(f"{where}: pairs.{pair} is a group; set one of its settings")
     for difference in (*described["pairs"].values(), described["grid"]["text"]):
         _forget(difference, changes)
     merge(described, changes, where)

@@ -19,7 +19,7 @@ def _recipe(model: TransformerConfig, **training: Any) -> Recipe:
 def with_competitors(
     recipes: dict[str, Recipe], dropout: float, sizes: Mapping[str, tuple[int, int]], **rates: float
 ) -> dict[str, Recipe]:
-    """Adds competitors of base's size, by (layers, d_ff) and learning rate scale; the rest is base's recipe."""
+    """Adds competitors of base's size with their (layers, d_ff) and learning rate scale, and base's other settings."""
     base, added = recipes["base"], {}
     for architecture, (n_layers, d_ff) in sizes.items():
         changes: dict[str, Any] = {"architecture": architecture, "n_layers": n_layers, "d_ff": d_ff, "dropout": dropout}
@@ -85,7 +85,7 @@ EMBEDDED = Profile(
         ),
     ),
 )
-"""Generated text; takes minutes on two cores, on which two models train side by side."""
+"""Generated text: minutes on two cores, with two models training at once."""
 
 _MULTI30K: dict[str, Any] = {
     "optimizer": OptimizerConfig(warmup_steps=500, learning_rate_scale=0.7),
@@ -143,7 +143,7 @@ WMT14 = Profile(
             training=TrainingSettings(
                 model=BIG,
                 updates=300_000,
-                checkpoint_updates=round(10 * 60 / 1.0),  # §6.1: 10 minutes; §5.2: 1.0 s an update
+                checkpoint_updates=round(10 * 60 / 1.0),  # §6.1: every 10 minutes; §5.2: 1.0 s per update
                 keep_checkpoints=20,
             ),
             averaging=AveragingSettings(last=20),

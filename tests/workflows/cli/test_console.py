@@ -65,7 +65,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.cli", "clean", "--store", "no-such-store"], "not a store: it has no folder"),
         (
             ["workflows.cli", "train", ".", "--out", "x"],
-            "holds no dataset.json; name a folder that `aiayn prepare` made",
+            "holds no dataset.json; name a folder written by `aiayn prepare`",
         ),
     ],
 )

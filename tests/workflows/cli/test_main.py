@@ -66,7 +66,7 @@ def test_text_to_score(
     report = json.loads((tmp_path / "prepared/report/corpus_report.json").read_text())
     assert [one["name"] for one in report["collections"]] == ["train.en.gz"]
     assert (report["data"], report["plan"]["budget_tokens"]) == ("text of the user's own", 1000)
-    in_force = "settings for 600 training pairs of your own text (not measured at this size); --profile and --set "
+    in_force = "default settings for 600 training pairs of your own text (not measured at this size); override with "
     assert printed.startswith(in_force)
     assert (tmp_path / "prepared/report/corpus_report.svg").is_file()
     assert f"report: {tmp_path / 'prepared/report'}: 600 of 600 training pairs kept, " in printed

@@ -36,8 +36,11 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
     root = str(store.root)
     for arguments, message in (
         (["runs", "--store", str(tmp_path / "none")], "none: no such folder; python -m"),
-        (["translate", f"{root}/table2/embedded/en-de-bas"], "en-de-bas is not a folder; name a folder that `aiayn"),
-        (["average", f"{root}/table2/embedded/x", "--out", str(tmp_path / "out")], "in a run's folder trainings"),
+        (
+            ["translate", f"{root}/table2/embedded/en-de-bas"],
+            "en-de-bas is not a folder; name a folder written by `aiayn",
+        ),
+        (["average", f"{root}/table2/embedded/x", "--out", str(tmp_path / "out")], "an entry of a run's trainings"),
         (["export", "ctranslate2", f"{root}/table2/x", "--out", str(tmp_path / "out")], "in a run's folder models"),
     ):
         done = command_line.here("workflows.cli", *arguments)

@@ -84,5 +84,5 @@ def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: 
 def test_a_dev_set_of_another_pair_is_refused(store: Store, checkpoint: Checkpoint, tmp_path: Path) -> None:
     """Its perplexities would mean nothing, whatever the vocabulary makes of it."""
     french = set_of(tmp_path / "dev", [("A dog.", "Un chien.")], languages=("en", "fr"))
-    with pytest.raises(UserError, match="is en-fr text, the model en-de; name other text"):
+    with pytest.raises(UserError, match="is en-fr text, but the model is en-de; name en-de text"):
         draw(store.root, [], folder=checkpoint.folder, dev=french.folder)

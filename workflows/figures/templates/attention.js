@@ -1,5 +1,5 @@
 "use strict";
-// Draws the attention of one translation: the head view, and the grid of all heads. No library, no request.
+// Draws the attention of one translation: the view of single heads and the grid of all heads. No libraries, no requests.
 const data = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 22, GAP = 6, FAINT = 0.01;
@@ -19,12 +19,12 @@ function element(name, properties = {}, parent = null) {
   return made;
 }
 const color = (head) => data.colors[head % data.colors.length];
-const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
+const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`;
 const current = () => data.sentences[state.sentence];
 const sides = (of, kind) => [kind === "encoder" ? of.source : of.written, kind === "decoder" ? of.read : of.source];
 const whole = () => $("whole").checked;
 
-// Weights travel as 16-bit integers in base64: 65535 is 1.
+// Weights are 16-bit integers in base64: 65535 means 1.
 const unpacked = new Map();
 function weights(of, kind) {
   const packed = of.weights[kind];
@@ -36,7 +36,7 @@ function weights(of, kind) {
   return (layer, head, row, column) =>
     view.getUint16(2 * (((layer * heads + head) * rows + row) * columns + column), true) / 65535;
 }
-// The rows of one side: pieces, or whole words.
+// The rows of one side: pieces or whole words.
 function items(side) {
   const spans = whole() ? side.words : side.texts.map((_, i) => [i, i + 1]);
   let y = 0;
@@ -139,14 +139,14 @@ function keys(event, side, word, length) {
   } else if (event.key === "Escape") { state.pinned = null; look(side, null); }
 }
 const description = () => `${data.kinds[state.kind]}, layer ${state.layer + 1}, heads ${[...state.heads].sort((a, b) => a - b).map((head) => head + 1).join(", ") || "none"}`;
-// What the lines show, in words: for those who do not see them.
+// Describes the lines in words, for screen readers.
 function tell(matrices, heads, left, right) {
-  if (state.word === null) { $("shown").textContent = `${description()}. Point at a word, or choose one with Tab and the arrow keys; a click keeps it.`; return; }
+  if (state.word === null) { $("shown").textContent = `${description()}. Hover over a word, or select one with Tab and the arrow keys. Click to pin it.`; return; }
   const onQuery = state.side === "query", others = onQuery ? right : left;
   const most = heads.map((head, order) => {
     const row = onQuery ? matrices[order][state.word] : matrices[order].map((one) => one[state.word]);
     const best = row.map((weight, i) => [weight, i]).sort((a, b) => b[0] - a[0]).slice(0, 3).filter(([weight]) => weight >= 0.05);
-    return `head ${head + 1}: ${best.map(([weight, i]) => `${others[i].text} ${percent(weight)}`).join(", ") || "spread thin"}`;
+    return `head ${head + 1}: ${best.map(([weight, i]) => `${others[i].text} ${percent(weight)}`).join(", ") || "no weight above 5%"}`;
   });
   $("shown").textContent = `“${(onQuery ? left : right)[state.word].text}” ${onQuery ? "attends to" : "is attended to by"}: ${most.join("; ")}.`;
 }
