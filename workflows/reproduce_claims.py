@@ -41,7 +41,7 @@ from workflows.profiles.complexity import load_complexity_profile
 from workflows.profiles.loading import load_profile
 from workflows.profiles.parsing import is_wsj, load_parsing_profile
 from workflows.profiles.profile import Profile
-from workflows.tables.claims import FILE, ClaimsArtifact, Made
+from workflows.tables.claims import FILE, ClaimsArtifact, Sources
 from workflows.tables.measurements import TrainedModel
 
 TIME_ARGUMENTS = Stage("timed_arguments.time", Imported("pipeline.complexity.arguments:time_"), TimedArguments, gpus=1)
@@ -109,7 +109,7 @@ class Experiments:
     """The judged tables and trials by name, and the steps that belong to no model."""
 
     tables: Mapping[str, Reproduction]
-    made: Made
+    sources: Sources
     sections: Sequence[str]
     command: CommandLine
 
@@ -119,7 +119,7 @@ class Experiments:
         models = {
             f"{name} {model}": cell for name, table in self.tables.items() for model, cell in table.models.items()
         }
-        return models | {trial.name: trial.evaluation for trial in self.made.trials}
+        return models | {trial.name: trial.evaluation for trial in self.sources.trials}
 
     def judged(self, failures: Mapping[str, str]) -> Step[ClaimsArtifact]:
         """Returns the judging step for everything that did not fail."""
@@ -127,7 +127,7 @@ class Experiments:
         for name, table in self.tables.items():
             own = {model: why for model, why in failures.items() if model.startswith(f"{name} ")}
             tables.append(table.tabulate({model.removeprefix(f"{name} "): why for model, why in own.items()}))
-        return JUDGE("claims", replace(self.made.without(failures), tables=tables), self.sections, self.command)
+        return JUDGE("claims", replace(self.sources.without(failures), tables=tables), self.sections, self.command)
 
 
 def experiments(
@@ -148,12 +148,12 @@ def experiments(
     data = data_of(profile, pair, treebank)
     needs = needed_by(sections, data)
     tables: dict[str, Reproduction] = {}
-    made: dict[str, Any] = {}
+    sources: dict[str, Any] = {}
     if needs & {"timed", "table1"}:
         layers = load_complexity_profile(overrides=changes["table1"])
         if "timed" in needs:
             timed = reproduce_table1.exclusive(TIME_ARGUMENTS, layers)
-            made["timed"] = timed("time arguments", ArgumentSettings(), layers.timing)
+            sources["timed"] = timed("time arguments", ArgumentSettings(), layers.timing)
         if "table1" in needs:
             tables["table1"] = reproduce_table1.reproduction(layers, request.command)
     if "table2" in needs:
@@ -167,22 +167,22 @@ def experiments(
         trees = load_parsing_profile(treebank=treebank, overrides=changes["table4"])
         tables["table4"] = reproduce_table4.reproduction(trees, request)
     if "recall" in needs:
-        made["recall"] = claim_trials.recall(RecallSettings())
+        sources["recall"] = claim_trials.recall(RecallSettings())
     if "functions" in needs:
-        made["functions"] = claim_trials.functions(profile, pair)
+        sources["functions"] = claim_trials.functions(profile, pair)
     if needs & {"competitors", "training_speed"} and claim_trials.competes(profile, pair):
-        made["training_speed"] = claim_trials.training_speed(profile, pair)
+        sources["training_speed"] = claim_trials.training_speed(profile, pair)
         if "competitors" in needs:
-            made["competitors"] = claim_trials.competitors(profile, pair)
+            sources["competitors"] = claim_trials.competitors(profile, pair)
     if "extrapolation" in needs:
-        made["extrapolation"] = claim_trials.extrapolation(profile, pair)
+        sources["extrapolation"] = claim_trials.extrapolation(profile, pair)
     if needs & {"averaging", "heads"}:
         of_pair, seeded = profile.for_pair(pair), claim_trials.seeded(profile, pair, model)
         if "averaging" in needs:
-            made["averaging"] = claim_trials.averaging(seeded, model, of_pair.choice)
+            sources["averaging"] = claim_trials.averaging(seeded, model, of_pair.choice)
         if "heads" in needs and isinstance(corpus := of_pair.corpora[pair], EmbeddedSettings):
-            made["heads"] = claim_trials.heads(seeded, model, corpus.text("train"))
-    return Experiments(tables, Made(**made, data=data), sections, request.command)
+            sources["heads"] = claim_trials.heads(seeded, model, corpus.text("train"))
+    return Experiments(tables, Sources(**sources, data=data), sections, request.command)
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -243,7 +243,7 @@ def main(
         models=needed.models,
         reports={},
         tabulate=needed.judged,
-        measured={trial.name: to_step(trial.measured) for trial in needed.made.trials},
+        measured={trial.name: to_step(trial.measured) for trial in needed.sources.trials},
         first=[step for table in needed.tables.values() for step in table.first],
         report=FILE,
         forecast=Imported("workflows.forecast.estimate:forecast_text"),

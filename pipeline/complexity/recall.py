@@ -93,20 +93,20 @@ def measure(context: Context, layer_type: Recalling, distance: int, settings: Re
         total = len(settings.rates) + settings.seeds
         for done, rate in enumerate(settings.rates):
             context.progress(done, total, "networks")
-            first[rate] = _nll(network(layer_type, distance, settings, 0), distance, settings, rate, 0)
+            model = network(layer_type, distance, settings, seed=0)
+            first[rate] = _nll(model, distance, settings, rate, 0)
         best = min(first, key=first.__getitem__)
         for seed in range(1, settings.seeds + 1):
             context.progress(len(settings.rates) + seed - 1, total, "networks")
             nll.append(_nll(network(layer_type, distance, settings, seed), distance, settings, best, seed))
     finally:
         torch.set_num_threads(threads_before)
-    parameters = sum(parameter.numel() for parameter in network(layer_type, distance, settings, 0).parameters())
     return Recall(context.folder).write(
         RecallRecord(
             layer_type=layer_type,
             distance=distance,
             path_steps=distance if layer_type == "recurrence" else len(reaches(layer_type, distance, settings)),
-            parameters=parameters,
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
             rate=best,
             chosen_by=first,
             nll=tuple(nll),

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from pipeline.training.speed import ModelSpeed
-from workflows.claims.claim import Claim, Data, Effect, Finding, Kind
+from workflows.claims.claim import Claim, Effect, Finding
 from workflows.claims.inference import POSITIVE, Groups, at_least, ratio
 from workflows.profiles.profile import COMPETITORS
 
@@ -82,32 +82,32 @@ def _faster(speeds: Speeds) -> Finding:
     return Finding.of([*tested.values()], effects)
 
 
-def _claim(
-    section: str,
-    text: str,
-    needs: str,
-    judge: Callable[..., Finding | None],
-    kind: Kind = "trained",
-    data: Data = "real text",
-) -> Claim:
-    family = "competitors" if kind == "trained" else "speed of training"
-    return Claim(section, text, family, (needs,), judge, kind=kind, data=data, lacks=COMMAND)
-
-
 CLAIMS: tuple[Claim, ...] = (
-    _claim(
+    Claim(
         "abstract",
         "superior in quality to recurrent and convolutional models after the same time of training",
         "competitors",
+        ("competitors",),
         _better_at_equal("seconds"),
+        data="real text",
+        lacks=COMMAND,
     ),
-    _claim("abstract", "and so after as many operations", "competitors", _better_at_equal("flop")),
-    _claim(
+    Claim(
+        "abstract",
+        "and so after as many operations",
+        "competitors",
+        ("competitors",),
+        _better_at_equal("flop"),
+        data="real text",
+        lacks=COMMAND,
+    ),
+    Claim(
         "7",
         "it trains significantly faster than recurrent or convolutional layers: an update takes less time",
-        "training_speed",
+        "speed of training",
+        ("training_speed",),
         _faster,
-        "timing",
-        "",
+        kind="timing",
+        lacks=COMMAND,
     ),
 )

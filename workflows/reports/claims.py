@@ -8,16 +8,18 @@ from pipeline.complexity.attention_training import AttentionTrainingRecord
 from pipeline.complexity.recall import RecallRecord
 from pipeline.complexity.records import ArgumentTimes
 from pipeline.store.artifact import Context
+from pipeline.training.speed import TrainingSpeedRecord
 from workflows.claims.claim import Evidence
 from workflows.claims.competitors import Curves, Speeds
 from workflows.claims.functions import at_best_rates
 from workflows.claims.translators import ByLength
 from workflows.command_line import UNKNOWN, CommandLine
+from workflows.engine.dag import to_artifact
 from workflows.reports import page
 from workflows.reports.forest import EFFECTS, forests
 from workflows.reports.page import Section
 from workflows.reports.plots import Curve, curves, nll_over
-from workflows.tables.claims import FILE, ClaimsArtifact, Made, compute, evidence
+from workflows.tables.claims import FILE, ClaimsArtifact, Sources, compute, evidence
 from workflows.tables.judged import tallies
 from workflows.tables.table import NAME, Column, Results, Table, Value, columns, in_order
 
@@ -37,24 +39,24 @@ def render(results: Results, sections: Sequence[Section], command: str = "", war
 
 
 def judge(
-    context: Context, made: Made, sections: Sequence[str] = ("",), command: CommandLine = UNKNOWN
+    context: Context, sources: Sources, sections: Sequence[str] = ("",), command: CommandLine = UNKNOWN
 ) -> ClaimsArtifact:
-    """Judges the claims of the sections with these prefixes, by the evidence in `made`."""
-    found = evidence(made)
-    results, drawn = compute(made, found, sections), list[Section]()
+    """Judges the claims of the sections with these prefixes, by the evidence in `sources`."""
+    found = evidence(sources)
+    results, drawn = compute(sources, found, sections), list[Section]()
     if "competitors" in found.found:
         drawn.append(_competitors(found.found["competitors"]))
-    if made.training_speed:
-        drawn.append(_training_speed(found.found["training_speed"]))
-    if made.functions:
+    if sources.training_speed:
+        drawn.append(_training_speed(found.found["training_speed"], to_artifact(sources.training_speed).load()))
+    if sources.functions:
         drawn.append(_functions(found))
-    if made.recall:
+    if sources.recall:
         drawn.append(_recall(found.found["recall"]))
-    if made.extrapolation:
+    if sources.extrapolation:
         drawn.append(_positions(found.found["extrapolation"]))
     artifact = ClaimsArtifact(context.folder)
     html = render(results, drawn, command.typed, context.warnings)
-    page.write(artifact, results, html, FILE, models={trial.name: trial.evaluation for trial in made.trials})
+    page.write(artifact, results, html, FILE, models={trial.name: trial.evaluation for trial in sources.trials})
     return artifact
 
 
@@ -76,16 +78,21 @@ def _competitors(trained: Curves) -> Section:
     )
 
 
-def _training_speed(speeds: Speeds) -> Section:
+def _training_speed(speeds: Speeds, timed: TrainingSpeedRecord) -> Section:
     """Draws tokens/s over sentence length for each model."""
+    sizes = ", ".join(
+        f"{model} {1e3 * speed.mean_update_s:.0f} ms ({speed.parameters:,})" for model, speed in speeds.items()
+    )
     lines = [
         Curve(model, [(length, fmean(rates)) for length, rates in speed.tokens_s.items()])
         for model, speed in speeds.items()
     ]
     return Section(
         "Speed of training over sentence length",
-        "Updates of as many tokens in fewer, longer sentences, padded and not compiled, timed in turn on one machine. "
-        "The attention of the recurrent model is additive, which costs it more per pair of positions.",
+        f"{timed.device_name}, {timed.threads} thread{'s' * (timed.threads > 1)}, {timed.dtype}. An update of the plan "
+        f"takes (parameters): {sizes}. The curves: updates of {timed.budget_tokens:,} tokens in fewer, longer "
+        "sentences, padded and not compiled. The attention of the recurrent model is additive, which costs it more per "
+        "pair of positions.",
         [curves("target tokens/s", "tokens a sentence", lines, "tokens-s-over-length", log=True)],
     )
 

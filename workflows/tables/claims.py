@@ -50,7 +50,7 @@ class Trial(Generic[T_co]):
 
 
 @dataclass(frozen=True)
-class Made:
+class Sources:
     """The evidence for the claims: steps while the DAG is built, artifacts in the judging stage."""
 
     tables: Sequence[Ref[Any]] = ()
@@ -78,7 +78,7 @@ class Made:
         """All runs except the tables'."""
         return [*self.extrapolation, *self.averaging, *self.heads, *self.competitors]
 
-    def without(self, failed: Collection[str]) -> "Made":
+    def without(self, failed: Collection[str]) -> "Sources":
         """Returns a copy without the trials of these names."""
         return replace(
             self,
@@ -89,66 +89,66 @@ class Made:
         )
 
 
-def evidence(made: Made) -> Evidence:
+def evidence(sources: Sources) -> Evidence:
     """Returns the evidence from outside the tables, under the names that claims refer to."""
     found: dict[str, Any] = {}
-    if made.timed:
-        found["timed"] = to_artifact(made.timed).load()
-    if made.functions:
-        found["functions"] = [to_artifact(training).load() for training in made.functions]
-    if made.recall:
-        found["recall"] = [to_artifact(trained).load() for trained in made.recall]
-    if made.extrapolation:
-        found["extrapolation"] = [(trial.kind, to_artifact(trial.measured).load()) for trial in made.extrapolation]
-    if made.averaging:
+    if sources.timed:
+        found["timed"] = to_artifact(sources.timed).load()
+    if sources.functions:
+        found["functions"] = [to_artifact(training).load() for training in sources.functions]
+    if sources.recall:
+        found["recall"] = [to_artifact(trained).load() for trained in sources.recall]
+    if sources.extrapolation:
+        found["extrapolation"] = [(trial.kind, to_artifact(trial.measured).load()) for trial in sources.extrapolation]
+    if sources.averaging:
         found["averaging"] = [
             (
                 trial.evaluation.main_bleu.deciding,
                 trial.evaluation.decoding.settings,
                 to_artifact(trial.measured).load(),
             )
-            for trial in made.averaging
+            for trial in sources.averaging
         ]
-    if made.heads:
-        found["heads"] = [to_artifact(trial.measured).load().relations for trial in made.heads]
-    if made.training_speed:
-        speeds = dict(zip(MODELS, to_artifact(made.training_speed).load().models, strict=True))
+    if sources.heads:
+        found["heads"] = [to_artifact(trial.measured).load().relations for trial in sources.heads]
+    if sources.training_speed:
+        speeds = dict(zip(MODELS, to_artifact(sources.training_speed).load().models, strict=True))
         found["training_speed"] = speeds
         # A schedule that ends with its run is not comparable at a shorter budget.
-        schedules = {trial.evaluation.settings.optimizer.schedule for trial in made.competitors}
+        schedules = {trial.evaluation.settings.optimizer.schedule for trial in sources.competitors}
         if schedules == {"inverse_sqrt"}:
             curves: dict[str, list[LearningCurve]] = {}
-            for trial in made.competitors:
+            for trial in sources.competitors:
                 curve = learning_curve(trial.evaluation, speeds[trial.kind].mean_update_s)
                 curves.setdefault(trial.kind, []).append(curve)
             found["competitors"] = curves
-    return Evidence(found, made.data)
+    return Evidence(found, sources.data)
 
 
 def learning_curve(model: TrainedModel, update_s: float) -> LearningCurve:
     """Returns a run's dev NLL over FLOP and over seconds, at `update_s` per update."""
-    run, measured = model.run, [line for line in model.metrics if "dev_nll" in line]
+    run, curve = model.run, model.dev_curve
     # The learning rate is each model's own.
     alike = run.settings.model_copy(update={"optimizer": replace(run.settings.optimizer, learning_rate_scale=1.0)})
     settings = {name: value for name, value in alike.identity().items() if name not in ("model", "seed")}
     return LearningCurve(
-        [line["update"] * update_s for line in measured],
-        [line["update"] / run.updates * run.counted_flop for line in measured],
-        [line["dev_nll"] for line in measured],
+        [update * update_s for update in curve.updates],
+        curve.flop,
+        curve.nll,
         f"{dtypes(run.segments)}; {settings}",
     )
 
 
-def compute(made: Made, found: Evidence, sections: Sequence[str] = ("",)) -> Results:
+def compute(sources: Sources, found: Evidence, sections: Sequence[str] = ("",)) -> Results:
     """Judges the claims of the sections with these prefixes."""
-    tables: dict[str, Results] = {table.tables[0].title: table for table in map(_loaded, made.tables)}
+    tables: dict[str, Results] = {table.tables[0].title: table for table in map(_loaded, sources.tables)}
     by_tables = {(claim.section, claim.text): claim for table in tables.values() for claim in table.claims}
     claims = [
         by_tables.get((claim.section, claim.text), claim)
         for claim in judged(CLAIMS, found)
         if claim.section.startswith(tuple(sections))
     ]
-    differing = {name: table.differences for name, table in tables.items()} | _of_trials(made)
+    differing = {name: table.differences for name, table in tables.items()} | _of_trials(sources)
     return Results([], _gathered(differing), _notes(sections), _metrics(claims), claims)
 
 
@@ -181,16 +181,16 @@ def _notes(sections: Sequence[str]) -> list[str]:
     ]
 
 
-def _of_trials(made: Made) -> dict[str, list[Difference]]:
+def _of_trials(sources: Sources) -> dict[str, list[Difference]]:
     """Returns the differences from the paper of the runs outside the tables, one run of each kind."""
     # Both the last checkpoint and the average are measured here.
     of_both = {what: aspect for what, aspect in ASPECTS.items() if what != "averaged checkpoints"}
     return {
-        "averaging": differences([trial.evaluation for trial in made.averaging[:1]], aspects=of_both),
-        "heads": differences([trial.evaluation for trial in made.heads[:1]]),
-        "competitors": differences([*{trial.kind: trial.evaluation for trial in made.competitors}.values()]),
+        "averaging": differences([trial.evaluation for trial in sources.averaging[:1]], aspects=of_both),
+        "heads": differences([trial.evaluation for trial in sources.heads[:1]]),
+        "competitors": differences([*{trial.kind: trial.evaluation for trial in sources.competitors}.values()]),
         "positions": differences(
-            [*{trial.kind: trial.evaluation for trial in made.extrapolation}.values()],
+            [*{trial.kind: trial.evaluation for trial in sources.extrapolation}.values()],
             lambda _pair, row: paper.variation_experiment(row),
         )
         + [
@@ -200,11 +200,11 @@ def _of_trials(made: Made) -> dict[str, list[Difference]]:
                 f"at most {longest} tokens a side",
                 (SINUSOIDS, LEARNED),
             )
-            for longest in (to_artifact(trial.measured).load().longest_trained for trial in made.extrapolation[:1])
+            for longest in (to_artifact(trial.measured).load().longest_trained for trial in sources.extrapolation[:1])
         ],
         "functions": [
             Difference("attention functions", "not printed", f"{figures.updates:,} updates of small models", ("all",))
-            for figures in (to_artifact(training).load() for training in made.functions[:1])
+            for figures in (to_artifact(training).load() for training in sources.functions[:1])
         ],
     }
 

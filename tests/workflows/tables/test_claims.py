@@ -17,7 +17,7 @@ from workflows.claims.every_claim import CLAIMS
 from workflows.claims.identities import IDENTITIES
 from workflows.engine.dag import to_artifact
 from workflows.reports.claims import judge
-from workflows.tables.claims import FILE, ClaimsArtifact, Made, Trial, compute, evidence
+from workflows.tables.claims import FILE, ClaimsArtifact, Sources, Trial, compute, evidence
 from workflows.tables.differences import Difference
 from workflows.tables.judged import claims_table, effect_text, tallies
 from workflows.tables.measurements import Translation
@@ -37,7 +37,7 @@ JUDGED = Judged(
 
 def test_without_evidence_nothing_is_judged() -> None:
     """Each claim has a row that says what would fill it; the paper's own arithmetic stands there all the same."""
-    results = compute(Made(), Evidence())
+    results = compute(Sources(), Evidence())
     assert [claim.text for claim in results.claims] == [claim.text for claim in CLAIMS]
     verdicts = {claim.verdict for claim in results.claims}
     assert verdicts == {"not run", "needs real text", "needs WMT14", "needs WSJ"}
@@ -45,7 +45,7 @@ def test_without_evidence_nothing_is_judged() -> None:
     shown = claims_table(results.claims)
     assert any("holds: 28.4 − 26.36 = +2.04 BLEU" in str(row.values["in the paper"]) for row in shown.rows)
     assert any("to judge it: python -m workflows.reproduce_table3" in str(row.values) for row in shown.rows)
-    assert {claim.section for claim in compute(Made(), Evidence(), ["3", "6.2"]).claims} == {
+    assert {claim.section for claim in compute(Sources(), Evidence(), ["3", "6.2"]).claims} == {
         *("3.2.1", "3.2.2", "3.5", "6.2")
     }
 
@@ -74,7 +74,7 @@ def test_competitors_are_compared_over_timed_seconds(
             models=tuple(speeds), budget_tokens=1, device_name="", threads=1, dtype="float32", torch_version="2"
         )
     )
-    found = evidence(Made(competitors=trials, training_speed=speed, data=("real text",))).found
+    found = evidence(Sources(competitors=trials, training_speed=speed, data=("real text",))).found
     assert {*found["training_speed"]} == {*MODELS}
     if schedule == "linear":
         assert "competitors" not in found
@@ -83,11 +83,11 @@ def test_competitors_are_compared_over_timed_seconds(
     assert comparable(curves)
     assert [curve.seconds[-1] for curve in curves["recurrent"]] == [400 * 0.25] * 2
     assert curves["base"][0].flop[-1] == trials[0].evaluation.run.counted_flop
-    alone = Made(training_speed=speed, data=("real text",))
+    alone = Sources(training_speed=speed, data=("real text",))
     assert "competitors" not in evidence(alone).found
     page = (judge(Context(tmp_path / "page"), alone).folder / FILE).read_text()
     assert "tokens-s-over-length.csv" in page
-    failed = evidence(Made(competitors=trials[1:], training_speed=speed)).found["competitors"]
+    failed = evidence(Sources(competitors=trials[1:], training_speed=speed)).found["competitors"]
     assert len(failed["base"]) == 1
 
 
@@ -141,7 +141,7 @@ def test_the_page(tmp_path: Path) -> None:
     differs = Difference("updates", "100,000", "1,100", ("EN-DE base",))
     table.write(Results([Table("Table 3", [], [])], [differs], [], {}, [JUDGED]))
     context = Context(tmp_path / "page", warnings=["read en-de: train.en is not the <published> file"])
-    results = judge(context, Made(tables=[table]), ["6.2"]).load()
+    results = judge(context, Sources(tables=[table]), ["6.2"]).load()
     html = (tmp_path / "page" / "claims.html").read_text()
     assert_asks_for_nothing_outside(html)
     text = Reader(html).text
@@ -168,7 +168,7 @@ def test_each_identity_names_its_test() -> None:
         file, _, function = identity.test.rpartition("::")
         path = tests.parent / file if file else tests / "pipeline/complexity/test_identities.py"
         assert f"def {function}(" in path.read_text(), identity
-    notes = compute(Made(), Evidence()).notes
+    notes = compute(Sources(), Evidence()).notes
     assert notes[0].startswith("Identities that hold, by tests: position i depends only on outputs before i (§3.1); ")
     assert "wavelengths end at 9,647 · 2π for d_model = 512, not at 10,000 · 2π (§3.5)" in notes[1]
     assert notes[1].startswith("Statements that are not exact")
