@@ -55,9 +55,12 @@ def competitors(models: Sequence[Translation]) -> list[Markup]:
     """Plots dev NLL over seconds and over FLOP if several architectures were trained."""
     if len({model.config.architecture for model in models}) < 2:
         return []
-    measured = {model.label: model.dev_curve for model in models}
-    seconds = [Curve(label, [*zip(curve.train_s, curve.nll, strict=True)]) for label, curve in measured.items()]
-    operations = [Curve(label, [*zip(curve.flop, curve.nll, strict=True)]) for label, curve in measured.items()]
+    measured = {model.label: [line for line in model.metrics if "dev_nll" in line] for model in models}
+    flop = {model.label: model.run.counted_flop / model.run.updates for model in models}
+    seconds = [Curve(label, [(line["train_s"], line["dev_nll"]) for line in of]) for label, of in measured.items()]
+    operations = [
+        Curve(label, [(line["update"] * flop[label], line["dev_nll"]) for line in of]) for label, of in measured.items()
+    ]
     return [nll_over("seconds of training", seconds), nll_over("FLOP", operations)]
 
 

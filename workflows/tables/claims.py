@@ -5,7 +5,7 @@ python -m workflows.reproduce_claims
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from pipeline.attention.records import Relations
 from pipeline.complexity.attention_training import AttentionTraining
@@ -73,47 +73,40 @@ class Sources:
     data: tuple[Data, ...] = ()
     """The kinds of claims that the text can judge."""
 
+    TRIALS: ClassVar = ("extrapolation", "averaging", "heads", "competitors")
+
     @property
     def trials(self) -> list[Trial[Any]]:
         """All runs except the tables'."""
-        return [*self.extrapolation, *self.averaging, *self.heads, *self.competitors]
+        return [trial for name in self.TRIALS for trial in getattr(self, name)]
 
     def without(self, failed: Collection[str]) -> "Sources":
         """Returns a copy without the trials of these names."""
-        return replace(
-            self,
-            extrapolation=[trial for trial in self.extrapolation if trial.name not in failed],
-            averaging=[trial for trial in self.averaging if trial.name not in failed],
-            heads=[trial for trial in self.heads if trial.name not in failed],
-            competitors=[trial for trial in self.competitors if trial.name not in failed],
-        )
+        kept: dict[str, Any] = {
+            name: [trial for trial in getattr(self, name) if trial.name not in failed] for name in self.TRIALS
+        }
+        return replace(self, **kept)
 
 
 def evidence(sources: Sources) -> Evidence:
     """Returns the evidence from outside the tables, under the names that claims refer to."""
     found: dict[str, Any] = {}
     if sources.timed:
-        found["timed"] = to_artifact(sources.timed).load()
-    if sources.functions:
-        found["functions"] = [to_artifact(training).load() for training in sources.functions]
-    if sources.recall:
-        found["recall"] = [to_artifact(trained).load() for trained in sources.recall]
+        found["timed"] = _loaded(sources.timed)
+    for name in ("functions", "recall"):
+        if steps := getattr(sources, name):
+            found[name] = [_loaded(step) for step in steps]
     if sources.extrapolation:
-        found["extrapolation"] = [(trial.kind, to_artifact(trial.measured).load()) for trial in sources.extrapolation]
+        found["extrapolation"] = [(trial.kind, _loaded(trial.measured)) for trial in sources.extrapolation]
     if sources.averaging:
         found["averaging"] = [
-            (
-                trial.evaluation.main_bleu.deciding,
-                trial.evaluation.decoding.settings,
-                to_artifact(trial.measured).load(),
-            )
+            (trial.evaluation.main_bleu.deciding, trial.evaluation.decoding.settings, _loaded(trial.measured))
             for trial in sources.averaging
         ]
     if sources.heads:
-        found["heads"] = [to_artifact(trial.measured).load().relations for trial in sources.heads]
+        found["heads"] = [_loaded(trial.measured).relations for trial in sources.heads]
     if sources.training_speed:
-        speeds = dict(zip(MODELS, to_artifact(sources.training_speed).load().models, strict=True))
-        found["training_speed"] = speeds
+        speeds = found["training_speed"] = dict(zip(MODELS, _loaded(sources.training_speed).models, strict=True))
         # A schedule that ends with its run is not comparable at a shorter budget.
         schedules = {trial.evaluation.settings.optimizer.schedule for trial in sources.competitors}
         if schedules == {"inverse_sqrt"}:
@@ -127,14 +120,14 @@ def evidence(sources: Sources) -> Evidence:
 
 def learning_curve(model: TrainedModel, update_s: float) -> LearningCurve:
     """Returns a run's dev NLL over FLOP and over seconds, at `update_s` per update."""
-    run, curve = model.run, model.dev_curve
+    run, measured = model.run, [line for line in model.metrics if "dev_nll" in line]
     # The learning rate is each model's own.
     alike = run.settings.model_copy(update={"optimizer": replace(run.settings.optimizer, learning_rate_scale=1.0)})
     settings = {name: value for name, value in alike.identity().items() if name not in ("model", "seed")}
     return LearningCurve(
-        [update * update_s for update in curve.updates],
-        curve.flop,
-        curve.nll,
+        [line["update"] * update_s for line in measured],
+        [line["update"] / run.updates * run.counted_flop for line in measured],
+        [line["dev_nll"] for line in measured],
         f"{dtypes(run.segments)}; {settings}",
     )
 
@@ -152,9 +145,8 @@ def compute(sources: Sources, found: Evidence, sections: Sequence[str] = ("",)) 
     return Results([], _gathered(differing), _notes(sections), _metrics(claims), claims)
 
 
-def _loaded(table: Ref[Any]) -> Results:
-    results: Results = to_artifact(table).load()
-    return results
+def _loaded(of: Ref[Any]) -> Any:
+    return to_artifact(of).load()
 
 
 def _metrics(claims: Sequence[Judged]) -> dict[str, float]:

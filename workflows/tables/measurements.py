@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain, islice
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 from model.config import TransformerConfig
 from pipeline.evaluation.costs import Cost, CostRecord
@@ -23,15 +23,6 @@ from workflows.engine.dag import Ref, Step, resolved, to_artifact
 
 N_SAMPLES = 10
 """The number of samples of a model's output."""
-
-
-class DevCurve(NamedTuple):
-    """Dev NLL during a run, over the updates, seconds and counted FLOP spent before each measurement."""
-
-    updates: tuple[int, ...]
-    train_s: tuple[float, ...]
-    flop: tuple[float, ...]
-    nll: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -119,14 +110,6 @@ class TrainedModel:
     def metrics(self) -> tuple[dict[str, Any], ...]:
         """The lines of `metrics.jsonl` in order: updates and dev set measurements."""
         return tuple(json.loads(line) for line in read_lines(to_artifact(self.training).folder / METRICS))
-
-    @property
-    def dev_curve(self) -> DevCurve:
-        """Dev NLL during the run."""
-        lines = [line for line in self.metrics if "dev_nll" in line]
-        updates, train_s, nll = (tuple(line[name] for line in lines) for name in ("update", "train_s", "dev_nll"))
-        flop = tuple(update / self.run.updates * self.run.counted_flop for update in updates)
-        return DevCurve(updates, train_s, flop, nll)
 
     @property
     def libraries(self) -> Mapping[str, str]:
