@@ -15,8 +15,8 @@ dpkg --status $packages >/dev/null 2>&1 || { apt-get update -qq && apt-get insta
 
 { echo '[global]'; pip config list | sed -n "s/^\(global\|:env:\)\.\([^=]*\)='\(.*\)'$/\2 = \3/p" | sort -u -t= -k1,1; } >"$clusters/pip.conf"
 volumes="\"$clusters/pip.conf:/etc/pip.conf:ro\""
-for path in $(grep -oE '/[^ ]+' "$clusters/pip.conf" | sed 's,^//,,' | xargs --no-run-if-empty dirname | sort -u); do
-    [ "$path" = / ] || [ ! -d "$path" ] || volumes+=", \"$path:$path:ro\""
+for path in $(grep -oE '/[^ ]+' "$clusters/pip.conf" | sed 's,^//,,; s,/simple$,,' | sort -u); do  # an index's files are beside it
+    [ ! -e "$path" ] || volumes+=", \"$path:$path:ro\""
 done
 cat >"$CONTAINERS_CONF" <<END
 [containers]

@@ -177,10 +177,8 @@ def cluster(address: str | None) -> Iterator[str]:
             raise
         reason, *_ = str(error).strip().split("\n")
         if local:
-            raise UserError(
-                f"Ray did not start ({reason}); if the machine is busy, try again later; `aiayn doctor` checks the rest"
-            ) from error
-        raise UserError(f"Ray did not join the cluster at --address {address} ({reason}); see `ray status`") from error
+            raise UserError(f"Ray did not start ({reason}); try again later, or run `aiayn doctor`") from error
+        raise UserError(f"Ray did not join the cluster at {joined} ({reason}); see `ray status`") from error
     try:
         url = context.dashboard_url
         yield f"http://{url}" if url else ""

@@ -25,16 +25,17 @@ def accepted_address(address: str) -> str:
     """
     try:
         if "://" in address:
-            resolved_address = address
-            _call(resolved_address)
-        else:
-            resolved_address = _head_address(address)
-            _authenticate(resolved_address)
+            _call(address)
+            return address
+        resolved_address = _head_address(address)
+        _authenticate(resolved_address)
+        return resolved_address
     except (OSError, ValueError, ray.exceptions.RayError) as error:
+        source = "RAY_ADDRESS=" if address == os.environ.get("RAY_ADDRESS") else "--address "
+        reason, *_ = str(error).split(". ")  # the rest is Ray's advice
         raise UserError(
-            f"no Ray cluster answers at --address {address} ({error}); check that it runs and the port is open"
+            f"no Ray cluster answers at {source}{address} ({reason}); check that it runs and the port is open"
         ) from None
-    return resolved_address
 
 
 def is_loopback(address: str) -> bool:
@@ -61,7 +62,9 @@ def _head_address(address: str) -> str:
 
 
 def _call(address: str) -> None:
-    """Raises OSError where nothing takes calls at HOST:PORT."""
+    """Raises OSError where nothing takes calls at HOST:PORT, ValueError for the dashboard's URL."""
+    if address.startswith(("http://", "https://")):  # which `ray job` takes from RAY_ADDRESS
+        raise ValueError("a URL of Ray's dashboard; set the HOST:PORT of `ray start --head --port`")
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()

@@ -40,14 +40,21 @@ def test_what_fails_is_the_exit_status(
 
 
 def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It fails with the address; without any there is nothing to check."""
+    """It fails with the address, and says where that is from; without any there is nothing to check."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
-    (finding,) = doctor.ray_cluster(f"127.0.0.1:{port}")
-    assert finding.verdict == "fails"
-    assert f"no Ray cluster answers at --address 127.0.0.1:{port}" in finding.text
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     assert list(doctor.ray_cluster(None)) == []
+    (option,) = doctor.ray_cluster(f"127.0.0.1:{port}")
+    assert option.verdict == "fails"
+    assert f"no Ray cluster answers at --address 127.0.0.1:{port} ([Errno" in option.text
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{port}")
+    (variable,) = doctor.ray_cluster(None)
+    assert f"no Ray cluster answers at RAY_ADDRESS=127.0.0.1:{port} ([Errno" in variable.text
+    assert "--address" not in variable.text
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
+    (dashboard,) = doctor.ray_cluster(None)
+    assert "(a URL of Ray's dashboard; set the HOST:PORT of `ray start --head --port`)" in dashboard.text
 
 
 def test_locks_that_other_hosts_do_not_see() -> None:
