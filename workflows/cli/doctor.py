@@ -134,8 +134,8 @@ def output(where: str | Path) -> Iterator[Finding]:
     mounts = Path("/proc/self/mounts")
     option = local_locks(there.resolve(), mounts.read_text(encoding="utf-8") if mounts.exists() else "")
     if held and option:
-        remedy = "mount it without that option (the default of NFS 4) before several hosts use it"
-        yield Finding("file locks", "warning", f"locks exclude only processes of this host ({option})", remedy)
+        remedy = "before several hosts share it, choose NFS 4 with its default options, or a bucket"
+        yield Finding("file locks", "warning", f"locks may exclude only processes of this host ({option})", remedy)
     elif held:
         yield Finding("file locks", "ok", "locks are exclusive")
     else:
@@ -167,14 +167,15 @@ def _locks_hold(folder: Path) -> bool:
 
 
 def local_locks(folder: Path, mounts: str) -> str:
-    """Returns the mount option that hides the folder's locks from other hosts; empty if there is none.
+    """Returns the mount option, or type, that hides the folder's locks from other hosts; empty if there is none.
 
-    `mounts` is the content of /proc/self/mounts.
+    Linux keeps the locks of most FUSE file systems to itself. `mounts` is the content of /proc/self/mounts.
     """
     fields = [line.split(" ") for line in mounts.splitlines()]
-    around = [(len(point), options) for _, point, _, options, *_ in fields if folder.is_relative_to(point)]
-    chosen = max(around, default=(0, ""))[1].split(",")
-    return next((option for option in chosen if option in LOCAL_LOCKS), "")
+    around = [(len(point), kind, options) for _, point, kind, options, *_ in fields if folder.is_relative_to(point)]
+    _, kind, options = max(around, default=(0, "", ""))
+    local = (option for option in options.split(",") if option in LOCAL_LOCKS)
+    return kind if kind.startswith("fuse") else next(local, "")
 
 
 def _disk(folder: Path) -> Finding:

@@ -58,14 +58,15 @@ def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_locks_that_other_hosts_do_not_see() -> None:
-    """The options are those of the innermost file system that the folder is in."""
+    """The innermost file system counts, by its options; FUSE's locks end at the host whatever they are."""
     mounts = (
         "/dev/sda1 / ext4 rw,relatime 0 0\n"
         "server:/a /shared nfs rw,vers=3,nolock,local_lock=all 0 0\n"
         "server:/b /shared/b nfs4 rw,vers=4.1,local_lock=none 0 0\n"
+        "me@server:/c /shared/c fuse rw,nosuid,nodev,user_id=0 0 0\n"
     )
-    folders = ("/home", "/shared/runs", "/shared/b/runs", "/shared")
-    assert [doctor.local_locks(Path(folder), mounts) for folder in folders] == ["", "nolock", "", "nolock"]
+    found = {"/home": "", "/shared/runs": "nolock", "/shared/b/runs": "", "/shared": "nolock", "/shared/c": "fuse"}
+    assert {folder: doctor.local_locks(Path(folder), mounts) for folder in found} == found
 
 
 def test_locks_that_do_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
