@@ -213,7 +213,7 @@ def _run(
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
     workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models, experiment.is_served)
     with ExitStack() as during:
-        needed = not target.is_made(store) or target.damage(store)
+        needed = not target.is_published(store) or target.damage(store)
         if needed:
             # One cluster for everything below. Ray's processes start while MLflow is imported.
             dashboard = during.enter_context(cluster(request.options.address))

@@ -1,1 +1,1 @@
-"""The workflow engine: stages and steps, their execution on Ray, and the display of their progress."""
+"""The workflow engine: stages and steps, their execution on Ray, and their progress on screen."""

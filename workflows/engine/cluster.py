@@ -1,4 +1,4 @@
-"""Joins or starts the Ray cluster that steps run on, maps functions over it, and handles interrupts and leftovers."""
+"""Joins or starts the Ray cluster for the steps, maps functions over it, handles interrupts, and cleans up."""
 
 import importlib.util
 import logging
@@ -28,7 +28,7 @@ from workflows.engine.needs import obstacles
 LOCAL = "local"
 """The address for a new cluster on this machine."""
 ON_HEAD = {"node:__internal_head__": 0.001}
-"""Resources of the head node, which has 1.0: run controllers are placed there, so no other node's loss ends them."""
+"""Places run controllers on the head node, which has 1.0 of this resource, so they survive the loss of other nodes."""
 ABANDONED_S = 2.0
 """Seconds between checks for resources that killed actors had reserved."""
 logger = logging.getLogger(__name__)
@@ -44,9 +44,8 @@ def map_on_ray(
 ) -> Iterator[Any]:
     """Implements `Context.map` on Ray: one task per call, results in order.
 
-    The first error of a task, or of `check`, which is called every few seconds, cancels the other tasks and is raised
-    unchanged. Each task's peak memory is appended to `peaks_bytes`. `here` keeps all tasks on this node. `emit` gets
-    warnings.
+    `check` is called every few seconds. Its first error, or a task's, cancels the other tasks and is raised unchanged.
+    Each task's peak memory is appended to `peaks_bytes`. `here` keeps all tasks on this node. Warnings go to `emit`.
     """
     node = ray.get_runtime_context().get_node_id()
     placed = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if here else {}
@@ -70,17 +69,17 @@ def map_on_ray(
 
 
 def with_peak_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """Calls the function; returns its result and the peak memory of this process during the call, in bytes."""
+    """Calls the function. Returns its result and this process's peak memory during the call, in bytes."""
     forget_peak_memory()
     return function(*arguments), peak_memory_bytes()
 
 
 def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *arguments: Any) -> tuple[Any, int]:
-    """Runs a stage's function in a process that has a share of a GPU; returns what `with_peak_memory` does.
+    """Runs a stage's function in a process with a share of a GPU. Returns the result of `with_peak_memory`.
 
-    The caller's CPUs are free meanwhile. The stage's `Context.map` works within the process; it adds no files.
+    The caller's CPUs are free meanwhile. The stage's `Context.map` runs within the process and adds no files.
     """
-    # By default a task of a caller in a placement group would run in that group too.
+    # By default the task would run in its caller's placement group.
     task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(emitting_warnings)
     alone = Context(context.folder, context.emit, shared=context.shared)
     try:
@@ -91,45 +90,45 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
 
 
 def with_gpu(function: Callable[..., Any], context: Context, *arguments: Any) -> tuple[Any, int]:
-    """Calls a stage's function as `with_peak_memory` does, on the GPU that Ray has given to this process."""
+    """Calls a stage's function by `with_peak_memory`, on the GPU that Ray assigned to this process."""
     import torch
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"  # Ray may know of a GPU that torch cannot use
+    device = "cuda" if torch.cuda.is_available() else "cpu"  # Ray may see a GPU that torch cannot use
     return with_peak_memory(function, replace(context, device=device), *arguments)
 
 
 def set_local_variables() -> None:
-    """Sets environment variables for a Ray cluster on this machine, unless they are set already."""
+    """Sets environment variables for a Ray cluster on this machine, unless they are set."""
     processes = str(max(8, os.cpu_count() or 1))
     for name, value in {
-        # Nobody preempts this machine; the watcher would cost each training run a process and two seconds of a core.
+        # This machine is not preempted; the watcher would cost each training run a process and two CPU seconds.
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
-        # By default a training run ends up to 2 s later than its workers.
+        # By default a training run ends up to 2 s after its workers.
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
-        # By default Ray keeps one idle process per CPU; the next step's new processes then import torch: 3 s of a core.
+        # By default Ray keeps one idle process per CPU. Each new process of the next step imports torch: 3 CPU seconds.
         "RAY_num_workers_soft_limit": processes,
-        # Ray prints a warning beyond three times this many processes, even though most of them are asleep.
+        # Ray warns above three times this many processes, even if most are asleep.
         "RAY_worker_maximum_startup_concurrency": processes,
     }.items():
         os.environ.setdefault(name, value)
 
 
 def chosen_address(address: str | None) -> str:
-    """Returns the address of the cluster that `cluster` would join: RAY_ADDRESS where none is given, or `local`."""
+    """Returns the address that `cluster` would join: `address`, or RAY_ADDRESS if it is None or auto, else `local`."""
     if address in (None, "auto"):
         return os.environ.get("RAY_ADDRESS") or address or LOCAL  # otherwise Ray would join any local cluster
     return address
 
 
 def shipped_packages() -> dict[str, Any] | None:
-    """Returns the runtime environment in which workers have the packages as they are here; None in a submitted job.
+    """Returns the runtime environment that ships this copy of the packages to workers; None in a submitted job.
 
-    Ray copies them to each node once; other libraries must be installed there. A job of `ray job submit` has what its
-    submission said.
+    Ray copies them to each node once. Other libraries must be installed there. A job of `ray job submit` keeps the
+    runtime environment of its submission.
     """
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:
         return None
-    # Not where an import finds them: that may be a folder of the same name in which the user stands.
+    # Not the import path: a folder of the same name in the working directory might shadow it.
     return {"py_modules": [str(ROOT / name) for name in PACKAGES], "excludes": ["__pycache__"]}
 
 
@@ -137,16 +136,16 @@ def shipped_packages() -> dict[str, Any] | None:
 def cluster(address: str | None) -> Iterator[str]:
     """Provides a Ray cluster for the body: the one already joined, the one at `address`, or a new one on this machine.
 
-    Yields the URL of its dashboard; empty if it has none or the cluster was already joined. Without an `address`,
-    RAY_ADDRESS is used, as everywhere in Ray. Workers of an existing cluster get this machine's copy of the project. A
-    new cluster listens only on the loopback interface.
+    Yields the URL of its dashboard, empty if there is none or the cluster was already joined. Without an
+    `address`, RAY_ADDRESS applies, as everywhere in Ray. Workers of an existing cluster get this machine's copy of the
+    project. A new cluster listens only on the loopback interface.
 
-    Raises UserError if none starts or none answers at `address`, or if it demands a token that this machine lacks.
+    Raises UserError if no cluster starts or answers at `address`, or if it demands a token that this machine lacks.
     """
     if ray.is_initialized():
         yield ""
         return
-    # Ray hides GPUs from tasks that request none, and warns that this will change; either behaviour is fine here.
+    # Ray hides GPUs from tasks that request none and warns that this will change. Either behaviour is fine here.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
     address = chosen_address(address)
@@ -155,7 +154,7 @@ def cluster(address: str | None) -> Iterator[str]:
         for problem, remedy in obstacles():
             raise UserError(f"Ray cannot start: {problem}; {remedy}")
         set_local_variables()
-    # Of ray[default], which the extra `cluster` installs; nothing else here needs it.
+    # Only in ray[default], which the extra `cluster` installs.
     has_dashboard = importlib.util.find_spec("aiohttp_cors") is not None
     joined = address if local else accepted_address(address)
     try:
@@ -172,7 +171,7 @@ def cluster(address: str | None) -> Iterator[str]:
                 runtime_env=None if local else shipped_packages(),
                 num_cpus=usable_cpus() if local else None,
             )
-    except Exception as error:  # Ray raises plain ones where a process does not start in time
+    except Exception as error:  # Ray raises it if a process does not start in time
         if isinstance(error, OSError) and error.errno:
             raise
         reason, *_ = str(error).strip().split("\n")
@@ -188,15 +187,15 @@ def cluster(address: str | None) -> Iterator[str]:
 
 @contextmanager
 def _interrupts_reach_children() -> Iterator[None]:
-    """Lets processes started in the body react to SIGINT, even where this one ignores it and goes on doing so.
+    """Lets processes started in the body react to SIGINT, even if this process ignores it, which it keeps doing.
 
-    A script's shell makes what it starts with `&` ignore SIGINT. Ray's workers would inherit that, and `ray.cancel`,
+    In a shell script, a command started with `&` ignores SIGINT. Ray's workers would inherit this, and `ray.cancel`,
     which interrupts a worker's main thread, would stop no task.
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         yield
         return
-    # A new program inherits an ignored signal, but not a handler: it starts with the default action.
+    # A new program inherits ignored signals but no handlers: it starts with the default action.
     signal.signal(signal.SIGINT, lambda _signal, _frame: None)
     try:
         yield
@@ -206,7 +205,7 @@ def _interrupts_reach_children() -> Iterator[None]:
 
 @contextmanager
 def _sigterm_kept() -> Iterator[None]:
-    """Puts this process's own handler of SIGTERM back, if it has one: `ray.init` sets one that raises SystemExit."""
+    """Restores this process's SIGTERM handler, if any, since `ray.init` installs one that raises SystemExit."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -217,10 +216,9 @@ def _sigterm_kept() -> Iterator[None]:
 
 @contextmanager
 def abandoned_removed() -> Iterator[None]:
-    """Frees, while the body runs, the resources that killed actors of this job had reserved.
+    """Frees, while the body runs, resources reserved by killed actors of this job.
 
-    A killed Ray Train controller leaves its workers' placement group behind, and the next run would wait for it
-    forever.
+    A killed Ray Train controller leaves its workers' placement group behind, and the next run would wait forever.
     """
     over = threading.Event()
 
@@ -229,7 +227,7 @@ def abandoned_removed() -> Iterator[None]:
             try:
                 for group in abandoned_placement_groups():
                     remove_placement_group(group)
-            except Exception:  # Ray raises many kinds where its head does not answer; the next time, perhaps
+            except Exception:  # Ray raises many kinds if its head does not answer; retried at the next check
                 logger.debug("looking for abandoned placement groups failed", exc_info=True)
 
     thread = threading.Thread(target=remove, name="abandoned", daemon=True)
@@ -242,7 +240,7 @@ def abandoned_removed() -> Iterator[None]:
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """Returns the error a user can fix (bad input, a full disk), however deeply Ray wrapped it; else `error` itself."""
+    """Unwraps Ray's errors: returns an error that the user can fix (bad input, full disk), or else `error` itself."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, UserError | OSError) and not isinstance(cause, ray.exceptions.RayTaskError):

@@ -1,10 +1,10 @@
-"""The DAG: stages, and the steps made from them, whose names are known before anything has run.
+"""The DAG: stages, and their steps, whose names are known before they run.
 
     clean = Stage("cleaning.clean", cleaning.clean, Corpus)
     step = clean("clean en-de", corpus_step, CleaningSettings())     # a Step[Corpus]
 
-A step is named by a fingerprint of its stage's name and version, its settings and its inputs' fingerprints. So it is
-known at once which steps are cached and which must run, and changing a setting reruns only the steps that depend on it.
+A step's name is a fingerprint of its stage's name and version, its settings and its inputs' fingerprints. The names
+show which steps are cached and which must run. Changing a setting reruns only the steps that depend on it.
 """
 
 import hashlib
@@ -34,10 +34,10 @@ class Imported:
     """A function imported on its first call, so that naming it does not load its libraries."""
 
     name: str
-    """Its module and itself, as entry points are written, e.g. `pipeline.training.on_ray:train`."""
+    """Module and function in entry point syntax, e.g. `pipeline.training.on_ray:train`."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Returns what the function returns."""
+        """Calls the function and returns its result."""
         return resolve_name(self.name)(*arguments, **named)
 
 
@@ -45,33 +45,32 @@ class Imported:
 class Stage(Generic[A_co]):
     """A kind of step: a function from (context, artifacts, settings) to one artifact.
 
-    Raise `version` when the function's output changes for the same input; adding a log line to it, renaming it or
-    moving it changes no fingerprint.
+    Raise `version` when the function's output changes for the same input. Editing, renaming or moving the function
+    changes no fingerprint.
     """
 
     name: str
-    """Names its steps in the store, e.g. `cleaning.clean`. It is part of every fingerprint, so it stays the same
-    wherever the function moves. The names of the steps' folders begin with the part before the dot."""
+    """E.g. `cleaning.clean`. It is part of every fingerprint, so it must not change if the function moves. The part
+    before the dot is the prefix of the steps' folders."""
     function: Callable[..., A_co]
     makes: type[A_co]
     version: int = 1
     cpus: float = 1
-    """CPUs the step itself reserves; 0 for a step that only waits for other Ray work."""
+    """CPUs that the step reserves; 0 if it only waits for other Ray work."""
     gpus: float = 0
-    """Share of a GPU on which it computes, waiting for one to be free; in a cluster without any, it computes on its
-    CPUs."""
+    """The share of a GPU that it waits for; in a cluster without GPUs, it uses its CPUs."""
     computes: bool = False
-    """Says that it runs in a process like those that train (`pipeline.environment`), which may have torch imported
-    already. This is for stages that import torch and follow a training."""
+    """Whether it runs in a process like a training worker's (`pipeline.environment`), which may have imported torch
+    already. For stages that import torch and follow a training run."""
     resumes: bool = False
-    """Says whether it continues from what an interrupted run left behind."""
+    """Whether it resumes interrupted runs."""
     follows_source: bool = False
-    """Says whether it runs again after any change to the project's source. This is for tables, which take a second to
-    make and must never be older than the code and the paper's numbers they are made from."""
+    """Whether it reruns after any change to the project's source. For tables, which take a second and must never be
+    older than the code and the paper's numbers behind them."""
 
     @property
     def short_name(self) -> str:
-        """The part of the name before the dot: what options call it, and how its folders' names begin."""
+        """The part of the name before the dot: its name in options and the prefix of its folders."""
         return self.name.partition(".")[0]
 
     def __call__(self, label: str, *arguments: Any) -> "Step[A_co]":
@@ -81,14 +80,14 @@ class Stage(Generic[A_co]):
 
 @dataclass(frozen=True, eq=False)
 class Step(Generic[A_co]):
-    """A handle on a stage's future artifact; passed to other stages, it is an edge of the DAG."""
+    """A handle on a stage's future artifact. Passing it to another stage adds an edge to the DAG."""
 
     label: str
     """The step's name on the screen, e.g. `train en-de base`."""
     stage: Stage[A_co]
     arguments: tuple[Any, ...]
     out: Path | None = None
-    """The folder a single stage publishes to; None: a folder in the store named by the fingerprint."""
+    """The folder a single stage publishes to; None for the folder in the store named by the fingerprint."""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -118,60 +117,60 @@ class Step(Generic[A_co]):
         for artifact in _instances(self.arguments, Artifact):
             artifact.check()
 
-    def is_made(self, store: Store) -> bool:
-        """Returns whether the artifact is published. Raises UserError if other settings made `out`."""
+    def is_published(self, store: Store) -> bool:
+        """Whether the artifact is published. Raises UserError if `out` was built with other settings."""
         if store.find(self.name) is None:
             return False
         if self.out:
             manifest = self.published(store).manifest
             if manifest.get("fingerprint") != self.fingerprint:
                 differing = ", ".join(self.differing(manifest)) or "other text or by another version"
-                raise UserError(f"{self.out} was made with {differing}; move it elsewhere or choose another folder")
+                raise UserError(f"{self.out} was built with {differing}; move it elsewhere or choose another folder")
         return True
 
     def differing(self, manifest: Mapping[str, Any]) -> Iterator[str]:
         """Yields the settings of a manifest's artifact that differ from the step's."""
         here = [argument for argument in self.arguments if isinstance(argument, Settings)]
         for there, settings in zip(manifest.get("settings", ()), here, strict=False):
-            # The identity of text is its content, of which a manifest's settings say nothing.
+            # Text is identified by its content, which is not among a manifest's settings.
             now = flatten(settings.identity()) if type(settings).identity is Settings.identity else {}
             for name, value in flatten(there).items():
                 if name in now and now[name] != value:
                     yield f"{name} {value} (here {now[name]})"
 
     def published(self, store: Store) -> A_co:
-        """Returns the artifact of a step that has already run, with the files of its `outline` on this machine."""
+        """Returns the artifact of a step that has run, with the files of its `outline` on this machine."""
         return self.stage.makes(store.fetch(self.name, self.stage.makes.outline))
 
     def damage(self, store: Store) -> str | None:
-        """Returns what is wrong with the files of the published artifact (`Store.damage`).
+        """Returns the damage to the published artifact's files (`Store.damage`), or None.
 
-        Raises UserError if the damaged folder is `out`, which only its user may move, or if other settings made it.
+        Raises UserError if the damaged folder is `out`, which only its owner may move, or has other settings.
         """
         if self.out and self.out.is_dir() and not (self.out / MANIFEST).exists():
-            raise UserError(f"{self.out} is a folder that this command did not make; choose another one")
+            raise UserError(f"{self.out} was not created by this command; choose another folder")
         damage = store.damage(self.name)
         if damage and self.out:
             raise UserError(f"{self.out} is damaged: {damage}; move it elsewhere or choose another folder")
-        self.is_made(store)
+        self.is_published(store)
         return damage
 
 
 Ref: TypeAlias = Step[A] | A
-"""A step while the DAG is drawn; its artifact in the stage that receives it."""
+"""A step while the DAG is built, and its artifact in the stage that receives it."""
 
 
 def to_artifact(reference: Ref[A]) -> A:
-    """Returns the artifact that a reference is in a stage. Raises TypeError if it is still a step."""
+    """Narrows a reference to its artifact, inside a stage. Raises TypeError if it is still a step."""
     if isinstance(reference, Step):
-        raise TypeError(f"{reference.label} is a step; only a stage has its artifact")
+        raise TypeError(f"{reference.label} is a step; its artifact exists only inside a stage")
     return reference
 
 
 def to_step(reference: Ref[A]) -> Step[A]:
-    """Returns the step that a reference is while the DAG is drawn. Raises TypeError if it is an artifact already."""
+    """Narrows a reference to its step, while the DAG is built. Raises TypeError if it is already an artifact."""
     if not isinstance(reference, Step):
-        raise TypeError(f"{reference.folder} is an artifact; only before a stage runs it is a step")
+        raise TypeError(f"{reference.folder} is an artifact; inside a stage there is no step")
     return reference
 
 
@@ -230,7 +229,7 @@ def in_order(
 ) -> list[Step[Artifact]]:
     """Returns `targets` and all steps they need, inputs first. Steps with the same fingerprint appear once.
 
-    A step for which `follow` returns False is left out, and so is what only such steps need.
+    A step for which `follow` returns False is left out, along with steps that only it needs.
     """
     ordered: dict[str, Step[Artifact]] = {}
 
@@ -246,10 +245,9 @@ def in_order(
 
 
 def to_run(targets: Iterable[Step[Artifact]], store: Store) -> dict[Step[Artifact], str]:
-    """Returns the steps that must run to make `targets`, inputs first, and what is wrong with those that are damaged.
+    """Returns the steps that must run to build `targets`, inputs first, with the damage of each, empty if missing.
 
-    They are those that are needed and missing, whose text is empty, or damaged. Raises UserError if a folder passed
-    directly to a single stage is damaged.
+    Raises UserError if a folder passed directly to a single stage is damaged.
     """
     damages: dict[str, str | None] = {}
 
@@ -263,22 +261,22 @@ def to_run(targets: Iterable[Step[Artifact]], store: Store) -> dict[Step[Artifac
 
 
 def inputs_of(manifest: Mapping[str, Any]) -> list[str]:
-    """Returns the fingerprints of the artifacts that one was made from, as its manifest lists them."""
+    """Returns the fingerprints of an artifact's inputs, in the order of its manifest."""
     listed = manifest.get("inputs", [])
-    # Until November 2026 they were listed by label, of which two could be alike.
+    # Manifests from before November 2026 list inputs by label, which need not be unique.
     return [*listed.values()] if isinstance(listed, Mapping) else [each["fingerprint"] for each in listed]
 
 
 def labels_of(manifest: Mapping[str, Any]) -> list[str]:
-    """Returns the labels of the same artifacts, in the same order."""
+    """Returns the labels of an artifact's inputs, in the same order."""
     listed = manifest.get("inputs", [])
     return [*listed] if isinstance(listed, Mapping) else [each["label"] for each in listed]
 
 
 def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:
-    """Yields the artifacts of these fingerprints and all that they were made from, as their manifests say.
+    """Yields the artifacts of these fingerprints and, by their manifests, all their inputs and inputs' inputs.
 
-    Each comes once, the nearest first, as far as this machine has it.
+    Each appears once, nearest first. Those missing on this machine are skipped.
     """
     manifests = store.artifacts.glob(f"[!.]*/{MANIFEST}")
     folders = {manifest.parent.name.rpartition("-")[2]: manifest.parent for manifest in manifests}

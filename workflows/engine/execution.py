@@ -1,6 +1,6 @@
-"""Runs the missing steps of a DAG as Ray tasks and keeps watchers informed.
+"""Runs the missing steps of a DAG as Ray tasks, and notifies watchers.
 
-Ray does the scheduling: all steps are submitted at once, with references to their inputs as dependencies.
+Ray schedules: all steps are submitted at once, with references to their inputs as dependencies.
 """
 
 import time
@@ -39,19 +39,19 @@ from workflows.engine.reasons import Reason
 from workflows.engine.runner import Watcher
 
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
-"""The libraries that results may depend on, whose versions are in each manifest."""
+"""Libraries whose versions may affect results; manifests record them."""
 LOST = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
-"""Errors that Ray raises when a process is lost and could not be replaced."""
+"""Ray's errors for a lost process that it could not replace."""
 POLL_S = 0.25
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class LostProcessError(UserError):
-    """Ray lost a process or a node for good. Nothing is wrong with the step: trying again helps."""
+    """Ray lost a process or a node for good. The step is not at fault: a retry helps."""
 
 
 class Board:
-    """The Ray actor to which steps post their events, wherever they run, and from which the driver fetches them."""
+    """A Ray actor that collects the events of all steps; the driver fetches them."""
 
     def __init__(self) -> None:
         self._posted: list[tuple[str, dict[str, Any]]] = []
@@ -59,15 +59,15 @@ class Board:
         self._submitted: Mapping[str, Any] = {}
 
     def submit(self, references: Mapping[str, Any]) -> None:
-        """Keeps the references of steps that the driver has submitted, by fingerprint."""
+        """Stores references, by fingerprint, to steps that the driver has submitted."""
         self._submitted = references
 
     def submitted(self) -> Mapping[str, Any]:
-        """Returns them, for the trials whose steps wait for these."""
+        """Returns these references, for trials that depend on the steps."""
         return self._submitted
 
     def post(self, fingerprint: str, event: dict[str, Any]) -> None:
-        """Adds an event of a step; a warning only once, though several workers or attempts log it."""
+        """Adds an event of a step. A warning is added once, even if several workers or attempts log it."""
         if "warning" in event:
             known = self._warnings.setdefault(fingerprint, [])
             if event["warning"] in known:
@@ -87,22 +87,22 @@ class Board:
 
 @dataclass(frozen=True)
 class Poster:
-    """Implements `Context.emit` for one step; it is picklable, so training workers and actors can post too."""
+    """Implements `Context.emit` for one step. It is picklable, so that training workers and actors can post, too."""
 
     board: ActorHandle
     fingerprint: str
 
     def __call__(self, event: dict[str, Any]) -> None:
         posted: Any = self.board.post.remote(self.fingerprint, event)
-        if "warning" in event:  # the stage must not be published before the board has its warnings
+        if "warning" in event:  # the board must have the warnings before the step is published
             ray.get(posted)
 
 
 class Relay:
-    """Passes the events that steps post on its board on to the watchers."""
+    """Forwards the events on its board to the watchers."""
 
     def __init__(self, steps: Iterable[Step[Artifact]], watchers: Sequence[Watcher]) -> None:
-        # On the driver's node, so that losing another node does not affect it. If lost itself, it restarts empty.
+        # On the driver's node, so that it survives the loss of other nodes. If lost, it restarts empty.
         driver_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
         self.board: Any = board.options(scheduling_strategy=driver_node).remote()
@@ -112,9 +112,9 @@ class Relay:
         self.expect(steps)
 
     def expect(self, steps: Iterable[Step[Artifact]]) -> None:
-        """Takes note of steps that will post events, and of all behind them.
+        """Registers steps that may post events, with all their inputs.
 
-        Trials look for themselves which steps must run: one whose artifact was damaged meanwhile is among them.
+        Inputs are registered because a trial reruns those damaged in the meantime, too.
         """
         for step in in_order(steps):
             if step.fingerprint not in self._steps:
@@ -122,7 +122,7 @@ class Relay:
                     known[step.fingerprint] = step
 
     def fetch(self) -> None:
-        """Passes on what has been posted since the last call."""
+        """Forwards the events since the last call."""
         for fingerprint, event in ray.get(self.board.fetch.remote()):
             step = self._steps[fingerprint]
             self._started(step)
@@ -133,14 +133,14 @@ class Relay:
                     watcher.event(step, event)
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
-        """Reports a published artifact once, since the step's own event may arrive later than its result."""
+        """Reports a published artifact once, since the step's event may arrive after its result."""
         self._started(step)
         if self._unfinished.pop(step.fingerprint, None):
             for watcher in self._watchers:
                 watcher.finished(step, summary)
 
     def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
-        """Reports that a model will not have all its results."""
+        """Reports that a model failed."""
         for watcher in self._watchers:
             watcher.failed(name, results, why)
 
@@ -172,10 +172,10 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: st
 
 
 def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
-    """Takes the lock once its current owners have released it. A task waiting in `ray.get` frees its CPU for others."""
+    """Acquires the lock once it is free. A task waiting in `ray.get` frees its CPU for others."""
     wait = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT")(emitting_warnings)
     while owner := lock.take():
-        post({"waiting": f"being made by {owner}"})
+        post({"waiting": f"being built by {owner}"})
         ray.get(wait.remote(post, _wait, store, name))
 
 
@@ -186,22 +186,22 @@ def _wait(store: Store, name: str) -> None:
 def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> bool:
     """Whether the artifact is published and intact. A damaged artifact is never deleted.
 
-    A stage that resumes continues from its intact part; any other sets it aside and rebuilds it.
+    A stage that resumes continues from the intact part. Any other sets the artifact aside and rebuilds it.
     """
     if store.find(step.name) and (damage := step.damage(store)):
-        store.shared_scratch(step.name, lock).check()  # to find damage may have taken longer than a lease
+        store.shared_scratch(step.name, lock).check()  # checking the files may have outlasted the lease
         continues = step.stage.resumes
         store.reopen(step.name) if continues else store.set_aside(step.name)
-        outcome = "continuing it from what is intact" if continues else "set it aside and running the step again"
+        outcome = "continuing from its intact part" if continues else "set aside; rerunning the step"
         post({"warning": f"{step.name} is damaged ({damage}): {outcome}"})
-    return step.is_made(store)
+    return step.is_published(store)
 
 
 def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
     step.check_artifacts()
     for needed in step.inputs:
         if damage := store.damage(needed.name):
-            remedy = f"{'move it elsewhere and ' if needed.out else ''}run the same command again to make it again"
+            remedy = f"{'move it elsewhere and ' if needed.out else ''}rerun the same command to rebuild it"
             raise UserError(f"{store.folder(needed.name)}, an input of {step.label}, is damaged: {damage}; {remedy}")
     artifacts: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
     warnings = _warnings(in_order(step.inputs), store) if step.stage.follows_source else []
@@ -243,14 +243,14 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
 
 
 def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
-    """Lists the warnings of all that a table is made from, with its steps; brings the manifests to this machine."""
+    """Lists the warnings of all steps behind a table; downloads their manifests."""
     labels: dict[str, list[str]] = {}
     for step in steps:
         try:
             warnings = Artifact(store.fetch(step.name, ())).manifest.get("warnings", [])
         except BucketError:
             raise
-        except UserError:  # what the table does not need may be gone
+        except UserError:  # artifacts that the table does not need may be gone
             continue
         for warning in warnings:
             labels.setdefault(warning, []).append(step.label)
@@ -260,13 +260,13 @@ def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
 def execute(
     missing: Mapping[Step[Artifact], Reason], store: Store, watchers: Sequence[Watcher], address: str | None
 ) -> None:
-    """Makes the artifacts of the steps `missing`, inputs first, on the cluster that `working` sets up."""
+    """Builds the artifacts of the steps `missing`, inputs first, on the cluster set up by `working`."""
     with working(missing, watchers, address) as relay:
         make([*missing], store, relay)
 
 
 def make(steps: Sequence[Step[Artifact]], store: Store, relay: Relay) -> None:
-    """Makes the artifacts of `steps`, inputs first. If one fails, the others are cancelled and its error is raised."""
+    """Builds the artifacts of `steps`, inputs first. If one fails, cancels the others and raises its error."""
     relay.expect(steps)
     running = submit(steps, store, relay.board)
     with cancelled_on_error(running):
@@ -283,7 +283,7 @@ def make(steps: Sequence[Step[Artifact]], store: Store, relay: Relay) -> None:
 def working(
     missing: Mapping[Step[Artifact], Reason], watchers: Sequence[Watcher], address: str | None
 ) -> Iterator[Relay]:
-    """Sets up a Ray cluster to make the steps `missing`, and tells the watchers which steps are to come."""
+    """Sets up a Ray cluster for the steps `missing`, and announces them to the watchers."""
     to_make = {step.fingerprint for step in missing}
     needed = {step.fingerprint: step for dependent in missing for step in dependent.inputs}
     cached = [step for fingerprint, step in needed.items() if fingerprint not in to_make]
@@ -302,15 +302,15 @@ def working(
 
 
 def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
-    """Returns where a step is to run and in what kind of process, as options of its Ray task.
+    """Returns the options of a step's Ray task: its node and its kind of process.
 
-    Where nodes share no disk, raw text is on the driver's, and a step that computes on a GPU runs where one is.
+    If nodes share no disk, raw text is on the driver's node. A step that uses a GPU runs on a node with one.
     """
-    # Without a strategy the tasks of a caller in a placement group, such as a Tune trial, would run in that group too.
+    # By default tasks run in their caller's placement group, such as a Tune trial's.
     options: dict[str, Any] = {"scheduling_strategy": "DEFAULT"}
     if step.stage.computes:
         options["runtime_env"] = {"env_vars": worker_environment()}
-    if step.stage.resumes:  # a training, whose controller (Ray Train's) runs where this task does
+    if step.stage.resumes:  # a training run: Ray Train's controller runs on this task's node
         options["resources"] = ON_HEAD
     if store.is_per_node:
         if step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
@@ -324,9 +324,9 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
 def submit(
     steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle, before: Mapping[str, Any] = NOTHING
 ) -> dict[Any, Step[Artifact]]:
-    """Submits `steps`, inputs first, as Ray tasks; returns a dictionary from their references to the steps.
+    """Submits `steps` as Ray tasks, inputs first; returns the steps by reference.
 
-    Those of `before`, by fingerprint, are submitted already; all other inputs must be in the store.
+    `before` has references to steps that are already submitted, by fingerprint. All other inputs must be in the store.
     """
     execute = ray.remote(emitting_warnings)
     references, submitted = dict(before), dict[Any, Step[Artifact]]()
@@ -341,14 +341,14 @@ def submit(
 
 
 def cancel(references: Iterable[Any]) -> None:
-    """Cancels tasks, with those that they have started."""
+    """Cancels tasks and the tasks they started."""
     for reference in references:
         ray.cancel(reference, force=False, recursive=True)
 
 
 @contextmanager
 def cancelled_on_error(references: Iterable[Any]) -> Iterator[None]:
-    """Cancels these tasks if the body raises. A step's error is raised as the step raised it."""
+    """Cancels these tasks if the body raises. Unwraps a step's error."""
     try:
         yield
     except BaseException as error:
@@ -360,11 +360,9 @@ def cancelled_on_error(references: Iterable[Any]) -> Iterator[None]:
 
 
 def understood(error: BaseException) -> BaseException:
-    """Returns a step's error as the step raised it, or a LostProcessError if Ray lost its process."""
+    """Returns the error that a step raised, or a LostProcessError if Ray lost its process."""
     cause = cause_of(error) if isinstance(error, ray.exceptions.RayTaskError) else error
     if not isinstance(cause, LOST):
         return cause
     reason, *_ = str(cause).strip().split("\n")
-    return LostProcessError(
-        f"Ray lost a process or a node ({reason}); finished work is kept: run the same command again"
-    )
+    return LostProcessError(f"Ray lost a process or a node ({reason}); finished work is kept: rerun the same command")

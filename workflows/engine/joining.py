@@ -1,6 +1,6 @@
-"""Joining a Ray cluster by address: does anything answer there, and does it accept this process?
+"""Checks that a Ray cluster answers at an address and accepts this process.
 
-Ray itself would try for minutes and print a line for each attempt.
+Ray would retry for minutes, with a line for each attempt.
 """
 
 import os
@@ -13,15 +13,14 @@ from pipeline.errors import UserError
 
 CONNECT_S = 10
 ANSWER_MS = 2000
-"""How long a head node may take for its first answer, once Ray has waited up to 10 s for the connection."""
-REMEDY = "copy what `ray get-auth-token` prints on the head node to ~/.ray/auth_token here, or to RAY_AUTH_TOKEN"
+"""The timeout for a head node's first answer, after up to 10 s in which Ray waits for the connection."""
+REMEDY = "copy the output of `ray get-auth-token` on the head node to ~/.ray/auth_token or RAY_AUTH_TOKEN here"
 
 
 def accepted_address(address: str) -> str:
-    """Returns the HOST:PORT of the head node at `address`, which has accepted this process.
+    """Returns the HOST:PORT of the head node at `address`, after authenticating there.
 
-    Addresses that begin with `ray://` are returned as they are. Raises UserError where no head node answers or it does
-    not accept this process.
+    Returns `ray://` addresses unchanged. Raises UserError if no head node answers or it rejects this process.
     """
     try:
         if "://" in address:
@@ -34,19 +33,19 @@ def accepted_address(address: str) -> str:
         source = "RAY_ADDRESS=" if address == os.environ.get("RAY_ADDRESS") else "--address "
         reason, *_ = str(error).split(". ")  # the rest is Ray's advice
         raise UserError(
-            f"no Ray cluster answers at {source}{address} ({reason}); check that it runs and the port is open"
+            f"no Ray cluster answers at {source}{address} ({reason}); check that it is running and the port is open"
         ) from None
 
 
 def is_loopback(address: str) -> bool:
-    """Says whether the head node at this HOST:PORT can be reached only from its own machine."""
+    """Whether the head node at this HOST:PORT can be reached only from its own machine."""
     return address.rpartition(":")[0].strip("[]") in ("127.0.0.1", "::1")
 
 
 def _head_address(address: str) -> str:
-    """Returns the HOST:PORT at which a head node takes calls.
+    """Returns the HOST:PORT at which a head node accepts calls.
 
-    Ray takes localhost for this machine's address in the network; clusters that workflows start are not there.
+    Ray resolves localhost to this machine's network address, where clusters started by workflows do not listen.
     """
     resolved_address = ray_private.head_address(address)
     try:
@@ -62,7 +61,7 @@ def _head_address(address: str) -> str:
 
 
 def _call(address: str) -> None:
-    """Raises OSError where nothing takes calls at HOST:PORT, ValueError for the dashboard's URL."""
+    """Raises OSError if nothing accepts calls at HOST:PORT, ValueError for the dashboard's URL."""
     if address.startswith(("http://", "https://")):  # which `ray job` takes from RAY_ADDRESS
         raise ValueError("a URL of Ray's dashboard; set the HOST:PORT of `ray start --head --port`")
     host, _, port = address.removeprefix("ray://").rpartition(":")
@@ -73,19 +72,19 @@ def _call(address: str) -> None:
 def _authenticate(address: str) -> None:
     """Makes this process send its token if the head node demands one; by default Ray does so only for `auto`.
 
-    Raises UserError where there is no token or a wrong one, RayError where no head node answers.
+    Raises UserError for a missing or wrong token, RayError if no head node answers.
     """
     if not ray_private.sends_token():
         if ray_private.accepts_driver(address, ANSWER_MS):
             return
         if mode := os.environ.get("RAY_AUTH_MODE"):
-            raise UserError(f"the Ray cluster at {address} demands a token; unset RAY_AUTH_MODE, which is {mode!r}")
+            raise UserError(f"the Ray cluster at {address} demands a token, but RAY_AUTH_MODE is {mode!r}; unset it")
     try:
-        # Without one, Ray would abort this process.
+        # Without a token, Ray would abort this process.
         if not ray_private.has_token():
             raise UserError(f"this machine has no token for the Ray cluster at {address}; {REMEDY}")
     except ray.exceptions.AuthenticationError as error:
         raise UserError(f"no token for the Ray cluster at {address}: {error.message}") from None
     ray_private.send_token()
     if not ray_private.accepts_driver(address, ANSWER_MS):
-        raise UserError(f"the Ray cluster at {address} does not accept this machine's token; {REMEDY}")
+        raise UserError(f"the Ray cluster at {address} rejects this machine's token; {REMEDY}")

@@ -1,4 +1,4 @@
-"""Trains and measures the models of a table, as many at once as the cluster fits. A failure does not stop the others.
+"""Trains and measures a table's models, as many at once as fit on the cluster. A failure does not stop the others.
 
 Steps that depend on no training run, such as prepared text, run beside the models, once each.
 """
@@ -31,10 +31,10 @@ from workflows.engine.reasons import Reason
 from workflows.engine.runner import Model, Watcher
 
 RETRIES = 2
-"""Retries of a model whose process or node was lost, or that raised; an error the user must fix is never retried."""
+"""Retries of a model after an error or a lost process or node, but not after an error that the user must fix."""
 
 Results = Mapping[str, Sequence[Step[Artifact]]]
-"""The results of models, by name."""
+"""The final steps of models, by name."""
 
 run_trials = Imported("workflows.engine.tuning:run_trials")
 
@@ -50,10 +50,9 @@ def execute_models(
     beside: Sequence[Step[Artifact]],
     tuned: bool,
 ) -> dict[str, str]:
-    """Makes a table of models, which needs the steps `missing`; returns why some models failed, by name (`run_models`).
+    """Builds a table of models, with `missing` steps; returns the failures by model name (see `run_models`).
 
-    Those with the most work begin first where several are made at once, so that no long training is still running after
-    all others are done.
+    If several models run at once, those with the most work begin first, so that no long run is left at the end.
     """
     with working(missing, watchers, address) as relay:
         make([*to_run(first, store)], store, relay)
@@ -86,26 +85,26 @@ def execute_models(
 
 
 def is_mistake(error: BaseException) -> bool:
-    """Whether only the user can fix it, so that a retry does not help."""
+    """Whether only the user can fix the error, so that a retry does not help."""
     is_lost = isinstance(error, LostProcessError)
     return not is_lost and (isinstance(error, UserError) or (isinstance(error, OSError) and bool(error.filename)))
 
 
 def _work(model: Model) -> int:
-    """Returns a number that grows with a training's FLOP, without importing torch."""
+    """Returns a number that grows with a run's FLOP, without importing torch."""
     sizes = model.training.model
     return model.training.updates * sizes.n_layers * sizes.d_model * (sizes.d_model + sizes.d_ff)
 
 
 def _submit_shared(targets: Sequence[Step[Artifact]], store: Store, relay: Relay) -> dict[Any, Step[Artifact]]:
-    """Submits those missing steps behind `targets` that depend on no training; returns them by reference."""
+    """Submits the missing steps behind `targets` that depend on no training run; returns them by reference."""
     steps = [*to_run(targets, store)]
     relay.expect(steps)
     return submit([step for step in steps if not step.is_trained], store, relay.board)
 
 
 def _run_all(results: Results, at_once: int, store: Store, relay: Relay, before: Mapping[str, Any]) -> dict[str, str]:
-    """Makes the models in their order, no more than `at_once` being trained; returns why some failed, by name."""
+    """Builds the models in order, training at most `at_once`; returns the failures by model name."""
     waiting, tries, failures = [*results], Counter[str](), dict[str, str]()
     running: dict[str, dict[Any, Step[Artifact]]] = {}
     submitted: list[Any] = []
@@ -141,9 +140,9 @@ def _run_all(results: Results, at_once: int, store: Store, relay: Relay, before:
 def _next(
     waiting: Sequence[str], at_once: int, running: Mapping[str, Mapping[Any, Step[Artifact]]], results: Results
 ) -> str | None:
-    """Returns the model to begin with, if there is room for its training.
+    """Returns the next model to begin, or None without room for its run.
 
-    One that shares a training with another would wait for it, in the place of a third.
+    Skips a model that shares a run with an active one: it would wait, in a third model's place.
     """
     training = {step.fingerprint for steps in running.values() for step in steps.values() if step.stage.resumes}
     if len(training) >= at_once:
@@ -155,14 +154,14 @@ def _next(
 def submit_model(
     results: Sequence[Step[Artifact]], store: Store, board: ActorHandle, before: Mapping[str, Any]
 ) -> dict[Any, Step[Artifact]]:
-    """Submits what is missing of a model; returns its steps by reference, with results that are among `before`."""
+    """Submits a model's missing steps; returns them by reference, with its final steps in `before`."""
     before = {fingerprint: reference for fingerprint, reference in before.items() if not _is_lost(reference)}
     ours = {before[step.fingerprint]: step for step in results if step.fingerprint in before}
     return ours | submit([*to_run(results, store)], store, board, before)
 
 
 def _is_lost(reference: Any) -> bool:
-    """Returns whether a task has failed in such a way that it is worth trying again."""
+    """Whether a task has failed with an error worth a retry."""
     done, _ = ray.wait([reference], timeout=0)
     try:
         ray.get(done)

@@ -1,4 +1,4 @@
-"""Checks Ray's requirements for starting a cluster here, in milliseconds and without Ray."""
+"""Checks Ray's requirements for starting a cluster here, in milliseconds and without importing Ray."""
 
 import os
 import socket
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOCKET_IN_SESSION = "ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store"
-"""The longest name of a socket below the folder of temporary files, with the largest process id there is."""
+"""The longest path of a socket below the temporary folder, with the largest process id."""
 MAX_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
-"""The kernel's limit for the path of a Unix socket."""
+"""Linux's limit for the path of a Unix socket, in bytes."""
 
 
 def obstacles() -> Iterator[tuple[str, str]]:
@@ -25,35 +25,35 @@ def obstacles() -> Iterator[tuple[str, str]]:
 
 
 def _folder() -> Iterator[tuple[str, str]]:
-    """Checks the folder of Ray's files, whose sockets have long names."""
+    """Checks the folder of Ray's files: write access, and a path short enough for its sockets."""
     default = os.environ.get("TMPDIR", "/tmp") if sys.platform == "linux" else "/tmp"
     temporary = os.environ.get("RAY_TMPDIR", default)
-    remedy = "set RAY_TMPDIR to a short path that can be written, such as /tmp"
+    remedy = "set RAY_TMPDIR to a short, writable path such as /tmp"
     n_bytes = len(os.fsencode(os.path.join(temporary, SOCKET_IN_SESSION)))
     if n_bytes > MAX_SOCKET_BYTES:
         most = MAX_SOCKET_BYTES - n_bytes + len(os.fsencode(temporary))
-        yield f"{temporary} is too long a path for Ray's sockets, for which it may have {most} bytes", remedy
+        yield f"{temporary} is too long a path for Ray's sockets (at most {most} bytes)", remedy
     elif reason := _why_not_writable(Path(temporary, "ray")):
-        yield f"Ray keeps its files in {temporary}, which cannot be written ({reason})", remedy
+        yield f"Ray's folder {temporary} is not writable ({reason})", remedy
 
 
 def _token() -> Iterator[tuple[str, str]]:
-    """Checks that there is a token, which Ray demands of all processes of a cluster, or that one can be written."""
+    """Checks that there is a token for the cluster's processes, or that Ray can write one."""
     if os.environ.get("RAY_AUTH_MODE", "token").lower() != "token" or os.environ.get("RAY_AUTH_TOKEN"):
         return
     if given := os.environ.get("RAY_AUTH_TOKEN_PATH"):
         if not os.access(given, os.R_OK):
-            yield f"RAY_AUTH_TOKEN_PATH names {given}, which cannot be read", "correct it or unset it"
+            yield f"RAY_AUTH_TOKEN_PATH is {given}, which cannot be read", "correct or unset it"
         return
     token = Path(os.path.expanduser("~"), ".ray", "auth_token")
     reason = "" if os.access(token, os.R_OK) else _why_not_writable(token.parent)
     if reason:
-        remedy = "set HOME to a folder that can be written, or RAY_AUTH_TOKEN to a secret of 32 characters or more"
-        yield f"Ray keeps a token in {token}, which cannot be written ({reason})", remedy
+        remedy = "set HOME to a writable folder, or RAY_AUTH_TOKEN to a secret of 32 characters or more"
+        yield f"Ray's token file {token} is not writable ({reason})", remedy
 
 
 def _why_not_writable(folder: Path) -> str:
-    """Returns why nothing can be written in a folder, or in the place where it would be made; empty if it can."""
+    """Returns why a folder is not writable, or cannot be created; empty if it can."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     try:
         with tempfile.TemporaryDirectory(prefix=".aiayn-", dir=there):

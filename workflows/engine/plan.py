@@ -1,6 +1,6 @@
 """Prints the plan of a command: the steps to run and why.
 
-The plan and the engine both ask `to_run`, so they list the same steps.
+The plan and the engine both use `to_run`, so they agree on the steps.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,17 +28,17 @@ class PlannedModel:
 
 
 def steps_of(targets: Sequence[Step[Artifact]], stage: str, option: str) -> list[Step[Artifact]]:
-    """Returns the steps behind `targets` whose stage has this name. Raises UserError if none has."""
+    """Returns the steps behind `targets` of the stage with this name. Raises UserError if there are none."""
     steps = in_order(targets)
     chosen = [step for step in steps if step.stage.short_name == stage]
     if not chosen:
         names = ", ".join(dict.fromkeys(step.stage.short_name for step in steps))
-        raise UserError(f"--{option} {stage}: there is no such stage; here are {names}")
+        raise UserError(f"--{option} {stage}: there is no such stage; choose one of {names}")
     return chosen
 
 
 def resting_on(targets: Sequence[Step[Artifact]], steps: Collection[Step[Artifact]]) -> list[Step[Artifact]]:
-    """Returns `steps` and those behind `targets` that need one of them, inputs first."""
+    """Returns `steps` and all steps behind `targets` that depend on them, inputs first."""
     chosen = {step.fingerprint for step in steps}
     for step in in_order(targets):
         if any(needed.fingerprint in chosen for needed in step.inputs):
@@ -71,7 +71,7 @@ def _stages(
         table.add_column(title, no_wrap=title != "why")
     for step in in_order(targets):
         reason = why.get(step.fingerprint)
-        state = "to run" if reason else "cached" if step.is_made(store) else "not needed"
+        state = "to run" if reason else "cached" if step.is_published(store) else "not needed"
         table.add_row(step.label, state, store.folder(step.name).name, reason.text if reason else "")
     return table
 
@@ -79,7 +79,7 @@ def _stages(
 def _models(
     targets: Sequence[Step[Artifact]], models: Mapping[str, PlannedModel], _store: Store, why: Mapping[str, Reason]
 ) -> Table:
-    """Returns a line for what no training is behind, one for each model, and one for what is made of them."""
+    """Returns a row for the shared steps, one per model, and one for the steps after them."""
     headings = [*dict.fromkeys(heading for model in models.values() for heading in model.about)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("", "to run", *headings, "why"):
@@ -104,7 +104,7 @@ def _models(
 
 
 def _summary(causes: Sequence[Reason]) -> str:
-    """Returns the first cause that is no mere consequence of others, and says if there are more."""
+    """Returns the first cause that is not a consequence of another, with the number of others."""
     texts = [*dict.fromkeys(reason.text for reason in causes if reason.is_root and reason.text != NEVER)]
     if not texts:
         return NEVER if any(reason.text == NEVER for reason in causes) else "another input" * bool(causes)

@@ -1,4 +1,4 @@
-"""Shows a workflow's plan and its progress: a line per event and, on a terminal, bars of the stages that run."""
+"""Shows a workflow's progress: a line per event and, on a terminal, a bar per active stage."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,21 +14,21 @@ from workflows.engine.runner import Watcher
 from workflows.quantities import duration
 
 PLAIN_PROGRESS_S = 15.0
-"""Seconds between a stage's progress lines when the output is not a terminal."""
+"""Seconds between a stage's progress lines if the output is not a terminal."""
 RATE_S = 600.0
-"""Seconds from whose progress the time left is estimated."""
+"""The window for estimating the time left, in seconds."""
 
 
-def _figures(progress: dict[str, Any]) -> str:
-    """Formats the figures of a progress event, e.g. `5,120 tokens/s  loss 2.31`."""
-    figures = [f"{progress['tokens_s']:,.0f} tokens/s"] if progress.get("tokens_s") else []
+def _metrics(progress: dict[str, Any]) -> str:
+    """Formats the metrics of a progress event, e.g. `5,120 tokens/s  loss 2.31`."""
+    metrics = [f"{progress['tokens_s']:,.0f} tokens/s"] if progress.get("tokens_s") else []
     if "loss" in progress:
-        figures.append(f"loss {progress['loss']:.2f}")
-    return "  ".join(figures)
+        metrics.append(f"loss {progress['loss']:.2f}")
+    return "  ".join(metrics)
 
 
 class View(Watcher):
-    """Prints a line for each stage that is done; the others have bars on a terminal, and elsewhere lines too."""
+    """Prints a line per finished stage. Active stages have bars on a terminal, and progress lines elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -39,16 +39,16 @@ class View(Watcher):
         self._n_steps = self._n_finished = 0
 
     def begin(self, steps: Mapping[Step[Artifact], Reason], cached: Sequence[Step[Artifact]]) -> None:
-        """Prints how many stages there are to run, why some that were made run again, and starts drawing."""
+        """Prints the number of stages to run and the reasons for reruns, and starts the bars."""
         self._began, self._n_steps, self._n_finished = time.monotonic(), len(steps), 0
         self._announced = {step.fingerprint for step in steps}
         self._started, self._printed, self._tasks = {}, {}, {}
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(20),
-            TextColumn("{task.fields[figures]}", markup=False),
+            TextColumn("{task.fields[status]}", markup=False),
         )
-        # Off a terminal it draws nothing, but knows the time left.
+        # Off a terminal, it draws nothing but estimates the time left.
         self._bars = Progress(
             *columns,
             TimeRemainingColumn(),
@@ -68,47 +68,47 @@ class View(Watcher):
         """Adds a bar."""
         self._started[step.fingerprint] = self._printed[step.fingerprint] = time.monotonic()
         self._n_steps += step.fingerprint not in self._announced
-        self._bars.add_task(step.label, total=None, figures="")
+        self._bars.add_task(step.label, total=None, status="")
         self._tasks[step.fingerprint] = self._bars.tasks[-1]
         self._plain_line(step.label, "started")
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        """Shows progress, warnings and what is waited for; off a terminal also each measurement on the dev set."""
+        """Shows progress, warnings and waits; off a terminal also each measurement on the dev set."""
         if "warning" in event:
             self._line(step.label, f"warning: {event['warning']}")
         task = self._tasks.get(step.fingerprint)
-        if task is None:  # it came after the step's result
+        if task is None:  # it arrived after the step's result
             return
         if "waiting" in event:
-            self._bars.update(task.id, figures=event["waiting"])
+            self._bars.update(task.id, status=event["waiting"])
             self._plain_line(step.label, f"waiting: {event['waiting']}")
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
             self._plain_line(step.label, f"update {event['step']:,}  dev perplexity {metrics['dev_perplexity']:.2f}")
         if "total" not in event:
             return
-        figures = f"{event['done']:,.0f}/{event['total']:,.0f} {event['unit']}  {_figures(event)}".rstrip()
+        status = f"{event['done']:,.0f}/{event['total']:,.0f} {event['unit']}  {_metrics(event)}".rstrip()
         if task.total is None:
-            # Start-up time and work done before a resumption must not affect the rate.
-            self._bars.reset(task.id, total=event["total"], completed=event["done"], figures=figures)
+            # Start-up time and work before a resumption must not count for the rate.
+            self._bars.reset(task.id, total=event["total"], completed=event["done"], status=status)
         else:
-            self._bars.update(task.id, total=event["total"], completed=event["done"], figures=figures)
+            self._bars.update(task.id, total=event["total"], completed=event["done"], status=status)
         if time.monotonic() - self._printed[step.fingerprint] >= PLAIN_PROGRESS_S:
             self._printed[step.fingerprint] = time.monotonic()
             left = f"  {duration(task.time_remaining)} left" if task.time_remaining is not None else ""
-            self._plain_line(step.label, figures + left)
+            self._plain_line(step.label, status + left)
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
-        """Prints the time that the step took, and its artifact's summary."""
+        """Prints the step's duration and its artifact's summary."""
         self._n_finished += 1
         self._remove_bar(step)
         took = duration(time.monotonic() - self._started[step.fingerprint])
         self._line(step.label, f"done in {took}{f'  {summary}' if summary else ''}")
 
     def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
-        """Prints that a model will not be measured, and removes the bars of what was being made of it.
+        """Prints that a model failed, and removes the bars of its run and the steps after it.
 
-        A step that another model needs may still be finished.
+        A step that another model needs may still finish.
         """
         for step in in_order(results):
             if step.is_trained:
@@ -120,7 +120,7 @@ class View(Watcher):
         self._bars.refresh()
 
     def end(self, error: BaseException | None) -> None:
-        """Leaves the bars of what did not end on the screen."""
+        """Leaves the bars of unfinished steps on the screen."""
         self._bars.refresh()
         self._bars.stop()
 

@@ -1,10 +1,10 @@
-"""Builds the missing artifacts of a DAG and notifies watchers. Ray is loaded only if any are missing.
+"""Builds the missing artifacts of a DAG and notifies watchers. Imports Ray only if there are any.
 
     (table,) = run([table_step], store, watchers)
     table, failures = run_models({"base": Model([perplexity, scores], settings)}, table_of, store, watchers)
 
-Artifacts go to the store: models share the prepared data, and a failed or interrupted run continues from its newest
-checkpoint, in this command or the next.
+Models share the prepared data in the store. A failed or interrupted run resumes from its newest checkpoint, in this
+command or the next.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +22,10 @@ execute_models = Imported("workflows.engine.models:execute_models")
 
 
 class Watcher:
-    """Receives the events of the steps; its methods are called in the driver, one at a time."""
+    """Receives the events of the steps. Its methods are called in the driver, one at a time."""
 
     def begin(self, steps: Mapping[Step[Artifact], Reason], cached: Sequence[Step[Artifact]]) -> None:
-        """Called before anything runs, with the steps to run and why, and inputs that the store has."""
+        """Called before anything runs, with the steps to run and the reasons, and with cached inputs."""
 
     def started(self, step: Step[Artifact]) -> None:
         """Called when work on the step has begun."""
@@ -34,21 +34,21 @@ class Watcher:
         """Called with progress or metrics (pipeline.store.artifact.Context.emit)."""
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
-        """Called when the step's artifact has been published, with a few words about it."""
+        """Called when the step's artifact has been published, with its summary."""
 
     def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
-        """Called when the model of this name will not have all its `results`."""
+        """Called when a model has failed; `results` are its final steps."""
 
     def idle(self) -> None:
         """Called a few times per second."""
 
     def end(self, error: BaseException | None) -> None:
-        """Called at the end, with the `error` that stopped the work, if any."""
+        """Called at the end, with the `error` that stopped the workflow, if any."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A model of a table, which succeeds with all its results or fails with a reason, independently of other models."""
+    """A table's model. It succeeds or fails as a whole, independently of other models."""
 
     results: Sequence[Step[Artifact]]
     training: TrainingSettings
@@ -57,11 +57,10 @@ class Model:
 def run(
     targets: Sequence[Step[A]], store: Store, watchers: Sequence[Watcher] = (), address: str | None = None
 ) -> list[A]:
-    """Returns the artifacts of `targets`, making those not in `store`. Starts Ray only if there is work to do.
+    """Returns the artifacts of `targets`, building those not in `store`. Starts Ray only if there is work to do.
 
-    Other workflows may use the store at the same time; each step is still made only once. If a step fails, the others
-    are stopped and its error is raised; KeyboardInterrupt stops all of them too. Whatever was published stays, so the
-    same call continues from there.
+    Other workflows may share the store; each step still runs only once. If a step fails, the others are stopped and its
+    error is raised. KeyboardInterrupt stops them, too. Published artifacts stay, so the same call continues from there.
     """
     missing = reasons(to_run(targets, store), store)
     if missing:
@@ -85,9 +84,9 @@ def run_models(
 ) -> tuple[A, Mapping[str, str]]:
     """Runs the missing steps of a table of models; returns the table and the failures by model name.
 
-    `table` returns its step, given the failures. The steps `first` run before all others, `beside` along with the
-    models. As many models run at once as the cluster fits; `tuned` makes them trials of Ray Tune. Raises UserError if
-    all models fail, or a step that belongs to no model.
+    `table` returns the table's step, given the failures. The steps `first` run before all others, and `beside` along
+    with the models. As many models run at once as fit on the cluster, as trials of Ray Tune if `tuned`. Raises
+    UserError if all models fail, or a step that belongs to no model.
     """
     target, failures = table({}), dict[str, str]()
     missing = reasons(to_run([target], store), store)

@@ -1,6 +1,6 @@
-"""Makes the models of a grid as trials of Ray Tune (`workflows.engine.models`), one a model.
+"""Runs the models of a grid as trials of Ray Tune, one per model (`workflows.engine.models`).
 
-Tune decides how many are made at once, and retries those that were lost.
+Tune schedules the trials and retries lost ones.
 """
 
 import logging
@@ -24,14 +24,14 @@ QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the workflow handles ctrl-C
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints each error even when set to be silent
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints errors even if silenced
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
 }
 """Environment variables that keep Tune quiet."""
 
 
 def run_trials(results: Results, at_once: int, store: Store, relay: Relay, before: Mapping[str, Any]) -> dict[str, str]:
-    """Makes the models in their order, `at_once` at a time; returns why some failed, by name."""
+    """Builds the models in order, `at_once` at a time; returns the failures by model name."""
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the table lists the failures
     os.environ.update(QUIET)
     ray.get(relay.board.submit.remote(before))
@@ -54,7 +54,7 @@ def run_trials(results: Results, at_once: int, store: Store, relay: Relay, befor
 
 
 def _run_trial(config: dict[str, Any], results: Results, store: Store, board: ActorHandle) -> None:
-    """Runs a trial in the process that Tune gives it: submits the steps of its model, and waits for them."""
+    """Runs a trial, in Tune's process: submits the steps of its model and waits for them."""
     before: Any = board.submitted.remote()
     try:
         shared = ray.get(before)
@@ -63,41 +63,41 @@ def _run_trial(config: dict[str, Any], results: Results, store: Store, board: Ac
             ray.get([*running])
     except Exception as error:
         if not is_mistake(error):
-            raise  # Tune tries again
+            raise  # Tune retries
         tune.report({"failed": str(error)})
 
 
 def _reason(trial: Any) -> str:
-    """Returns why a trial has failed, once Tune has written its error."""
+    """Returns why a trial failed, after Tune has stored its error."""
     error = trial.get_pickled_error() or trial.get_error()
     return trial.last_result.get("failed") or reason(cause_of(error))
 
 
 class _Follower(tune.Callback):
-    """Passes the events of the trials' steps on to the watchers in the driver, and which models have failed.
+    """Forwards the steps' events and the models' failures to the watchers in the driver.
 
-    Tune calls its methods; a trial that it will try again has not ended.
+    Tune calls its methods. A trial to be retried has not failed.
     """
 
     def __init__(self, relay: Relay, results: Results) -> None:
         self._relay, self._results, self._fetched_s = relay, results, 0.0
         self.failed: dict[str, Any] = {}
-        """The failed trials by model. In Tune's results one that was tried again is no longer in its place."""
+        """The failed trials by model. In Tune's results, retried trials are out of order."""
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """Runs after each iteration of Tune's loop, many times per second."""
+        """Called after each iteration of Tune's loop, many times per second."""
         if time.monotonic() - self._fetched_s > POLL_S:
             self._fetched_s = time.monotonic()
             self._relay.fetch()
             self._relay.idle()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Runs when a trial has ended by itself."""
+        """Called when a trial has ended without an exception."""
         if "failed" in trial.last_result:
             self._failed(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Runs when a trial has failed for good."""
+        """Called when a trial has failed for good."""
         self._failed(trial)
 
     def _failed(self, trial: Any) -> None:
@@ -107,5 +107,5 @@ class _Follower(tune.Callback):
         self._relay.failed(name, self._results[name], trial.last_result.get("failed", ""))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves the state out when Tune pickles its callbacks, since it includes the screen."""
+        """Omits the state when Tune pickles its callbacks, since it includes the console."""
         return {}

@@ -79,7 +79,7 @@ def test_text_to_score(
     main.train(
         tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:]
     )  # finished already: nothing to do
-    with pytest.raises(UserError, match=r"run was made with seed 1 \(here 2\); move it"):
+    with pytest.raises(UserError, match=r"run was built with seed 1 \(here 2\); move it"):
         main.train(
             tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=[*TINY[1:4], "recipes.base.training.seed=2"]
         )

@@ -96,14 +96,14 @@ def test_a_folder_that_was_made_otherwise_says_how(tmp_path: Path) -> None:
 
     _publish(step("a"), Store(tmp_path))
     assert to_run([step("a")], Store(tmp_path)) == {}
-    with pytest.raises(UserError, match=r"/out was made with text a \(here b\); move it elsewhere"):
+    with pytest.raises(UserError, match=r"/out was built with text a \(here b\); move it elsewhere"):
         to_run([step("b")], Store(tmp_path))
-    with pytest.raises(UserError, match=r"/out was made with other text or by another version; move it elsewhere"):
+    with pytest.raises(UserError, match=r"/out was built with other text or by another version; move it elsewhere"):
         to_run([step("a", other)], Store(tmp_path))
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"/out is a folder that this command did not make; choose another one"):
+    with pytest.raises(UserError, match=r"/out was not created by this command; choose another folder"):
         to_run([step("a")], Store(tmp_path))
     assert (tmp_path / "out" / "thesis.txt").read_text() == "mine"
 

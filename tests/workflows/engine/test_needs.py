@@ -33,13 +33,13 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({}, "", ""),
         ({"TMPDIR": _folder_of(LONGEST)}, "", ""),
-        ({"TMPDIR": _folder_of(LONGEST + 1)}, f"may have {LONGEST} bytes", "set RAY_TMPDIR to a short path"),
+        ({"TMPDIR": _folder_of(LONGEST + 1)}, f"at most {LONGEST} bytes", "set RAY_TMPDIR to a short, writable path"),
         ({"TMPDIR": _folder_of(200), "RAY_TMPDIR": "/tmp"}, "", ""),
-        ({"RAY_TMPDIR": "/proc"}, "Ray keeps its files in /proc, which cannot be written", "set RAY_TMPDIR to a short"),
-        ({"HOME": "/proc/none"}, "/proc/none/.ray/auth_token, which cannot be written", "RAY_AUTH_TOKEN to a secret"),
+        ({"RAY_TMPDIR": "/proc"}, "Ray's folder /proc is not writable", "set RAY_TMPDIR to a short"),
+        ({"HOME": "/proc/none"}, "/proc/none/.ray/auth_token is not writable", "RAY_AUTH_TOKEN to a secret"),
         ({"HOME": "/proc/none", "RAY_AUTH_TOKEN": 32 * "x"}, "", ""),
         ({"HOME": "/proc/none", "RAY_AUTH_MODE": "disabled"}, "", ""),
-        ({"RAY_AUTH_TOKEN_PATH": "/no/token"}, "RAY_AUTH_TOKEN_PATH names /no/token", "correct it or unset it"),
+        ({"RAY_AUTH_TOKEN_PATH": "/no/token"}, "RAY_AUTH_TOKEN_PATH is /no/token", "correct or unset it"),
     ],
 )
 def test_what_ray_needs(
@@ -79,4 +79,4 @@ def test_ray_starts_where_nothing_is_in_its_way(n_bytes: int, tmp_path: Path) ->
     else:
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert "error: Ray cannot start: " in done.stderr
-        assert "set RAY_TMPDIR to a short path" in done.stderr
+        assert "set RAY_TMPDIR to a short, writable path" in done.stderr

@@ -21,7 +21,7 @@ PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "lo
 
 
 def _show(watcher: View, corpus: Corpus) -> None:
-    watcher.begin({STEP: Reason("made with text b (here a)")}, [])
+    watcher.begin({STEP: Reason("built with text b (here a)")}, [])
     watcher.started(STEP)
     watcher.event(STEP, {"waiting": "no GPU is free"})
     watcher.event(STEP, {"warning": "4 of 8 GPUs would idle"})
@@ -52,7 +52,7 @@ def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: 
     lines = text.rstrip("\n").split("\n")
     assert [line for line in lines if "50/200 updates  5,120 tokens/s  loss 2.31" in line and "left" in line]
     assert [line for line in lines if "update 50  dev perplexity 12.35" in line]
-    assert lines[1] == "train en-de base again: made with text b (here a)"
+    assert lines[1] == "train en-de base again: built with text b (here a)"
     assert lines[3].endswith("train en-de base             waiting: no GPU is free")
     assert lines[4].endswith("train en-de base             warning: 4 of 8 GPUs would idle")
     assert lines[-1].endswith("9,000 training pairs, dropped 2,000 blank, 1 ratio")
@@ -77,7 +77,7 @@ def test_a_model_that_fails_has_a_line(corpus: Corpus) -> None:
     file = io.StringIO()
     view = View(Console(file=file, width=120))
     training = replace(STEP, stage=replace(STEP.stage, resumes=True))
-    view.begin({training: Reason("never made")}, [])
+    view.begin({training: Reason("never built")}, [])
     view.started(training)
     view.failed("en-de base", [training], "the loss is nan")
     view.event(training, PROGRESS)

@@ -47,11 +47,11 @@ def test_a_changed_setting_is_named_with_both_values(store: Store) -> None:
     """The nearest artifact is compared: of two that were made, the newest; what follows is no cause itself."""
     why = _why(_joined(store, "a", "d"), store)
     assert why == {
-        "right": Reason("made with text b (here d)"),
+        "right": Reason("built with text b (here d)"),
         "join": Reason("another right", is_root=False),
     }
     steps = to_run([_joined(store, "a", "d")], store)
-    assert grouped(reasons(steps, store)) == ["right again: made with text b (here d)"]
+    assert grouped(reasons(steps, store)) == ["right again: built with text b (here d)"]
 
 
 def test_another_experiment_under_the_same_label_explains_nothing(store: Store) -> None:
@@ -69,8 +69,8 @@ def test_another_experiment_under_the_same_label_explains_nothing(store: Store) 
     run([first], store)
     changes = dict.fromkeys("abcde", 1)
     some, all_of_them = Settings(text="b", **changes), Settings(text="b", f=1, **changes)
-    assert _why(WRITE("many", some), store)["many"].text.startswith("made with text a (here b), a 0 (here 1), ")
-    assert _why(WRITE("many", all_of_them), store) == {"many": Reason("never made")}
+    assert _why(WRITE("many", some), store)["many"].text.startswith("built with text a (here b), a 0 (here 1), ")
+    assert _why(WRITE("many", all_of_them), store) == {"many": Reason("never built")}
 
 
 def test_another_input_that_is_there_is_a_cause(store: Store) -> None:
@@ -81,17 +81,17 @@ def test_another_input_that_is_there_is_a_cause(store: Store) -> None:
 def test_versions_source_and_arguments(store: Store) -> None:
     """A stage's version is named; without one, and with equal settings, it is the source or a plain argument."""
     raised = _joined(store, "a", "b", join_stage=replace(JOIN, version=2))
-    assert _why(raised, store) == {"join": Reason("made by version 1 of tiny_join.join (here 2)")}
+    assert _why(raised, store) == {"join": Reason("built by version 1 of tiny_join.join (here 2)")}
     following = _joined(store, "a", "b", join_stage=replace(JOIN, follows_source=True))
     assert _why(following, store) == {"join": Reason("the source has changed")}
     steps = [WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text="b"))]
-    assert _why(JOIN("join", [Pair(*steps)], Path("other")), store) == {"join": Reason("made with other arguments")}
+    assert _why(JOIN("join", [Pair(*steps)], Path("other")), store) == {"join": Reason("built with other arguments")}
 
 
 def test_what_was_never_made_and_what_is_damaged(store: Store, tmp_path: Path) -> None:
-    """An unknown label was never made; a file that has changed is named."""
+    """An unknown label was never built; a file that has changed is named."""
     new = WRITE("new", WriteSettings(text="z"))
-    assert _why(new, store) == {"new": Reason("never made")}
+    assert _why(new, store) == {"new": Reason("never built")}
     assert grouped(reasons(to_run([new], store), store)) == []
     other = Store(tmp_path)
     run([new], other)
@@ -102,14 +102,14 @@ def test_what_was_never_made_and_what_is_damaged(store: Store, tmp_path: Path) -
 
 
 def test_a_manifest_that_cannot_be_read_explains_nothing(store: Store, tmp_path: Path) -> None:
-    """Of another version, or broken: the step is one that was never made, and no error ends the command."""
+    """Of another version, or broken: the step is one that was never built, and no error ends the command."""
     for number, text in enumerate(
         ("", "[]", "{}", '{"stage": "tiny_write.write", "label": "new", "version": 1, "inputs": [1]}')
     ):
         folder = tmp_path / "store" / f"tiny_write-{number}"
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_text(text)
-    assert _why(WRITE("new", WriteSettings(text="z")), Store(tmp_path)) == {"new": Reason("never made")}
+    assert _why(WRITE("new", WriteSettings(text="z")), Store(tmp_path)) == {"new": Reason("never built")}
 
 
 def _plan(target: Step[Words], store: Store, verbose: bool = False, forced: list[Step[Words]] | None = None) -> str:
@@ -146,5 +146,5 @@ def test_forced_steps_are_those_of_a_stage_and_all_that_rest_on_them(store: Stor
     shown = _plan(target, store, True, forced)
     assert shown.count("forced") == 2
     assert "2 stages to run" in shown
-    with pytest.raises(UserError, match="--until tiny: there is no such stage; here are tiny_write, tiny_join"):
+    with pytest.raises(UserError, match="--until tiny: there is no such stage; choose one of tiny_write, tiny_join"):
         steps_of([target], "tiny", "until")

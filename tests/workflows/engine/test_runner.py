@@ -132,7 +132,7 @@ def test_what_is_damaged_is_named_and_made_again(tmp_path: Path) -> None:
     for damaged, file in ((step, "words.txt"), (step.inputs[0], "manifest.json")):
         (told,) = warnings.of(damaged)
         assert told.startswith(f"{damaged.name} is damaged ({file} ")
-        assert told.endswith("running the step again")
+        assert told.endswith("rerunning the step")
     assert [label for event, label in watcher.calls if event == "finished"] == ["left", "join"]
     assert runner.to_run([step], store) == {}
 
@@ -163,7 +163,7 @@ def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
     (aside,) = store.artifacts.glob(".aside-*")
     assert aside.name.startswith(f".aside-{join_step.name}-")
     assert (aside / "words.txt").read_bytes() == flipped
-    for step, outcome in ((train, "continuing it from what is intact"), (join_step, "set it aside and running")):
+    for step, outcome in ((train, "continuing from its intact part"), (join_step, "set aside; rerunning")):
         assert [f"{step.name} is damaged (words.txt does not match" in text for text in watcher.of(step)] == [True]
         assert outcome in watcher.of(step)[0]
     assert runner.to_run([join_step], store) == {}
@@ -204,7 +204,7 @@ def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
     (left, right), file = step.inputs, io.StringIO()
     runner.run([left, right], store)
     watchers = [Log(), View(Console(file=file, width=120))]
-    with working({step: Reason("never made")}, watchers, None) as relay:
+    with working({step: Reason("never built")}, watchers, None) as relay:
         _flip(store.folder(left.name) / "words.txt")
         ray.get([*submit([*runner.to_run([step], store)], store, relay.board)])
         relay.fetch()
@@ -290,5 +290,5 @@ def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
             driver.kill()
     lines = (tmp_path / "log").read_text().splitlines()
     assert sorted(lines) == sorted([f"{word} {text}" for text in "abc" for word in ("begins", "ends")] + ["joined"])
-    assert {line.partition(": being made by pid")[0] for line in waited} >= {"linger a", "linger b"}
+    assert {line.partition(": being built by pid")[0] for line in waited} >= {"linger a", "linger b"}
     assert not list(tmp_path.rglob("*.lock"))

@@ -87,7 +87,7 @@ def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path:
     server.pause()
     Timer(HANGS_S, server.resume).start()
     began_s = time.monotonic()
-    watcher.begin({BASE: Reason("never made")}, [])
+    watcher.begin({BASE: Reason("never built")}, [])
     watcher.event(BASE, {"metrics": {"loss": 4.0}, "step": 5})
     watcher.idle()
     watcher.finished(BASE, "")
