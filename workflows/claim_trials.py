@@ -1,6 +1,6 @@
-"""What the claims need trained beside the tables, as steps of the DAG, with several seeds each.
+"""The runs that claims need beside the tables, as steps of the DAG, with several seeds each.
 
-Averaging (§6.1) and heads (Figure 4): base of Table 2, whose first seed is the table's own. Extrapolation (§3.5): base
+Averaging (§6.1) and heads (Figure 4): base of Table 2; the first seed is the table's run. Extrapolation (§3.5): base
 and row E of Table 3, trained on short sentences only. Attention functions (§3.2.1): small models, at several rates.
 Competitors (abstract, §7): base and the recurrent and convolutional models. Paths (§4): networks of each layer type.
 """
@@ -45,7 +45,7 @@ LENGTH_PERPLEXITY = Stage(
 
 @dataclass(frozen=True)
 class Seeded:
-    """Trainings of one model of Table 2 with several seeds, and their text."""
+    """Runs of a model of Table 2 with several seeds, and their text."""
 
     text: stages.Prepared
     recipe: Recipe
@@ -55,7 +55,7 @@ class Seeded:
 
 
 def seeded(profile: Profile, pair: str, model: str) -> Seeded:
-    """Returns trainings of a model that differ only in their seeds."""
+    """Returns runs of a model that differ only in their seeds."""
     profile = profile.for_pair(pair)
     text, recipe = stages.prepared(profile, pair), profile.recipes[model]
     trainings = {}
@@ -68,7 +68,7 @@ def seeded(profile: Profile, pair: str, model: str) -> Seeded:
 
 
 def averaging(of: Seeded, model: str, choice: SearchGrid) -> list[Trial[DecodingChoice]]:
-    """Returns, of each training, the last checkpoint scored on the dev set, and a search chosen for the average."""
+    """Returns one trial per run: its last checkpoint's dev scores, and the search chosen for the averaged model."""
     trials = []
     for seed, training in of.trainings.items():
         name = f"averaging {seed}"
@@ -81,7 +81,7 @@ def averaging(of: Seeded, model: str, choice: SearchGrid) -> list[Trial[Decoding
 
 
 def heads(of: Seeded, model: str, text: GeneratedText) -> list[Trial[Relations]]:
-    """Returns, of each training's average, which words its heads join, in text whose grammar knows them."""
+    """Returns one trial per run: the words that the averaged model's heads relate, in generated text."""
     trials = []
     for seed, training in of.trainings.items():
         name = f"heads {seed}"
@@ -102,13 +102,13 @@ def training_speed(profile: Profile, pair: str) -> Step[TrainingSpeed]:
     settings = [profile.recipes[model].training for model in MODELS]
     base = settings[0]
     timed = replace(TIME_TRAINING, cpus=max(1, base.threads), gpus=0 if base.device == "cpu" else 1)
-    # What no fingerprint of a training has, but its speed depends on.
+    # Settings that affect speed but are not in a run's fingerprint.
     how = [base.device, base.threads, base.speed]
     return timed("time training", stages.prepared(profile, pair).dataset, settings, how)
 
 
 def competitors(profile: Profile, pair: str) -> list[Trial[Perplexity]]:
-    """Returns trainings of the Transformer and its competitors."""
+    """Returns runs of the Transformer and its competitors."""
     trials = []
     for model in MODELS:
         of = seeded(profile, pair, model)
@@ -120,15 +120,15 @@ def competitors(profile: Profile, pair: str) -> list[Trial[Perplexity]]:
 
 
 def grid_text(pair: str) -> str:
-    """Returns what the text of Table 3 is called, which may differ from the one of Table 2."""
+    """Returns the name of Table 3's text, which may differ from Table 2's."""
     return f"table3 {pair}"
 
 
 def extrapolation(profile: Profile, pair: str) -> list[Trial[LengthPerplexity]]:
-    """Returns trainings on sentences of at most `claims.longest_tokens` tokens: with sinusoids and learned positions.
+    """Returns runs on sentences of at most `claims.longest_tokens` tokens, with sinusoids and learned positions.
 
-    Beside them stands base of Table 3, whose training sentences have all lengths. Perplexity is that of the same dev
-    set, whose sentences have all lengths, too.
+    Base of Table 3, trained on all lengths, is added for comparison. The dev set is the same for all and has all
+    lengths.
     """
     profile, longest, n_seeds = profile.for_pair(pair).for_grid(), profile.claims.longest_tokens, profile.claims.seeds
     short = profile.model_copy(update={"encoding": profile.encoding.model_copy(update={"max_tokens": longest})})
@@ -146,7 +146,7 @@ def extrapolation(profile: Profile, pair: str) -> list[Trial[LengthPerplexity]]:
 
 
 def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:
-    """Returns a small training of each attention function, with each d_k, learning rate and seed."""
+    """Returns small runs of each attention function with each d_k, learning rate and seed."""
     profile = profile.for_pair(pair).for_grid()
     dataset = stages.prepared(profile, pair, grid_text(pair)).dataset
     steps = []
@@ -160,7 +160,7 @@ def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:
 
 
 def recall(settings: RecallSettings) -> list[Step[Recall]]:
-    """Returns the steps that train each layer type to recall over each distance."""
+    """Returns the steps that train each layer type for recall at each distance."""
     return [
         RECALL(f"recall over {distance} by {layer_type}", layer_type, distance, settings)
         for layer_type, distance in product(RECALLING, DISTANCES)

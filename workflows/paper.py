@@ -1,10 +1,10 @@
-"""Holds the paper's numbers; but for its sentences (`workflows.claims`), figures are typed in nowhere else.
+"""The paper's numbers. Except for its claims (`workflows.claims`), no other module contains any.
 
 "Attention Is All You Need", Vaswani et al. 2017, arXiv 1706.03762 v5; section marks are the paper's. The sustained
-rates of footnote 5 stand in `pipeline.evaluation.costs`, whose formula needs them. Every other figure that the project
-shows comes from a file.
+rates of footnote 5 are in `pipeline.evaluation.costs`, whose formula needs them. All other numbers that the project
+shows come from files.
 
-What else the paper's versions print, as three types of regularization for two (§5.4), is in docs/paper.md.
+docs/paper.md lists inconsistencies of the paper, such as "three types of regularization" for two (§5.4).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from pipeline.complexity.layer_types.sizes import LayerType
 PAIRS = ("en-de", "en-fr")
 Kind = Literal["perplexity", "bleu"]
 KINDS: tuple[Kind, ...] = ("perplexity", "bleu")
-"""The figures of a row of Table 3."""
+"""The metrics of a row of Table 3."""
 KIND_NAMES: Mapping[Kind, str] = MappingProxyType({"perplexity": "perplexity", "bleu": "BLEU"})
 MODEL_SYMBOLS = {
     "n_layers": "N",
@@ -30,14 +30,14 @@ MODEL_SYMBOLS = {
     "dropout": "P_drop",
     "positions": "positions",
 }
-"""The fields of TransformerConfig and their headings in Table 3."""
+"""Headings of Table 3 by field of TransformerConfig."""
 SYMBOLS = {**MODEL_SYMBOLS, "label_smoothing": "ε_ls"}
-"""The fields that Table 3 varies, with their headings."""
+"""Headings of the fields that Table 3 varies."""
 
 
 @dataclass(frozen=True)
 class LayerComplexity:
-    """A row of Table 1: n is the length, d the width, k the kernel's and r the neighbourhood's size."""
+    """A row of Table 1: n is the length, d the width, k the kernel size and r the neighbourhood size."""
 
     name: LayerType
     complexity: str
@@ -47,7 +47,7 @@ class LayerComplexity:
     path: str
     """The maximum path length between two positions."""
     exponent_n: int
-    """Of the complexity's leading term, like `exponent_d`."""
+    """The exponent of n in the complexity's leading term."""
     exponent_d: int
 
 
@@ -59,12 +59,12 @@ TABLE_1: tuple[LayerComplexity, ...] = (
 )
 """The rows of Table 1 (§4), top to bottom; the paper writes "Self-Attention (restricted)"."""
 SEPARABLE = LayerComplexity("separable convolution", "O(k·n·d + n·d²)", "", "", 1, 2)
-"""The fifth layer type: the text of §4 gives its complexity, and Table 1 has no row of it."""
+"""The fifth layer type: its complexity is in the text of §4, not in Table 1."""
 
 
 @dataclass(frozen=True)
 class PrintedRow:
-    """A row of Table 2: tokenized BLEU on newstest2014 and training cost in FLOP, by language pair, where printed."""
+    """A row of Table 2: tokenized BLEU on newstest2014 and training cost in FLOP, by language pair, if stated."""
 
     name: str
     bleu: Mapping[str, str] = field(default_factory=dict)
@@ -73,9 +73,9 @@ class PrintedRow:
 
 
 ONE_COST_NOTE = (
-    "The paper prints one training cost for base and one for big; here each stands under both language pairs."
+    "The paper gives one training cost for base and one for big. Here each appears under both language pairs."
 )
-EN_FR_BIG_NOTE = "EN-FR (big): Table 2 and the abstract print 41.8; the text of §6.1 says 41.0."
+EN_FR_BIG_NOTE = "EN-FR (big): 41.8 is from Table 2 and the abstract. The text of §6.1 says 41.0."
 
 TABLE_2: tuple[PrintedRow, ...] = (
     PrintedRow("ByteNet", {"en-de": "23.75"}),
@@ -94,14 +94,14 @@ TABLE_2: tuple[PrintedRow, ...] = (
         footnote=EN_FR_BIG_NOTE,
     ),
 )
-"""The rows of Table 2 (§6.1), top to bottom. The Transformers' costs are printed once, and entered under both pairs."""
+"""The rows of Table 2 (§6.1), top to bottom. The Transformers' costs, stated once, are entered under both pairs."""
 TRANSFORMERS = MappingProxyType({"base": "Transformer (base)", "big": "Transformer (big)"})
-"""The names of its rows that are the Transformer's, by model."""
+"""The names of the Transformer's rows, by model."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """How the paper trained and tested one model on one pair (§5, §6.1)."""
+    """The paper's setup for one model and one language pair (§5, §6.1)."""
 
     model: TransformerConfig
     corpus: str
@@ -110,12 +110,12 @@ class Experiment:
     vocabulary_size: int
     updates: int
     averaged: int
-    """The number of last checkpoints that are averaged (§6.1)."""
+    """The number of averaged checkpoints, the last ones (§6.1)."""
     step_s: float
     duration: str
-    """The time that the whole training took, as printed (§5.2)."""
+    """The training time, as printed (§5.2)."""
     budget_tokens: int = 25_000
-    """The approximate number of source tokens, and of target tokens, in one update (§5.1)."""
+    """The approximate number of tokens per update on each side, source and target (§5.1)."""
     warmup_steps: int = 4000
     learning_rate_scale: float = 1.0
     beta_1: float = 0.9
@@ -129,13 +129,13 @@ class Experiment:
     length_penalty: float = 0.6
     max_extra_tokens: int = 50
     pieces: str = "pieces"
-    """What the vocabulary consists of: joint byte pairs for EN-DE, word-pieces for EN-FR (§5.1)."""
+    """The vocabulary's units: joint byte pairs for EN-DE, word-pieces for EN-FR (§5.1)."""
     test_set: str = "newstest2014"
     test_sentences: int = 3003
 
     @property
     def checkpoint_updates(self) -> int:
-        """The updates done in `checkpoint_minutes`: 1500 of base and 600 of big."""
+        """The number of updates in `checkpoint_minutes`: 1500 of base, 600 of big."""
         return round(60 * self.checkpoint_minutes / self.step_s)
 
 
@@ -151,37 +151,37 @@ def experiment(pair: str, model: str) -> Experiment:
 
 
 def symbols(difference: Mapping[str, Any]) -> str:
-    """Writes {"n_heads": 1, "d_k": 512} as `h 1, d_k 512`; a setting without a symbol in the paper keeps its name."""
+    """Formats {"n_heads": 1, "d_k": 512} as `h 1, d_k 512`; settings without a symbol in the paper keep their names."""
     return ", ".join(f"{SYMBOLS.get(name, name)} {value}" for name, value in difference.items())
 
 
 def group(row: str) -> str:
-    """Returns the letter of a row's group in Table 3, A to E; base and big are groups of their own."""
+    """Returns a row's group in Table 3, A to E, or the name of base and big."""
     return row.rstrip("0123456789")
 
 
 @dataclass(frozen=True)
 class Variation:
-    """A row of Table 3: EN-DE, newstest2013, beam 4, no averaging of checkpoints, and base with one difference."""
+    """A row of Table 3: base with one difference, on EN-DE newstest2013, beam size 4, without checkpoint averaging."""
 
     name: str
     difference: Mapping[str, Any]
-    """What differs from base: fields of TransformerConfig, and `label_smoothing`."""
+    """The differences from base: fields of TransformerConfig and `label_smoothing`."""
     perplexity: str
-    """The perplexity per word-piece with the digits that are printed, like `bleu`."""
+    """The perplexity per word-piece, with the printed digits."""
     bleu: str
     parameters_millions: int | None = None
     updates: int | None = None
-    """The number of steps, which is printed only for base and big."""
+    """The number of steps, stated only for base and big."""
 
     def model(self, vocabulary_size: int) -> TransformerConfig:
-        """Returns the row's Transformer with a vocabulary of a given size, which Table 3 does not print."""
+        """Returns the row's Transformer for a vocabulary size, which Table 3 does not state."""
         sizes = {name: value for name, value in self.difference.items() if name != "label_smoothing"}
         return replace(BASE, vocabulary_size=vocabulary_size, **sizes)
 
     @property
     def label_smoothing(self) -> float:
-        """ε_ls of the row's training (§5.4)."""
+        """ε_ls of the row (§5.4)."""
         smoothing: float = self.difference.get("label_smoothing", Experiment.label_smoothing)
         return smoothing
 
@@ -212,14 +212,14 @@ TABLE_3: tuple[Variation, ...] = (
 )
 """The rows of Table 3 (§6.2), top to bottom."""
 VARIATIONS = MappingProxyType({variation.name: variation for variation in TABLE_3})
-"""The same rows by name, in the same order."""
+"""The rows by name, in the same order."""
 
 VARIATION_TEST_SET, VARIATION_TEST_SENTENCES = "newstest2013", 3000
-"""The development set, on which Table 3 is measured (§6.2)."""
+"""The development set of Table 3 (§6.2)."""
 
 
 def variation_experiment(row: str) -> Experiment:
-    """Returns the experiment behind a row of Table 3; for a row that the paper does not have, the one behind base."""
+    """Returns the experiment behind a row of Table 3, or base's for a row that the paper lacks."""
     variation = VARIATIONS.get(row, VARIATIONS["base"])
     trained = experiment("en-de", "big" if row == "big" else "base")
     return replace(
@@ -233,14 +233,14 @@ def variation_experiment(row: str) -> Experiment:
 
 
 SAME_CHECKPOINT_BLEU = (29.02, 27.52)
-"""Paper BLEU and sacreBLEU of one and the same base checkpoint on EN-DE; not the paper's figures."""
+"""Paper BLEU and sacreBLEU of the same base checkpoint on EN-DE. Not from the paper."""
 SAME_CHECKPOINT_SOURCE = (
     "base, EN-DE, as published by the authors of tensor2tensor: github.com/tensorflow/tensor2tensor/issues/317"
 )
 
 
 ParserTraining = Literal["WSJ only, discriminative", "semi-supervised", "multi-task", "generative"]
-"""What the parsers of Table 4 were trained on, or how."""
+"""The training data or method of Table 4's parsers."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class Parser:
     name: str
     training: ParserTraining
     f1: str
-    """In percent, with the digits that are printed."""
+    """F1 in percent, with the printed digits."""
 
 
 TABLE_4: tuple[Parser, ...] = (
@@ -270,15 +270,15 @@ TABLE_4: tuple[Parser, ...] = (
 """The rows of Table 4 (§6.3), top to bottom."""
 
 PARSER_MODEL = replace(BASE, n_layers=4, d_model=1024, d_k=128, d_v=128)
-"""The Transformer of Table 4. §6.3 prints 4 layers and d_model = 1024 and leaves all else as in base, so d_ff is 2048
-and h is 8; d_k = d_v = d_model / h as everywhere in the paper (§3.2.2), as in row C5 of Table 3."""
+"""The Transformer of Table 4. §6.3 states 4 layers and d_model = 1024. All else is like base: d_ff is 2048, h is 8, and
+d_k = d_v = d_model / h (§3.2.2), like in row C5 of Table 3."""
 
 
 def parser_experiment(training: str) -> Experiment:
-    """Returns the experiment behind a row of the Transformer in Table 4 (§6.3).
+    """Returns the experiment behind a Transformer row of Table 4 (§6.3).
 
-    The paper prints no number of updates, no averaging and no duration for it; they are those of base, EN-DE, from
-    which "all other parameters remained unchanged". Dropout and learning rates were chosen, and are not printed.
+    The paper states neither updates nor averaging nor duration. Here they are those of EN-DE base, from which "all
+    other parameters remained unchanged". Dropout and learning rates were tuned, and are not stated.
     """
     semi_supervised = training == "semi-supervised"
     return replace(

@@ -15,35 +15,35 @@ from workflows.tables.parser_measurements import CandidateParser, ParserRow, Sea
 
 @dataclass(frozen=True)
 class ParserGrid:
-    """The trainings among which one row of the table is chosen."""
+    """The candidates for one row of the table."""
 
     profile: ParsingProfile
-    """With the row's own settings applied."""
+    """The profile with the row's settings applied."""
     name: str
     """The row's key in the profile: supervised or semi-supervised."""
     data: str
-    """What the trees are, silver ones not mentioned, in a few words."""
+    """A short name of the trees, without the silver ones."""
     with_dev_scores: bool = False
-    """Says whether every kept checkpoint is scored on the dev set."""
+    """Whether to score every kept checkpoint on the dev set."""
 
     @property
     def training(self) -> paper.ParserTraining:
-        """What the paper calls such a training."""
+        """The paper's name for this kind of training."""
         return "semi-supervised" if self.name == SEMI_SUPERVISED else "WSJ only, discriminative"
 
     @cached_property
     def text(self) -> stages.Prepared:
-        """The trees as pairs of sentences and symbols, as a model is trained on them."""
+        """The trees as training pairs: sentences and symbols."""
         return stages.prepared(self.profile, self.name)
 
     @property
     def test_set(self) -> Step[EvaluationSet]:
-        """The test set whose F1 stands in the table."""
+        """The test set of the table's F1."""
         return next(iter(self.text.test_sets.values()))
 
     @cached_property
     def candidates(self) -> list[CandidateParser]:
-        """One training for each pair of dropouts and each learning rate, scored on the dev set."""
+        """One run per combination of dropouts and learning rate, scored on the dev set."""
         choice, recipe = self.profile.choice, self.profile.recipes["parser"]
         grid = list(product(choice.dropouts, choice.attention_dropouts, choice.learning_rate_scales))
         candidates = []
@@ -53,10 +53,10 @@ class ParserGrid:
             name = f"{self.name}{chosen}"
             settings = varied(recipe.training, dropout, attention_dropout, scale)
             training = stages.TRAIN(f"train {name}", self.text.dataset, settings)
-            # The row's own name in a run's folder is that of the parser that is chosen.
+            # In a run's folder, the row's name is the chosen parser's.
             averaged = name if chosen else f"{name} candidate"
             checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
-            # A trial decodes with as many workers as it trains with, since other trials run at the same time.
+            # A trial decodes with as many workers as it trains with, since other trials may run at the same time.
             decoding = self.profile.decoding.model_copy(update={"workers": _fewest(settings)})
             hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.dev, decoding)
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.dev)
@@ -82,7 +82,7 @@ class ParserGrid:
         return candidates
 
     def row(self, failures: Mapping[str, str]) -> ParserRow:
-        """Returns the row that is chosen from the candidates with results."""
+        """Returns the row, chosen from the candidates with results."""
         candidates = tuple(candidate for candidate in self.candidates if candidate.model not in failures)
         baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, self.test_set)
         parser = free = constrained = None
@@ -115,7 +115,7 @@ class ParserGrid:
 def varied(
     training: TrainingSettings, dropout: float, attention_dropout: float, learning_rate_scale: float
 ) -> TrainingSettings:
-    """Returns a training with other dropouts and another multiple of its learning rate."""
+    """Returns training settings with other dropouts, and the learning rate multiplied by `scale`."""
     rate = learning_rate_scale * training.optimizer.learning_rate_scale
     changes = {
         "model": replace(training.model, dropout=dropout, attention_dropout=attention_dropout),

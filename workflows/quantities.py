@@ -31,9 +31,9 @@ def rounded(number: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """Formats a fraction with two digits of it or of its complement, whichever is less: `4.2 %`, `99.996 %`."""
+    """Formats a fraction with two digits of it or of its complement, whichever is less: `4.2%`, `99.996%`."""
     smaller = 100 * min(fraction, 1 - fraction)
     if smaller <= 0:
-        return f"{100 * fraction:g} %"
+        return f"{100 * fraction:g}%"
     text = f"{100 * fraction:.{max(0, 1 - floor(log10(smaller)))}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"

@@ -1,7 +1,7 @@
-"""The stages that tables are made of, in the paper's order: text (§5.1), training (§5.2-5.4), evaluation (§6.1).
+"""The stages behind the tables, in the paper's order: text (§5.1), training (§5.2-5.4), evaluation (§6.1).
 
-torch, Ray and the other large libraries are imported by the stages that run on them, when they run. So it takes no time
-to declare the stages, and where everything is cached, none of these libraries is imported.
+Stages import torch, Ray and the other large libraries when they run. So importing this module is fast, and if all steps
+are cached, none of these libraries is imported.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,13 +39,13 @@ READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable
     files.FilesSettings: ("files.read", 1, files.read, files.read_set),
     treebank.TreebankSettings: ("treebank.read", 2, treebank.read, treebank.read_set),
 }
-"""By the settings of a text: name and version of its stage, and what reads training text and evaluation sets."""
+"""By class of a text's settings: its stage's name and version, and the functions that read text and evaluation sets."""
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary)
 ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
-"""The report reserves no CPU, so that no training waits for it."""
+"""The report reserves no CPU, so that no run waits for it."""
 TRAIN = Stage(
     "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=3, cpus=0, resumes=True
 )
@@ -70,25 +70,25 @@ class Prepared:
     """The text of a language pair, its token ids and a report on them, as steps of the DAG (§5.1)."""
 
     name: str
-    """Tells the text from others of its pair, in the labels of steps."""
+    """The text's name in the labels of steps, unique within its pair."""
     pair: str
     data: str
     corpus: Step[Corpus]
     """The cleaned training text."""
     dev: Step[EvaluationSet]
     test_sets: Mapping[str, Step[EvaluationSet]]
-    """The main one first."""
+    """By name, the main one first."""
     vocabulary: Step[Vocabulary]
     dataset: Step[EncodedDataset]
     report: Step[CorpusReport]
     evidence: tuple[Data, ...]
-    """What the paper's claims can be judged on with this text."""
+    """The kinds of the paper's claims that this text can judge."""
 
 
 def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
-    """Returns the steps from text to token ids that all models of a language pair share, and its test sets.
+    """Returns the steps from text to token ids that a language pair's models share, and its test sets.
 
-    Their labels have `name`, by default the pair: another for each text where a workflow has several of one pair.
+    Labels contain `name`, by default the pair. A workflow with several texts of a pair must give each its own.
     """
     profile, name = profile.for_pair(pair), name or pair
     settings = profile.corpora[pair]
@@ -101,7 +101,7 @@ def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
 
 
 def evidence_of(settings: Settings) -> tuple[Data, ...]:
-    """Returns what the paper's claims can be judged on with a text: real text, or even the paper's own."""
+    """Returns the kinds of the paper's claims that a text can judge: on real text, on the paper's own text."""
     if isinstance(settings, embedded.EmbeddedSettings):
         return ()
     return ("real text", "WMT14") if isinstance(settings, wmt14.Wmt14Settings) else ("real text",)
@@ -110,7 +110,7 @@ def evidence_of(settings: Settings) -> tuple[Data, ...]:
 def report(
     label: str, profile: Profile, corpus: Step[Corpus], vocabulary: Step[Vocabulary], dataset: Step[EncodedDataset]
 ) -> Step[CorpusReport]:
-    """Returns the step that reports on prepared text, with a plan for the profile's first recipe (§5.1)."""
+    """Returns the step that reports on prepared text, with the batches of the profile's first recipe (§5.1)."""
     training = next(iter(profile.recipes.values())).training
     plan = [training.budget_tokens, training.micro_batches, training.seed]
     return REPORT(label, corpus, vocabulary, dataset, profile.data, plan)
@@ -127,15 +127,15 @@ def evaluated(
     with_dev_scores: bool = False,
     chosen_from: SearchGrid | None = None,
 ) -> Translation:
-    """Returns the steps that measure a training (§6.1) on the test sets, or only `on_dev`, the dev set.
+    """Returns the steps that evaluate a run (§6.1) on the test sets, or if `on_dev` on the dev set only.
 
-    `with_dev_scores` adds the BLEU of every kept checkpoint on the dev set, searched by torch. `chosen_from` are
-    searches of which one is chosen on the dev set; without it, the search is that of `decoding`.
+    `with_dev_scores` adds every kept checkpoint's BLEU on the dev set, searched by torch. With `chosen_from`, the
+    search is chosen from this grid on the dev set; otherwise it is that of `decoding`.
     """
     name = f"{text.name} {model}"
     settings: TrainingSettings = training.arguments[1]
     if settings.model.architecture != "transformer":
-        decoding = decoding.on_torch  # CTranslate2 has no other architecture
+        decoding = decoding.on_torch  # CTranslate2 supports only Transformers
     checkpoint = AVERAGE(f"average {name}", training, averaging)
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
     choice = dev_scores = None
@@ -170,8 +170,7 @@ def evaluated(
 
 
 def text_of(name: str, settings: Any) -> tuple[Step[Corpus], dict[str, Step[EvaluationSet]]]:
-    """Returns the steps that provide a text: training text, and the dev set and the test sets by name, the main one
-    first. None of them depends on another."""
+    """Returns the steps that read a text: training text, and dev and test sets by name, the main one first."""
     stage_name, version, read, read_set = READERS[type(settings)]
     label = f"{stage_name.partition('.')[2]} {name}"
     train, *sets = settings.texts()
@@ -181,7 +180,7 @@ def text_of(name: str, settings: Any) -> tuple[Step[Corpus], dict[str, Step[Eval
 
 
 def word_by_word(text: Prepared, settings: Settings) -> Step[Scores] | None:
-    """Returns the step that scores word-by-word substitution, or None if the text has no dictionary for it."""
+    """Returns the step that scores word-by-word substitution, or None if the text has no dictionary."""
     if not isinstance(settings, embedded.EmbeddedSettings) or settings.target == "trees":
         return None
     test_set = next(iter(text.test_sets.values()))

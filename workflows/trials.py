@@ -1,4 +1,4 @@
-"""The trainings of Table 3 (§6.2), as steps of the DAG: each row with its seeds, measured on the dev set."""
+"""The runs of Table 3 (§6.2), as steps of the DAG: each row with its seeds, measured on the dev set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ LAST_CHECKPOINT = AveragingSettings(last=1)
 
 @dataclass(frozen=True)
 class RowTrial:
-    """A training of a row with one seed, and its measurements."""
+    """A row's run with one seed, and its measurements."""
 
     name: str
     row: GridRow
@@ -33,8 +33,8 @@ def trials_of(
 ) -> list[RowTrial]:
     """Returns trials that train each row with `seeds` seeds and measure its last checkpoint on the dev set (§6.2).
 
-    Seeds are consecutive, from the training's own on; base has at least `base_seeds` of them. A trial decodes with as
-    many workers as it trains with, since other trials run at the same time.
+    Seeds are consecutive, beginning with that of the row's settings; base has at least `base_seeds`. A trial decodes
+    with as many workers as it trains with, since other trials may run at the same time.
     """
     trials = []
     for row in chosen_rows:
@@ -47,12 +47,12 @@ def trials_of(
             evaluation = stages.evaluated(
                 text, name, training, LAST_CHECKPOINT, trial_decoding, on_dev=True, with_dev_scores=dev_scores
             )
-            trials.append(RowTrial(name, row, replace(evaluation, model=row.name)))  # the table gives the seed itself
+            trials.append(RowTrial(name, row, replace(evaluation, model=row.name)))  # the table adds the seed
     return trials
 
 
 def rows_of(trials: Sequence[RowTrial], failures: Mapping[str, str]) -> list[table3.RowTrainings]:
-    """Returns the table's rows, made of the trials that have results; a row without any states why they failed."""
+    """Groups trials with results into the table's rows. A row's failed trials become its reason."""
     by_row: dict[str, list[RowTrial]] = {}
     for trial in trials:
         by_row.setdefault(trial.row.name, []).append(trial)

@@ -29,7 +29,7 @@ KINDS: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Effect:
-    """A quantity with its 95 % interval, in the direction of the claim: a row of a forest plot."""
+    """A quantity with its 95% interval, in the direction of the claim: a row of a forest plot."""
 
     text: str
     """What is compared, e.g. `A1 behind the best`."""

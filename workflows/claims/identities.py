@@ -1,6 +1,6 @@
-"""What the paper states that no training and no machine can change: proven by tests, and listed on the page.
+"""Statements of the paper that are independent of runs and machines: proven by tests, and listed on the page.
 
-Their verdicts are not counted with those of claims: no run of ours could change one.
+They are not counted among the claims, since no run could change their verdicts.
 """
 
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Identity:
-    """A statement that is exact, or counted on real text, with the test that proves it or shows how far it is off."""
+    """A mathematical statement, or one counted on real text, with the test that proves or refutes it."""
 
     section: str
     text: str
     test: str
-    """A function of `tests/pipeline/complexity/test_identities.py`, or of the file before `::`."""
+    """A test in `tests/pipeline/complexity/test_identities.py`, or in the file before `::`."""
     is_exact: bool = True
-    """False where the paper's statement is off, as the text says."""
+    """False if the paper's statement is not exact; `text` has the correction."""
 
 
 IDENTITIES: tuple[Identity, ...] = (
@@ -31,7 +31,7 @@ IDENTITIES: tuple[Identity, ...] = (
     ),
     Identity(
         "3.2.1",
-        "unscaled, the softmax's gradients become extremely small: the median falls to 0.0017 of itself by d_k = 512",
+        "unscaled, the softmax's gradients become extremely small: by d_k = 512, the median falls to 0.0017×",
         "test_the_softmax_s_gradient_vanishes_as_d_k_grows_unless_scaled",
     ),
     Identity(
@@ -64,7 +64,7 @@ IDENTITIES: tuple[Identity, ...] = (
     ),
     Identity(
         "4",
-        "of the layers, only recurrence takes O(n) sequential operations",
+        "of all layer types, only recurrence takes O(n) sequential operations",
         "tests/pipeline/complexity/test_counting.py::test_only_recurrence_has_more_products_in_sequence_for_more_positions",
     ),
     Identity("4", "restricted attention is linear in r", "test_restricted_attention_is_linear_in_r"),

@@ -1,12 +1,12 @@
-"""Tests of claims: a claim is a region of an effect, judged by the effect's 95% confidence interval.
+"""Tests claims: a claim is a region of an effect, judged by the effect's 95% confidence interval.
 
-    rows = Groups({"base": [4.61, 4.63, 4.60], "one head": [4.70, 4.68, 4.71]})     # one value a seed
+    rows = Groups({"base": [4.61, 4.63, 4.60], "one head": [4.70, 4.68, 4.71]})     # one value per seed
     rows.difference("one head", minus="base").verdict()                             # "holds"
 
-The claim holds where the interval lies wholly inside the region, fails where it lies wholly outside, and is undecided
-otherwise. Seeds are taken to be normal, with the same variance in all groups. A false "holds" has a probability of at
-most 2.5%, and so has a false "fails", but for a region whose two bounds are closer than the noise: there it is 5%. The
-p-values give the same verdicts as the interval, and `holm` adjusts them for a family of claims.
+The claim holds if the interval lies wholly inside the region, fails if it lies wholly outside, and is undecided
+otherwise. Values are assumed to be normal over seeds, with the same variance in all groups. The probability of a false
+"holds" is at most 2.5%. So is that of a false "fails", except for a region narrower than the standard error: there it
+is 5%. The p-values give the same verdicts as the interval, and `holm` adjusts them for a family of claims.
 """
 
 import math
@@ -18,26 +18,26 @@ from typing import Literal
 
 Decided = Literal["holds", "fails", "undecided"]
 ALPHA = 0.05
-"""The probability of a wrong verdict: of both bounds of an interval together, or of a family after `holm`."""
+"""The probability of a wrong verdict: for both bounds of an interval together, or for a family after `holm`."""
 
 
 @dataclass(frozen=True)
 class Region:
-    """The claim low < effect < high. Raises ValueError where no effect satisfies it."""
+    """The claim low < effect < high. Raises ValueError if no effect satisfies it."""
 
     low: float = -math.inf
     high: float = math.inf
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
-            raise ValueError(f"no effect lies between {self.low} and {self.high}: give low < high")
+            raise ValueError(f"no effect lies between {self.low} and {self.high}: low must be less than high")
 
 
 POSITIVE = Region(low=0.0)
 
 
 def at_least(limit: float) -> Region:
-    """Returns the claim that an effect is no smaller than `limit`."""
+    """Returns the claim that an effect is greater than `limit`."""
     return Region(low=limit)
 
 
@@ -52,20 +52,20 @@ class Estimate:
 
     value: float
     low: float
-    """Lower end of the 95% confidence interval; -inf where one observation a group leaves its width unknown."""
+    """Lower end of the 95% confidence interval; -inf if one observation per group leaves its width unknown."""
     high: float
     n: int
     """Observations (trained models, rounds of a timing) in the smallest group."""
     p_holds: float
-    """One-sided p-value of the hypothesis that the claim is false: small where the claim holds."""
+    """One-sided p-value of the hypothesis that the claim is false: small if the claim holds."""
     p_fails: float
-    """One-sided p-value of the hypothesis that the claim is true: small where the claim fails."""
+    """One-sided p-value of the hypothesis that the claim is true: small if the claim fails."""
     region: Region = POSITIVE
     """The claim."""
 
     @property
     def p(self) -> float:
-        """The smallest level at which the verdict is definite; the p-value to give to `holm`."""
+        """The smallest level at which the verdict is definite: the p-value for `holm`."""
         return two_sided(self.p_holds, self.p_fails)
 
     def verdict(self) -> Decided:
@@ -74,12 +74,12 @@ class Estimate:
 
 
 def two_sided(p_holds: float, p_fails: float) -> float:
-    """Returns the smallest level at which one of two one-sided p-values is small enough for a verdict."""
+    """Returns the smallest level at which either of two one-sided p-values gives a verdict."""
     return min(1.0, 2 * min(p_holds, p_fails))
 
 
 def decided(p_holds: float, p_fails: float, p: float) -> Decided:
-    """Returns the verdict of the smaller one-sided p-value, unless `p`, adjusted for a family or not, is too large."""
+    """Returns the verdict of the smaller one-sided p-value, or undecided if `p`, perhaps adjusted, is too large."""
     if p > ALPHA:
         return "undecided"
     return "holds" if p_holds < p_fails else "fails"
@@ -87,9 +87,9 @@ def decided(p_holds: float, p_fails: float, p: float) -> Decided:
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows of a table, each with one metric's values, one a seed; the rows share one variance, pooled over all of them.
+    """A metric's values by row of a table, one per seed. The variance is pooled over all rows.
 
-    Raises ValueError for a row without values or with a value that is not finite, KeyError for a row that is not there.
+    Raises ValueError for a row without values or with a value that is not finite, KeyError for an unknown row.
     """
 
     values: Mapping[str, Sequence[float]]
@@ -115,12 +115,12 @@ class Groups:
 
     @cached_property
     def df(self) -> int:
-        """The degrees of freedom of the pooled variance: seeds less rows."""
+        """The degrees of freedom of the pooled variance: number of values less number of rows."""
         return sum(len(values) - 1 for values in self.values.values())
 
     @cached_property
     def deviation(self) -> float:
-        """The standard deviation between the seeds of a row, pooled over all rows; nan where every row has one seed."""
+        """The standard deviation between seeds, pooled over all rows; nan if every row has one seed."""
         if not self.df:
             return math.nan
         squares = ((value - self.mean(name)) ** 2 for name, values in self.values.items() for value in values)
@@ -135,10 +135,10 @@ class Groups:
         return self.best(of, [minus], region)
 
     def trend(self, names: Sequence[str], region: Region = POSITIVE) -> Estimate:
-        """Tests the least-squares slope over rows in order, in units of the metric a step: positive where they rise.
+        """Tests the least-squares slope over rows in order, in units of the metric per row: positive if they rise.
 
-        The rows are equally spaced and weigh the same, however many seeds each has. Raises ValueError for fewer than
-        two rows, or one named twice.
+        Rows are equally spaced and have equal weight, whatever their number of seeds. Raises ValueError for fewer than
+        two rows, or duplicates.
         """
         _check_distinct(names)
         steps = [i - (len(names) - 1) / 2 for i in range(len(names))]
@@ -146,18 +146,19 @@ class Groups:
         return self.contrast({name: step / scale for name, step in zip(names, steps, strict=True)}, region)
 
     def best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Estimate:
-        """Tests the mean of row `name` less the largest of the others: positive where it is the best.
+        """Tests the mean of row `name` less the largest of the others: positive if it is the best.
 
-        That effect is the smallest of the k differences from the others. The smallest of their lower bounds at 97.5% is
-        below it unless the bound of this very difference misses (intersection-union test; Berger, 1982). The smallest
-        of their upper bounds at 1 - 2.5%/k is above it if none misses (Bonferroni; Hsu, 1984, has exact constants).
+        This effect is the smallest of the k differences from the others. The smallest of their lower bounds at 97.5% is
+        below it unless the bound of the smallest difference misses (intersection-union test; Berger, 1982). The
+        smallest of their upper bounds at 1 - 2.5%/k is above it if none misses (Bonferroni; Hsu, 1984, has exact
+        constants).
         """
         _check_distinct([name, *others])
         differences = [self._effect({name: 1.0, other: -1.0}) for other in others]
         return _smallest(differences, region, min(map(self.n, [name, *others])))
 
     def behind_best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Estimate:
-        """Tests the largest mean of the others less that of row `name`, by the argument of `best`."""
+        """Tests the largest mean of the others less the mean of row `name`, with the bounds of `best`."""
         lead = self.best(name, others, Region(-region.high, -region.low))
         return replace(lead, value=0 - lead.value, low=-lead.high, high=-lead.low, region=region)
 
@@ -168,12 +169,12 @@ class Groups:
 
 
 def paired(differences: Sequence[float], region: Region = POSITIVE) -> Estimate:
-    """Tests the mean of differences, one a pair (two models of the same seed). One pair decides nothing."""
+    """Tests the mean of differences, one per pair (two models with the same seed). One pair decides nothing."""
     return _smallest([_Effect.mean_of(differences)], region, len(differences))
 
 
 def ratio(of: Sequence[float], to: Sequence[float], region: Region) -> Estimate:
-    """Tests the geometric mean of positive ratios, one a pair, for a region of ratios: Student, by their logarithms."""
+    """Tests the geometric mean of positive ratios, one per pair, by Student's test of their logarithms."""
     logarithms = [math.log(a / b) for a, b in zip(of, to, strict=True)]
     low, high = (math.log(limit) if limit > 0 else -math.inf for limit in (region.low, region.high))
     tested = paired(logarithms, Region(low, high))
@@ -182,10 +183,10 @@ def ratio(of: Sequence[float], to: Sequence[float], region: Region) -> Estimate:
 
 
 def best_of_paired(differences: Sequence[Sequence[float]], region: Region) -> Estimate:
-    """Tests the lead over the best of several rivals: positive where none is as good.
+    """Tests the lead over the best of several rivals: positive if none is as good.
 
-    `differences` has one sequence a rival: our metric less the rival's, one a seed. The bounds are those of
-    `Groups.best`, each with the variance of its own rival. Raises ValueError without rivals or seeds.
+    `differences` has a sequence per rival: our metric less the rival's, one value per seed. The bounds are those of
+    `Groups.best`, each with its rival's variance. Raises ValueError without rivals or seeds.
     """
     if not differences:
         raise ValueError("no rivals to compare with: give the differences of at least one")
@@ -193,9 +194,9 @@ def best_of_paired(differences: Sequence[Sequence[float]], region: Region) -> Es
 
 
 def every(tested: Sequence[Estimate]) -> tuple[float, float]:
-    """Returns (p_holds, p_fails) of the claim that all of these claims hold: it fails where any fails.
+    """Returns (p_holds, p_fails) of the claim that all of these claims hold. It fails if any fails.
 
-    The first is the largest p-value (intersection-union test), the second Bonferroni's of the smallest.
+    p_holds is the largest (intersection-union test), p_fails the smallest with Bonferroni's correction.
     """
     if not tested:
         raise ValueError("no claims to combine: give at least one")
@@ -203,9 +204,9 @@ def every(tested: Sequence[Estimate]) -> tuple[float, float]:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Adjusts the p-values of a family of claims, so that the probability of any wrong verdict is 5% at most.
+    """Adjusts the p-values of a family of claims, so that the probability of any wrong verdict is at most 5%.
 
-    Holm (1979), "A simple sequentially rejective multiple test procedure"; the result is in the order given.
+    Holm (1979), "A simple sequentially rejective multiple test procedure". Keeps the order of `p`.
     """
     if not all(0 <= each <= 1 for each in p):
         raise ValueError(f"p-values must be within 0 and 1: {list(p)}")
@@ -218,7 +219,7 @@ def holm(p: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class _Effect:
-    """An estimate with Student's distribution around the truth; df 0 where its standard error is unknown."""
+    """An estimate with Student's distribution around the true effect; df is 0 if its standard error is unknown."""
 
     value: float
     error: float
@@ -246,14 +247,14 @@ class _Effect:
         return _Effect(-self.value, self.error, self.df).p_above(-limit)
 
     def margin(self, tail: float) -> float:
-        """Returns how far from the estimate the truth lies, to one side, with probability `tail`."""
+        """Returns the one-sided margin of error: the true effect lies beyond it with probability `tail`."""
         from scipy.special import stdtrit
 
         return float(stdtrit(self.df, 1 - tail)) * self.error if self.df else math.inf
 
 
 def _smallest(effects: Sequence[_Effect], region: Region, n: int) -> Estimate:
-    """Tests the smallest of several effects: see `Groups.best`. For a single effect it is Student's test."""
+    """Tests the smallest of several effects (see `Groups.best`). For a single effect this is Student's test."""
 
     def p_above(limit: float) -> float:
         return max(effect.p_above(limit) for effect in effects)

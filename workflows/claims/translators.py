@@ -86,7 +86,7 @@ def _knows(models: Related) -> Finding | None:
         return None
     gains = [each.best_share - max(each.offset_share, each.chance) for each in found]
     shares = ", ".join(f"{100 * each.best_share:.0f}" for each in found)
-    here = f"the best head of each model is right in {shares} % of {found[0].cases} cases"
+    here = f"the best head of each model is right in {shares}% of {found[0].cases} cases"
     return _of(f"{ANTECEDENT}: share right, over offset and chance", "share", paired(gains), here)
 
 

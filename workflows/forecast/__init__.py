@@ -1,1 +1,1 @@
-"""Forecasts of what a table will cost before it runs: disk, FLOP and hours."""
+"""Forecasts of a table's cost before it runs: disk, FLOP and hours."""

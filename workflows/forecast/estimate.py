@@ -2,8 +2,8 @@
 
     console.print(forecast_text(profile, translations, None, "h100", store, table_step))
 
-Operations are counted as in a run, over sentence pairs whose lengths are drawn from distributions measured on real text
-and which are cut into micro-batches as in a run. Nothing is read or downloaded.
+Operations are counted like in a run, over micro-batches of sentence pairs whose lengths are drawn from distributions
+measured on real text. Nothing is read or downloaded.
 """
 
 import os
@@ -36,17 +36,18 @@ from workflows.quantities import duration, flop_text, rate_text
 from workflows.tables.measurements import TrainedModel
 
 OFFSETS_BYTES = 8
-"""Arrow's offsets for the two token lists of a pair."""
+"""The size of Arrow's offsets for the two token lists of a pair."""
 COPIES = 5
-"""Arrays as large as the weights beside the kept checkpoints: recovery's with Adam's two, two averaged models."""
-TRAINING_KINDS = {"training.train": "training on other text", "attention_training.train": "training of attention alone"}
-"""Training stages outside the forecast, with their names for the notes."""
+"""Arrays of the weights' size beside the kept checkpoints: three in the recovery checkpoint, with Adam's two, and two
+averaged models."""
+TRAINING_KINDS = {"training.train": "run on other text", "attention_training.train": "run of an attention function"}
+"""Training stages outside the forecast, by their names in the notes."""
 TEXT_OF_LENGTHS = {"multi30k": "Multi30k's captions", "wmt14": "WMT14's text"}
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Runs that differ only in their seed, of which there are `times`."""
+    """A number of runs, `times`, that differ only in their seeds."""
 
     name: str
     pair: str
@@ -56,34 +57,34 @@ class Planned:
 
 @dataclass(frozen=True)
 class TextForecast:
-    """Sizes of a language pair's training text; a field is None if it is not known before the text is read."""
+    """Sizes of a language pair's training text; a field is None if unknown before the text is read."""
 
     pair: str
     lengths: str
-    """Text whose measured lengths stand in for this one's: a key of `pipeline.corpora.lengths.LENGTHS`."""
+    """The text with measured lengths that stands in for it: a key of `pipeline.corpora.lengths.LENGTHS`."""
     train_pairs: int | None
     downloads_bytes: int | None
-    """Size of the downloads, in part estimated, without those that an earlier pair needs too."""
+    """Size of the downloads, in part estimated, without those of earlier pairs."""
     kept_bytes: float | None
     """Size of the plain text, as read and cleaned, and of the token ids."""
 
 
 @dataclass(frozen=True)
 class TrainingForecast:
-    """The forecast for one of several equal runs."""
+    """The forecast for a single run."""
 
     planned: Planned
     parameters: int
     devices: int
-    """Devices that the training can use."""
+    """The number of devices that the run can use."""
     dtype: str
     flop_s: float
-    """Rate of one device; that of CPUs is of the training's threads."""
+    """Rate of one device; for CPUs, of the run's threads."""
     counted_flop: float
     seconds: float | None
-    """None if the share of the rate is unknown for models of its width."""
+    """None if the achieved fraction of the rate is unknown for its width."""
     disk_bytes: int
-    """Disk use of a finished run: the kept checkpoints, one for recovery, and the averaged model."""
+    """Disk use of a finished run: kept checkpoints, recovery checkpoint and averaged models."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ class Forecast:
     left_out: Mapping[str, int] = field(default_factory=dict)
     """The number of runs outside the forecast, by kind."""
 
-    def total(self, figure: str) -> float:
-        """Returns the sum of a figure of all trainings, each as often as it is run: one after the other, for a time."""
-        return sum(training.planned.times * float(getattr(training, figure) or 0) for training in self.trainings)
+    def total(self, name: str) -> float:
+        """Returns the sum of a field over all runs; for a duration, as if they ran one after another."""
+        return sum(training.planned.times * float(getattr(training, name) or 0) for training in self.trainings)
 
     @property
     def disk_bytes(self) -> float:
@@ -118,10 +119,10 @@ def forecast_text(
     store: Path,
     targets: Sequence[Step[Artifact]],
 ) -> RenderableType | None:
-    """Forecasts the trainings of some models on the hardware that is named or here (`find`), for a terminal.
+    """Forecasts the runs of some models on the named hardware or this machine's (`find`), for a terminal.
 
-    Those on other text than the profile's are left out; None where no other is left. What else `targets` have trained
-    is only counted. Raises UserError for unknown hardware.
+    Excludes runs on other text than the profile's; returns None if no others are left. Other runs behind `targets` are
+    only counted. Raises UserError for unknown hardware.
     """
     of_profile = [model for model in models if model.pair in profile.corpora]
     planned = planned_of(of_profile)
@@ -135,7 +136,7 @@ def forecast_text(
 
 
 def planned_of(models: Iterable[TrainedModel]) -> list[Planned]:
-    """Returns the trainings of some models, each once, those together that differ in nothing but the seed."""
+    """Returns the distinct runs of some models, grouped if they differ only in their seeds."""
     times: Counter[tuple[str, str, str, TrainingSettings]] = Counter()
     for model in {to_step(model.training).fingerprint: model for model in models}.values():
         name = model.model if model.model.startswith(model.pair) else f"{model.pair} {model.model}"
@@ -145,7 +146,7 @@ def planned_of(models: Iterable[TrainedModel]) -> list[Planned]:
 
 
 def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, store: Path) -> Forecast:
-    """Forecasts trainings on language pairs of `profile`, including any that are in the store already."""
+    """Forecasts runs on language pairs of `profile`, including finished ones."""
     folder = store.absolute()
     existing = next(parent for parent in (folder, *folder.parents) if parent.is_dir())
     return Forecast(
@@ -161,13 +162,13 @@ def forecast(profile: Profile, planned: Sequence[Planned], hardware: Hardware, s
 
 
 def update_flop(training: TrainingSettings, lengths: str) -> float:
-    """Returns the mean number of operations in one update of text of such lengths (a key of LENGTHS)."""
+    """Returns the mean FLOP of an update on text of these `lengths`, a key of LENGTHS."""
     n_micro_batches = _micro_batches(lengths, training.micro_batch_tokens)
     return training_flop(training.model, *drawn(lengths)) * training.micro_batches / n_micro_batches
 
 
 def threads_of(training: TrainingSettings, n_cores: int) -> int:
-    """Returns the threads of all workers of a training on CPUs together, at most one a core."""
+    """Returns the total threads of a run's workers on CPUs, at most one per core."""
     most = training.workers if isinstance(training.workers, int) else training.workers[1]
     return min(n_cores, training.threads * min(training.micro_batches, most or n_cores))
 
@@ -178,7 +179,7 @@ def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingFor
     most = training.workers if isinstance(training.workers, int) else training.workers[1]
     devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
     flop = update_flop(training, lengths)
-    # The other devices wait for the one with the most micro-batches of an update.
+    # All devices wait for the one with the most micro-batches of an update.
     most = -(-training.micro_batches // devices)
     is_transformer = training.model.architecture == "transformer"
     fraction = hardware.fraction(training.model.d_model) if is_transformer else None
@@ -232,13 +233,13 @@ def _amount(corpus: Settings) -> Amount:
 
 
 def _lengths_of(corpus: Settings) -> str:
-    """Chooses measured lengths: generated text is about as short as captions, a user's is assumed to be like WMT14."""
+    """Chooses measured lengths: Multi30k's captions for generated text, which is about as short, else WMT14's."""
     return "multi30k" if isinstance(corpus, embedded.EmbeddedSettings | multi30k.Multi30kSettings) else "wmt14"
 
 
 @cache
 def _micro_batches(lengths: str, limit_tokens: int) -> int:
-    """Returns into how many micro-batches the drawn pairs are cut."""
+    """Returns the number of micro-batches of the drawn pairs."""
     source, target = drawn(lengths)
     rows = by_length(source, target, np.arange(len(source)), limit_tokens)
     return len(micro_batch_bounds(source[rows], target[rows], limit_tokens)) - 1
@@ -257,7 +258,7 @@ def render(forecast: Forecast) -> RenderableType:
     sizes = f"about {_size(forecast.disk_bytes)}; {forecast.store} has {_size(forecast.free_bytes)} free"
     disk = Text(f"disk: {sizes}")
     if forecast.disk_bytes > forecast.free_bytes:
-        warning = f"WARNING: the disk does not suffice, unless part of this is there already: {sizes}; free some space"
+        warning = f"WARNING: not enough disk space, unless some of this is already there: {sizes}; free some space"
         disk = Text(f"{warning} or choose another --store", style="bold red")
     return Group("", Text(heading, style="bold"), "", _table(forecast), "", disk, bullets)
 
@@ -286,42 +287,40 @@ def notes(forecast: Forecast) -> list[str]:
     fractions = " and ".join(f"{share:.0%}" for share in sorted(shares))
     if hardware.kind == "gpu":
         assumed = (
-            f"Times assume {fractions} of the rate, as base reached it on one H200 and big might (docs/cluster.md); "
-            "the exchange of gradients is left out."
+            f"Times assume {fractions} of the rate, measured for base on one H200 and estimated for big "
+            "(docs/cluster.md), without the exchange of gradients."
         )
     else:
         assumed = (
-            f"Times assume that trainings reach {fractions} of the rate, as models of such widths did when measured "
-            f"on two cores; no model wider than {CPU_WIDEST} was measured."
+            f"Times assume {fractions} of the rate, measured for models of these widths on two cores and estimated "
+            f"for widths above {CPU_WIDEST}."
         )
-    lines = [
-        f"FLOP counts the matrix products that real tokens need, in updates filled with pairs as long as {lengths}."
-    ]
+    lines = [f"FLOP are those of the matrix products on real tokens, without padding, for pairs as long as {lengths}."]
     if shares:
-        lines.append(f"{assumed} Runs are assumed to follow one another.")
+        lines.append(f"{assumed} The total assumes one run after another.")
     narrowest = min(hardware.fractions)
     if any(model.d_model < narrowest for model in models):
-        lines.append(f"No time is given for models narrower than {narrowest}: their share of the rate is not known.")
+        lines.append(f"No times for models narrower than {narrowest}: their fraction of the rate is unknown.")
     if any(model.architecture != "transformer" for model in models):
-        lines.append("No time is given for recurrent and convolutional models, which were not measured.")
+        lines.append("No times for recurrent and convolutional models, which were not measured.")
     lines.append(
-        "Preparing text, validation, decoding, scoring and timing layers are left out; what the store has is included."
+        "Includes stages already in the store; excludes preparing text, validation, decoding, scoring, timing layers."
     )
     if forecast.left_out:
         lines.append(f"Not included: {', '.join(f'{n} × {kind}' for kind, n in forecast.left_out.items())}.")
     lines += map(_text_note, forecast.texts)
     if used := {training.devices for training in forecast.trainings if training.devices < hardware.devices}:
         lines.append(
-            f"Of the {hardware.devices} devices a training uses {' or '.join(map(str, sorted(used)))}: it cannot use "
-            "more than its micro_batches and workers."
+            f"A run uses only {' or '.join(map(str, sorted(used)))} of {hardware.devices} devices: at most as many as "
+            "its micro_batches and workers."
         )
     return lines
 
 
 def _text_note(text: TextForecast) -> str:
     if text.kept_bytes is None:
-        return f"Text {text.pair}: its size is not known before it is read, and left out."
-    download = "not known" if text.downloads_bytes is None else f"about {_size(text.downloads_bytes)}"
+        return f"Text {text.pair}: not included, since its size is unknown before it is read."
+    download = "unknown" if text.downloads_bytes is None else f"about {_size(text.downloads_bytes)}"
     downloaded = f"; download: {download}" if text.downloads_bytes != 0 else ""
     return f"Text {text.pair}: {text.train_pairs:,} pairs, about {_size(text.kept_bytes)} with token ids{downloaded}."
 

@@ -1,8 +1,8 @@
-"""The hardware that a forecast is for, detected or named, and its rate of matrix products.
+"""A forecast's hardware, detected or named, and its rate of matrix products.
 
 hardware = find(8, "h100")
 dtype, flop_s = hardware.flop_s("auto", threads=1)  # of one device
-hardware.fraction(512)                              # the share of that rate that a training reaches
+hardware.fraction(512)                              # the fraction of that rate that runs achieve
 """
 
 from collections.abc import Mapping
@@ -46,35 +46,32 @@ GPUS: Mapping[str, Gpu] = MappingProxyType(
         "b200": Gpu("B200", 75e12, 2250e12),
     }
 )
-"""Rates from NVIDIA's data sheets and, for the two RTX cards, from its white papers on GA102 and Ada, with products
-summed in float32. P100 and V100 are the SXM2 boards, A100 is the one of 80 GB. Where a sheet prints bfloat16 only with
-sparsity, half of it."""
+"""Rates from NVIDIA's data sheets and, for the two RTX cards, from its white papers on GA102 and Ada, with float32
+accumulation. P100 and V100 are SXM2 boards, A100 is the 80 GB model. If a sheet lists bfloat16 only with sparsity, half
+of that."""
 
 GPU_FRACTIONS: Mapping[int, float] = MappingProxyType({BASE.d_model: 0.146, BIG.d_model: 0.22})
-"""Share of the rate by width of the model. Base was measured on one H200 with 8 micro-batches of 3 125 tokens an
-update; big is reckoned from the times of base's kernels: 3.4 times as long for products, twice for all others."""
+"""Achieved fraction of the rate by width of the model. Base was measured on one H200 with 8 micro-batches of 3,125
+tokens per update. Big is estimated from base's kernel times: 3.4× for products, 2× for all others."""
 CPU_WIDEST = 256
 CPU_FRACTIONS: Mapping[int, float] = MappingProxyType({128: 0.23, 192: 0.47, CPU_WIDEST: 0.59, BASE.d_model: 0.77})
-"""Share of the rate by width of the model, in float32 on two cores, measured in trainings of the profiles embedded (400
-tokens per update) and multi30k (1 000) as counted_flop / (train_s · matmul_flop_s) from run.json. Wider models have not
-been measured: base is given what a width of 256 reaches in updates of 4 096 tokens of `benchmarks.training`."""
+"""Achieved fraction of the rate by width of the model, in float32 on two cores, measured in runs of profiles embedded
+(400 tokens per update) and multi30k (1,000) as counted_flop / (train_s · matmul_flop_s) from run.json. Wider models
+were not measured: base has the fraction of width 256 in updates of 4,096 tokens (`benchmarks.training`)."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """A number of equal devices. All CPU cores together count as one device."""
+    """A number of equal devices; all CPU cores together are one device."""
 
     kind: Literal["cpu", "gpu"]
     name: str
     devices: int = 1
     gpu: Gpu | None = None
-    """The GPU whose published rates are used; None if the device is present and its rate is measured."""
+    """The GPU whose published rates are used; None for a device of this machine, whose rate is measured."""
 
     def flop_s(self, setting: Dtype, threads: int) -> tuple[str, float]:
-        """Returns the dtype in which a training with this setting computes, and one device's rate in it.
-
-        The rate of CPUs is that of as many cores as there are `threads`.
-        """
+        """Returns the dtype of a run with this setting, and one device's rate in it; for CPUs, with `threads` cores."""
         if self.gpu is None:
             device = "cuda" if self.kind == "gpu" else "cpu"
             dtype = dtype_of(setting, device)
@@ -84,17 +81,17 @@ class Hardware:
         return "bfloat16", self.gpu.bfloat16_flop_s
 
     def fraction(self, d_model: int) -> float | None:
-        """Returns the share of the rate that the widest known model of at most this width reaches, or None."""
+        """Returns the achieved fraction of the rate of the widest known model up to this width, or None."""
         return self.fractions.get(max((width for width in self.fractions if width <= d_model), default=0))
 
     @property
     def fractions(self) -> Mapping[int, float]:
-        """The known shares of the rate, by width of the model."""
+        """The known fractions of the rate, by width of the model."""
         return GPU_FRACTIONS if self.kind == "gpu" else CPU_FRACTIONS
 
 
 def find(gpus: int | None, gpu: str | None, device: Device = "auto") -> Hardware:
-    """Returns the named hardware, else the GPUs of this machine, else (or if `device` is cpu) its CPU.
+    """Returns the named hardware, or this machine's GPUs, or its CPU if it has none or `device` is cpu.
 
     Raises UserError if `gpu` is unknown, or if `gpus` is given without `gpu` on a machine that has no GPU.
     """

@@ -132,7 +132,7 @@ def seeds_csv(models: Sequence[TrainedModel] | Mapping[str, TrainedModel]) -> st
     Models go by their labels, or by names where labels are not unique.
     """
     named = models.items() if isinstance(models, Mapping) else [(model.label, model) for model in models]
-    rows = [{"model": name, "seed": model.settings.seed, **model.final_figures()} for name, model in named]
+    rows = [{"model": name, "seed": model.settings.seed, **model.final_metrics()} for name, model in named]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
     writer.writeheader()

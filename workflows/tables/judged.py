@@ -22,7 +22,7 @@ def claims_table(claims: Sequence[Judged], *, on_terminal: bool = False) -> Tabl
     """Returns one row per claim: each effect on its own line with its interval, beside the paper's effect."""
     shown = [
         Column(NAME, "where"),
-        *columns("claim", "effect here [95 %]"),
+        *columns("claim", "effect here [95%]"),
         *(Column(heading, heading, on_terminal=False) for heading in ("in the paper", "n", "p")),
         *columns("verdict"),
     ]

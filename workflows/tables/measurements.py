@@ -144,7 +144,7 @@ class TrainedModel:
         """How the evaluation set was decoded."""
         return to_artifact(self.hypotheses).load()
 
-    def final_figures(self) -> dict[str, float]:
+    def final_metrics(self) -> dict[str, float]:
         """Returns the metrics measured after training, by MLflow name."""
         figures = {"final_dev_accuracy": self.dev.dev_accuracy, "paper_way_flop": self.costs.paper_way_flop}
         return {
@@ -206,9 +206,9 @@ class Translation(TrainedModel):
         """The scores of word-by-word substitution on the same test set, if any."""
         return to_artifact(self.word_by_word).load() if self.word_by_word else None
 
-    def final_figures(self) -> dict[str, float]:
+    def final_metrics(self) -> dict[str, float]:
         """Returns the metrics of every model, and both scores of each test set."""
-        figures = super().final_figures()
+        figures = super().final_metrics()
         for test_set, scores in self.bleu.items():
             figures |= {f"{name}.{test_set}": score for name, score in scores.defined.items()}
         return figures

@@ -56,10 +56,10 @@ class CandidateParser(TrainedModel):
         """The scores of all sentences of the dev set."""
         return to_artifact(self.scores).load().total
 
-    def final_figures(self) -> dict[str, float]:
+    def final_metrics(self) -> dict[str, float]:
         """Returns the metrics of every model, and the tree scores of the dev set."""
         names = ("f1", "recall", "precision", "complete_match")
-        return {**super().final_figures(), **{f"{name}.{self.test_set}": getattr(self.total, name) for name in names}}
+        return {**super().final_metrics(), **{f"{name}.{self.test_set}": getattr(self.total, name) for name in names}}
 
     def score_texts(self) -> dict[str, str]:
         """Returns F1 on the dev set in words."""

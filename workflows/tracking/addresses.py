@@ -1,4 +1,4 @@
-"""Where MLflow is, and how its address is shown: never with a user or a password."""
+"""MLflow's address, and how to show it: never with a user or password."""
 
 import os
 import re
@@ -17,35 +17,35 @@ def default_uri(runs: Path) -> str:
 def sqlite_uri(file: Path) -> str:
     """Returns the address of a SQLite file with any name.
 
-    In an address `?` begins options and `%` an escape. One that has an escape names the driver, too: where it does not,
-    MLflow makes a folder of the address as it is written.
+    In an address, `?` begins options and `%` an escape. An address with an escape also names the driver, because MLflow
+    would otherwise create a folder named like the address.
     """
     escaped = str(file).replace("%", "%25").replace("?", "%3F")
     return f"sqlite:///{file}" if escaped == str(file) else f"sqlite+pysqlite:///{escaped}"
 
 
 def sqlite_file(uri: str) -> Path | None:
-    """Returns the SQLite file at an address; None for the address of anything else."""
+    """Returns the SQLite file at an address; None for any other address."""
     address = re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^?]*)(?:\?.*)?", uri, re.DOTALL)
     return Path(unquote(address[1])).absolute() if address else None
 
 
 def ui_command(uri: str) -> str:
-    """Returns the shell command that shows the runs in a browser on this machine, ready to be pasted."""
+    """Returns the shell command that shows the runs in a browser on this machine, quoted for pasting."""
     if uri.startswith(("http://", "https://")):
         return f"{shlex.quote(sys.executable)} -m webbrowser {shlex.quote(public_address(uri))}"
-    # Do not print a database's password: an address with one came from the environment.
+    # An address with a password came from the environment; the password must not be printed.
     store = '"$MLFLOW_TRACKING_URI"' if public_address(uri) != uri else shlex.quote(uri)
     return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {store} --host 127.0.0.1"
 
 
 def without_password(text: str) -> str:
-    """Returns a text without the users and passwords of the addresses in it."""
+    """Removes users and passwords from the addresses in a text."""
     return re.sub(r"(?<=://)[^/\s]*@", "", text)
 
 
 def public_address(uri: str) -> str:
-    """Returns the address of MLflow without user and password, even where a sign in them ought to be escaped."""
+    """Returns MLflow's address without user and password, even if characters in them should have been escaped."""
     if sqlite_file(uri):
         return uri
     scheme, sign, rest = uri.partition("://")
@@ -53,7 +53,7 @@ def public_address(uri: str) -> str:
 
 
 def is_malformed(uri: str) -> bool:
-    """Returns whether an address over HTTP names no host, or a port that is none."""
+    """Whether an HTTP address lacks a host or has an invalid port."""
     try:
         parts = urlsplit(uri)
         return parts.scheme in ("http", "https") and (not parts.hostname or parts.port == 0)
@@ -62,9 +62,9 @@ def is_malformed(uri: str) -> bool:
 
 
 def reason_of(error: BaseException, uri: str) -> str:
-    """Returns the first line of an error of MLflow at `uri`, or of what the system says.
+    """Returns the first line of MLflow's error at `uri`, or of the operating system's error behind it.
 
-    Of an address with a password it is only the kind of error, since the text may quote any part of the address.
+    If the address has a password, returns only the kind of error, since the text may quote any part of the address.
     """
     for behind in _chain(error):
         error = behind if isinstance(behind, OSError) and (behind.errno or type(behind) is TimeoutError) else error
@@ -73,12 +73,12 @@ def reason_of(error: BaseException, uri: str) -> str:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Returns whether an error of MLflow comes from a server that did not answer in time."""
+    """Whether an error of MLflow is a timeout of the server."""
     return any("Timeout" in type(behind).__name__ for behind in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields an error and those behind it: causes or, as urllib3 has it, errors among arguments."""
+    """Yields an error and its causes, including errors among its arguments (urllib3)."""
     while error:
         yield error
         cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -1,4 +1,4 @@
-"""A model's provenance, from the steps of its DAG: the settings of every step, and an identity of its measurements."""
+"""A model's provenance, from the steps of its DAG: the settings of each step, and a hash of its measurements."""
 
 import hashlib
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from workflows.tables.measurements import TrainedModel
 def settings_of(model: TrainedModel) -> dict[str, Any]:
     """Returns the settings of each step behind a model, e.g. {"corpus": {...}, "cleaning": {"max_words": 250, ...}}.
 
-    They are read from the steps themselves. `corpus` has the settings and name of the training text's step;
-    `evaluation_set.dev` and so on have those of the evaluation sets.
+    `corpus` has the settings and name of the training text's step, `evaluation_set.dev` and so on those of the
+    evaluation sets.
     """
     settings_by_kind: dict[str, Any] = {}
     for step in in_order(model.results):
@@ -35,7 +35,7 @@ def measured_identity(model: TrainedModel) -> str:
 
 
 def shared(settings: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the flattened settings common to all."""
+    """Returns the settings that all have in common, flattened."""
     if not settings:
         return {}
     first, *others = map(flatten, settings)

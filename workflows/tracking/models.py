@@ -1,8 +1,8 @@
-"""Logs the models of Table 2 to MLflow in a form that it can serve, registered under readable names.
+"""Logs the models of Table 2 to MLflow in a form that it can serve, and registers them.
 
 A model is logged once, however many runs use it. Its registered name is the language pair and the model, e.g.
-`aiayn-en-de-base`; each version is one set of weights. The alias `newest` marks the version measured last, and the
-profile's name its last version of that profile: `models:/aiayn-en-de-base@multi30k`.
+`aiayn-en-de-base`. Each version is one set of weights. The alias `newest` marks the last version measured, and each
+profile's name the last version of that profile: `models:/aiayn-en-de-base@multi30k`.
 """
 
 import json
@@ -18,27 +18,27 @@ from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 
 TRANSLATOR_TAG = "aiayn.translator"
-"""The tag with a checkpoint's fingerprint, on the served model and its runs."""
+"""The tag for a checkpoint's fingerprint, on the served model and its runs."""
 MODEL_TAG = "aiayn.model"
-"""The tag, on a version, with the id of the model that it is; MLflow's SQL store does not give it back."""
+"""The tag for a version's model id, which MLflow's SQL store does not return."""
 NEWEST = "newest"
 RESERVED_ALIAS = re.compile(r"newest|latest|v\d+", re.IGNORECASE)
 
 
 def registered_name(model: str, pair: str) -> str:
-    """Returns the name in MLflow's registry of a model."""
+    """Returns a model's name in MLflow's registry."""
     words = [pair] * (not model.startswith(pair)) + [model]
     return "aiayn-" + re.sub(r"[^\w-]+", "-", " ".join(words)).strip("-")
 
 
 def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint, store: Store) -> str:
-    """Returns the id of the experiment's copy of a model, made unless there is one, and links the run to it."""
+    """Logs a model to the experiment unless it is there, links the run to it, and returns its id."""
     from mlflow.entities import LoggedModelOutput
 
     run, identity = client.get_run(run_id), checkpoint.manifest["fingerprint"]
     copies = client.search_logged_models([experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
     for model in copies:
-        if model.status == "FAILED":  # or each attempt would leave one more
+        if model.status == "FAILED":  # otherwise failed attempts would accumulate
             client.delete_logged_model(model.model_id)
     ready = [str(model.model_id) for model in copies if model.status == "READY"]
     model_id = ready[0] if ready else _save(client, experiment_id, run, store.fetch(checkpoint.folder.name), identity)
@@ -49,7 +49,7 @@ def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint, s
 
 
 def register(client: Any, name: str, model_id: str, run_id: str, tags: Mapping[str, str]) -> None:
-    """Registers a model that is kept, unless it is registered already, and puts the aliases on its version."""
+    """Registers a logged model unless it is registered, and moves the aliases to its version."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -60,12 +60,12 @@ def register(client: Any, name: str, model_id: str, run_id: str, tags: Mapping[s
     versions = client.search_model_versions(f"name = '{name}'")
     version = next((known for known in versions if known.tags.get(MODEL_TAG) == model_id), None)
     if version is None:
-        # Not models:/ID, which MLflow looks up in the process's tracking store, whatever the client's is.
+        # Not models:/ID, which MLflow looks up in the process's tracking store instead of the client's.
         source = client.get_logged_model(model_id).artifact_location
         version = client.create_model_version(
             name, source, run_id, {**tags, MODEL_TAG: model_id}, model_id=model_id, await_creation_for=0
         )
-        # So that the page of the model leads to its versions, as with mlflow.register_model.
+        # So that the model's page links to its versions, like with mlflow.register_model.
         listed = {"mlflow.modelVersions": json.dumps([{"name": name, "version": version.version}])}
         client.set_logged_model_tags(model_id, listed)
     profile = re.sub(r"[^\w-]+", "-", tags.get("profile", ""))
@@ -75,7 +75,7 @@ def register(client: Any, name: str, model_id: str, run_id: str, tags: Mapping[s
 
 
 def _save(client: Any, experiment_id: str, run: Any, weights: Path, identity: str) -> str:
-    """Logs a new model and returns its id. MLflow's `log_model` uses the process's server and runs the model."""
+    """Logs a new model and returns its id. MLflow's `log_model` would use the process's server and run the model."""
     from mlflow.models import Model
 
     logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it logs each step

@@ -1,6 +1,6 @@
-"""Keeps a workflow's MLflow runs up to date with the store: a parent run, and a child run per model.
+"""Updates a workflow's MLflow runs from the store: a parent run, and a child run per model.
 
-The store has all data that MLflow shows. So a lost server only causes a warning: missing data is sent when the workflow
+The store has all data that MLflow shows, so a lost server only causes a warning. Missing data is sent when the workflow
 ends, or by the same command later.
 """
 
@@ -38,31 +38,31 @@ from workflows.tracking.tracker import (
 logger = logging.getLogger(__name__)
 
 USED = ("dtype", "device_name", "devices", "threads")
-"""The fields of `run.json` with the settings a run actually used."""
+"""The fields of `run.json` with a run's negotiated settings."""
 LIVE_S = 5.0
 """Seconds between uploads of the metrics of active runs."""
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """A workflow as shown by MLflow: a parent run, and a child run per model."""
+    """A workflow in MLflow: a parent run, and a child run per model."""
 
     fingerprint: str
-    """That of the step that makes the table of all models."""
+    """The fingerprint of the table's step."""
     profile: str
     params: Mapping[str, Any]
-    """Those that its children do not share anyway."""
+    """Parameters of the parent run, beyond those that all children share."""
     models: Mapping[str, TrainedModel]
     """By name."""
     is_served: bool
-    """Whether MLflow gets the models' weights, too, in a form that it can serve."""
+    """Whether the models' weights are logged, too, in a form that MLflow can serve."""
 
 
 class MlflowWatcher(Watcher):
     """Sends curves during training, a model's results as soon as it is measured, and the rest in `finish`.
 
-    Until then it sends from a thread, in order, so that an upload of hundreds of MB delays nothing. What the thread
-    raises is raised by a later call.
+    Before `finish`, a thread sends in order, so that an upload of hundreds of MB delays nothing. A later call raises
+    the thread's errors.
     """
 
     def __init__(self, tracker: Tracker, workflow: Workflow, store: Store) -> None:
@@ -70,18 +70,18 @@ class MlflowWatcher(Watcher):
         self._tracker, self._workflow, self._store = tracker, workflow, store
         self._parent = ""
         self._runs: dict[str, str] = {}
-        """The ids of the models' runs that are open, by the models' names."""
+        """The ids of open runs by model name."""
         self._is_open = False
         """Whether all runs were opened."""
         self._to_come: set[str] = set()
-        """Fingerprints of the steps that are being made."""
+        """Fingerprints of the steps still to come."""
         self._news: set[str] = set()
-        """Names of the models whose trainings have written metrics since the last look."""
+        """Names of the models with new metrics since the last upload."""
         self._looked_s = 0.0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mlflow")
         self._sending: list[Future[None]] = []
         self._models: dict[str, str] = {}
-        """The names of the models that have a run each, by what is measured of them; the first of several names."""
+        """Model names by the identity of their measurements; models with the same identity share one run."""
         for name, model in workflow.models.items():
             self._models.setdefault(measured_identity(model), name)
         self._is_parent_sent = tracker.has_all({workflow.fingerprint, *self._models})
@@ -89,41 +89,41 @@ class MlflowWatcher(Watcher):
             tracker.attempt(self._open)
 
     def begin(self, steps: Collection[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
-        """Sends the finished models at once, rather than after the others."""
+        """Sends models that are already finished."""
         if steps:
             self._later(self._send_measured, {step.fingerprint for step in steps})
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        """Notes that a training has written metrics."""
+        """Notes new metrics of a run."""
         if "metrics" in event:
             models = self._workflow.models.items()
             self._news |= {name for name, model in models if _training(model).fingerprint == step.fingerprint}
 
     def idle(self) -> None:
-        """Sends what trainings have written, every so often."""
+        """Sends new metrics every `LIVE_S` seconds."""
         if self._news and time.monotonic() - self._looked_s > LIVE_S and all(each.done() for each in self._sending):
             self._later(self._send_news, frozenset(self._news))
             self._news.clear()
             self._looked_s = time.monotonic()
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
-        """Sends the models whose measurements are complete."""
+        """Sends models whose measurements are now complete."""
         self._later(self._send_measured, set(), step.fingerprint)
 
     def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
-        """Sends the curve of the model, and closes its run."""
+        """Sends the model's curve and closes its run."""
         self._later(self._close_failed, name)
 
     def finish(
         self,
         table: Artifact,
-        figures: Mapping[str, float],
+        main_metrics: Mapping[str, float],
         reports: Mapping[str, CorpusReport],
         failures: Collection[str],
     ) -> None:
-        """Sends all that MLflow does not have yet: of each model, of the reports on the texts, of the table.
+        """Sends all missing data of the models, the corpus reports and the table.
 
-        Where it did not answer before, it is asked once more. Raises UserError where a file is missing or broken.
+        If MLflow did not answer before, tries once more. Raises UserError for a missing or damaged file.
         """
         self._thread.shutdown()
         for each in self._sending:
@@ -135,7 +135,7 @@ class MlflowWatcher(Watcher):
                 return
         all_sent = True
         if gone := {name for name in self._runs if not self._is_stored(name)}.difference(failures):
-            logger.warning("MLflow lacks results of %s, and the store no longer has them", ", ".join(sorted(gone)))
+            logger.warning("MLflow lacks results of %s that the store no longer has", ", ".join(sorted(gone)))
             failures = {*failures, *gone}
         for name in [*self._runs]:
             if name in failures:
@@ -150,20 +150,20 @@ class MlflowWatcher(Watcher):
             for name, report in reports.items():
                 tracker.results(parent, metrics(report.load(), name))
                 tracker.client.log_artifacts(parent, str(report.folder), f"corpus-{name}")
-            tracker.results(parent, figures)
+            tracker.results(parent, main_metrics)
             tracker.client.log_artifacts(parent, str(table.folder))
             tracker.end(parent, "FINISHED", "" if failures else workflow.fingerprint)
 
         tracker.attempt(send)
 
     def close(self, status: Status) -> None:
-        """Closes all open runs after an error. Sends what is queued first, unless the user stopped the work."""
+        """Closes all open runs after an error. Sends queued data first, unless the user stopped the workflow."""
         self._thread.shutdown(cancel_futures=status == "KILLED")
         for run in filter(None, [*self._runs.values(), "" if self._is_parent_sent else self._parent]):
             self._tracker.attempt(partial(self._tracker.end, run, status))
 
     def _open(self) -> None:
-        """Opens the run of the workflow and that of each model, but for those that have got everything."""
+        """Opens the runs of the workflow and its models, except complete ones."""
         from mlflow.utils.git_utils import get_git_commit
 
         tracker, workflow = self._tracker, self._workflow
@@ -187,23 +187,23 @@ class MlflowWatcher(Watcher):
         return {"pair": model.pair, "model": model.model, "profile": self._workflow.profile}
 
     def _later(self, send: Callable[..., None], *arguments: Any) -> None:
-        """Has the thread send something; raises what it has raised since the last call."""
-        self._sending = [each for each in self._sending if not each.done() or each.result()]  # it is None, or raises
+        """Queues an upload; raises any error of the thread since the last call."""
+        self._sending = [each for each in self._sending if not each.done() or each.result()]  # None, or raises
         self._sending.append(self._thread.submit(send, *arguments))
 
     def _send_measured(self, to_come: set[str], finished: str = "") -> None:
-        """Sends the models that are measured, given the fingerprints of steps that are to be made or just were."""
+        """Sends measured models, given the fingerprints of steps to come, and of the step just finished."""
         self._to_come = (self._to_come | to_come) - {finished}
         for name in [*self._runs]:
             steps = {step.fingerprint for step in self._workflow.models[name].steps}
             if steps.isdisjoint(self._to_come) and self._is_stored(name):
-                with suppress(UserError):  # what is damaged is made again for the table, after which the run is closed
+                with suppress(UserError):  # damaged artifacts are rebuilt for the table; then the run is closed
                     self._send(name)
 
     def _send(self, name: str) -> bool:
-        """Sends what MLflow lacks of a model's results and ends its run; returns whether it took all.
+        """Sends a model's missing results and ends its run; returns whether that succeeded.
 
-        Raises UserError where a file is missing or broken.
+        Raises UserError for a missing or damaged file.
         """
         run, tracker, tags = self._runs[name], self._tracker, self._tags(self._workflow.models[name])
         model = self._workflow.models[name].published(self._store)
@@ -212,7 +212,7 @@ class MlflowWatcher(Watcher):
         def send() -> None:
             ended_s = datetime.fromisoformat(training.manifest["started"]).timestamp() + training.manifest["seconds"]
             tracker.curves(run, model.metrics, ended_s)
-            tracker.results(run, model.final_figures(), model.series())
+            tracker.results(run, model.final_metrics(), model.series())
             used = {f"used.{figure}": str(getattr(model.run, figure)) for figure in USED}
             search, dtype = model.decoding.settings, model.decoding.dtype
             used |= {"used.beam_size": str(search.beam_size), "used.length_penalty": str(search.length_penalty)}
@@ -233,14 +233,14 @@ class MlflowWatcher(Watcher):
         return all(self._store.find(step.name) for step in self._workflow.models[name].steps)
 
     def _has_weights(self, name: str) -> bool:
-        """Returns whether there are weights to send: to a file of this machine only those that are here."""
+        """Whether there are weights to send; to a SQLite file, only weights on this machine are sent."""
         return not sqlite_file(self._tracker.uri) or self._store.has(
             to_step(self._workflow.models[name].checkpoint).name
         )
 
     def _send_news(self, names: Collection[str]) -> None:
         if not self._is_open:  # the server was away at the start
-            with suppress(UserError):  # which `finish` raises: no address ends what is running
+            with suppress(UserError):  # `finish` raises it: a wrong address must not stop a running workflow
                 self._tracker.attempt(self._open)
         for name in self._runs.keys() & names:
             self._tracker.attempt(partial(self._send_written, name))
@@ -253,7 +253,7 @@ class MlflowWatcher(Watcher):
     def _send_written(self, name: str) -> None:
         """Sends the metrics that a run has written so far."""
         text = self._store.peek(_training(self._workflow.models[name]).name, METRICS) or ""
-        lines = map(read_metrics_line, text.split("\n")[:-1])  # the last one may be written in this moment
+        lines = map(read_metrics_line, text.split("\n")[:-1])  # the last one may be incomplete
         self._tracker.curves(self._runs[name], [line for line in lines if line], time.time())
 
 
@@ -263,7 +263,7 @@ def _training(model: TrainedModel) -> Step[TrainingRun]:
 
 @contextmanager
 def tracked(tracker: Tracker, workflow: Workflow, store: Store) -> Iterator[MlflowWatcher]:
-    """Opens a workflow's runs; closes them if the body fails, which calls `finish` at its end."""
+    """Opens a workflow's runs, and closes them if the body fails. The body must call `finish` at its end."""
     watcher = MlflowWatcher(tracker, workflow, store)
     try:
         yield watcher

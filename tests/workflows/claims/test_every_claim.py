@@ -635,7 +635,7 @@ def test_only_the_relation_that_is_claimed_is_judged() -> None:
     assert (verdict(relation, "heads", earlier), verdict(sharp, "heads", earlier)) == ("holds", "not run")
     (claim,) = (each for each in CLAIMS if each.text == relation)
     (outcome,) = judged([claim], Evidence({"heads": heads(0.7, 0.6)}))
-    assert outcome.here == "the best head of each model is right in 69, 70, 71 % of 100 cases"
+    assert outcome.here == "the best head of each model is right in 69, 70, 71% of 100 cases"
     assert outcome.effects[0].value == pytest.approx(0.2)
 
 

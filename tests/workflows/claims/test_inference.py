@@ -63,7 +63,7 @@ def test_regions_by_name() -> None:
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 0), (math.nan, 1), (0, math.nan)])
 def test_a_region_that_nothing_satisfies_is_an_error(low: float, high: float) -> None:
     """A margin of 0, for instance."""
-    with pytest.raises(ValueError, match="give low < high"):
+    with pytest.raises(ValueError, match="low must be less than high"):
         Region(low, high)
 
 

@@ -92,7 +92,7 @@ def test_no_time_is_forecast_for_narrow_models_on_a_gpu(tmp_path: Path) -> None:
     assert [training.seconds is None for training in result.trainings] == [True, False]
     shown = _shown(result)
     assert re.search(r"(?m)^total .*more than \d+ min \d\d s", shown)
-    assert "No time is given for models narrower than 512" in " ".join(shown.split())
+    assert "No times for models narrower than 512" in " ".join(shown.split())
     assert "40%" not in _shown(forecast(WMT14, [narrow], H100_8, tmp_path))
 
 
@@ -108,7 +108,7 @@ def test_a_disk_that_does_not_suffice_is_a_warning(tmp_path: Path, is_enough: bo
     """In a line that begins with the word; with room enough the sizes are stated."""
     result = _one(Planned("base", "en-de", WMT14.recipes["base"].training), store=tmp_path)
     shown = _shown(replace(result, free_bytes=int(result.disk_bytes) + (1 if is_enough else -1)))
-    assert ("\nWARNING: the disk does not suffice" in shown) is not is_enough
+    assert ("\nWARNING: not enough disk space" in shown) is not is_enough
     assert ("\ndisk: about" in shown) is is_enough
 
 
@@ -136,8 +136,8 @@ def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
     assert "16 × H100 SXM: 989 TFLOP/s in bfloat16 each, published" in shown
     assert "about 3.4 GB with token ids; download: about 1.7 GB." in " ".join(shown.split())
     words = " ".join(shown.split())
-    assert "15% and 22% of the rate, as base reached it on one H200" in words
-    assert "Of the 16 devices a training uses 8" in words
+    assert "15% and 22% of the rate, measured for base on one H200" in words
+    assert "A run uses only 8 of 16 devices" in words
     assert "…" not in shown
     assert max(map(len, shown.split("\n"))) <= 120
 
@@ -158,7 +158,7 @@ def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: py
     reproduce_claims.main(sections="6", pairs="en-de", models="base", rows="base,A1", **named)
     beneath = capsys.readouterr().out.split("Forecast for")[1]
     # Base of Tables 2 and 3 is the same, and has three seeds; the attention functions are not whole models.
-    assert re.search(r"Not included: \d+ × training of attention alone\.", " ".join(beneath.split()))
+    assert re.search(r"Not included: \d+ × run of an attention function\.", " ".join(beneath.split()))
     assert beneath.count("\nen-de base") == beneath.count("en-de base, 3 seeds, each") == 1
     assert beneath.count("\nen-de A1, 3 seeds, each") == 1
     assert not (tmp_path / "new").exists()

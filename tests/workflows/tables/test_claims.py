@@ -117,10 +117,10 @@ def test_effects_are_written_with_interval_and_unit() -> None:
     written = {unit: effect_text(Effect("", unit, 1.23456, 3)) for unit in ("accuracy", "share", "F1", "BLEU")}
     assert [*written.values()] == [": +1.235 accuracy", ": +1.23 share", ": +1.2 F1", ": +1.23 BLEU"]
     (certain,) = claims_table([replace(JUDGED, effects=(), here="3 of 4", p=0.0)]).rows
-    assert (certain.values["n"], certain.values["p"], certain.values["effect here [95 %]"]) == ("", "", "3 of 4")
+    assert (certain.values["n"], certain.values["p"], certain.values["effect here [95%]"]) == ("", "", "3 of 4")
     (alone,) = claims_table([replace(JUDGED, effects=(replace(JUDGED.effects[1], n=7),), p=None)]).rows
     assert (alone.values["n"], alone.values["p"]) == ("7", "")
-    assert row.values["effect here [95 %]"] == "base − D1: +0.159 [+0.100, +0.200] nats\nbase − D1: +0.00 BLEU"
+    assert row.values["effect here [95%]"] == "base − D1: +0.159 [+0.100, +0.200] nats\nbase − D1: +0.00 BLEU"
     assert (row.values["in the paper"], row.values["n"], row.values["p"]) == ("+0.159 nats", "3", "0.003")
     assert effect_text(Effect("additive / scaled", "×", 3.071, 5, 3.0, 3.1)) == "additive / scaled: 3.07 [3.00, 3.10] ×"
 
@@ -130,7 +130,7 @@ def test_the_terminal_has_the_claims_where_they_are_the_only_table() -> None:
     beneath, only = claims_table([JUDGED]), claims_table([JUDGED], on_terminal=True)
     assert (beneath.on_terminal, only.on_terminal) == (False, True)
     shown = [column.heading for column in only.columns if column.on_terminal]
-    assert shown == ["where", "claim", "effect here [95 %]", "verdict"]
+    assert shown == ["where", "claim", "effect here [95%]", "verdict"]
 
 
 def test_the_page(tmp_path: Path) -> None:

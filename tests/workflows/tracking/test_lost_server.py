@@ -78,7 +78,7 @@ def test_killed_in_mid_training(
         server.start()
     (warning,) = [each.message for each in caplog.records if "MLflow" in each.message]
     assert warning.startswith(f"MLflow at {server.uri} does not answer (")
-    assert warning.endswith("; the run goes on, and the same command sends from the store what is missing")
+    assert warning.endswith("; continuing without it; rerun the same command later to send what is missing")
     assert {run.info.status for run in runs_of(client)} == {"RUNNING"}
     (trained,) = {*store.glob("store/training-*")} - before
     made = {path.name for path in (store / "store").iterdir()}

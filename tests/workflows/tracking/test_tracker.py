@@ -134,8 +134,8 @@ def test_a_damaged_file_is_reported_with_what_helps(tmp_path: Path, monkeypatch:
     """The remedy is about the variable only where it is set."""
     (tmp_path / "mlflow.db").write_text("no database")
     for variable, remedy in (
-        ("", "move the file elsewhere; a new one is filled"),
-        ("X", "check MLFLOW_TRACKING_URI"),
+        ("", "move the file elsewhere; a new one will be filled"),
+        ("X", "correct or unset MLFLOW_TRACKING_URI"),
     ):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", variable and f"sqlite:///{tmp_path}/mlflow.db")
         tracker = Tracker(default_uri(tmp_path), "table2", tmp_path)

@@ -131,7 +131,7 @@ def test_a_model_that_the_store_has_lost(
     with caplog.at_level(logging.WARNING, "workflows.tracking.watcher"):
         watcher.finish(Artifact(tmp_path / "table"), {"bleu": 27.3}, {}, {"en-de big"})
     assert [record.getMessage() for record in caplog.records if record.name.startswith("workflows")] == [
-        "MLflow lacks results of en-de base, and the store no longer has them"
+        "MLflow lacks results of en-de base that the store no longer has"
     ]
     runs = children(server, "lost")
     assert {run.info.status for run in runs.values()} == {"FAILED"}
