@@ -72,9 +72,7 @@ def named_steps(table: Step[Artifact]) -> dict[Path, Step[Artifact]]:
         label = step.label.partition(" ")[2] if kind else step.label
         name = Path(kind or OTHERS, file_name(label or step.label))
         if name in steps or step.label in labels:
-            raise ValueError(
-                f"two steps have the label {step.label} or, in a run's folder, the name {name}; give them two labels"
-            )
+            raise ValueError(f"{step.label}, named {name} in a run's folder: two steps have this label or this name")
         steps[name] = step
         labels.add(step.label)
     return steps
@@ -126,8 +124,8 @@ def _name_steps(store: Store, run: Path, table: Step[Artifact]) -> None:
 
 def model_names(run: Path) -> list[str]:
     """Returns the names of a run's finished models, chosen ones before candidates."""
-    links = [entry for entry in sorted((run / "models").glob("*")) if entry.exists()]
-    return [entry.name for entry in sorted(links, key=lambda entry: entry.resolve().name.startswith("averaging"))]
+    folder = run / "models"
+    return sorted(_entries(folder), key=lambda name: (folder / name).resolve().name.startswith("averaging"))
 
 
 def links_into(store: Store) -> Iterator[str]:
@@ -139,8 +137,7 @@ def links_into(store: Store) -> Iterator[str]:
     artifacts, seen = Path(os.path.realpath(store.artifacts)), set[Path]()
     folders = [store.root]
     for folder in folders:
-        place = Path(os.path.realpath(folder))
-        if place in seen or place.is_relative_to(artifacts):
+        if (place := Path(os.path.realpath(folder))) in seen or place.is_relative_to(artifacts):
             continue
         seen.add(place)
         try:
@@ -170,6 +167,8 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
         if (folder / marker).is_file():
             Artifact(folder).check()
             return folder
+        if artifact.parent.name == STORE and not artifact.exists():
+            raise UserError(f"{path} is not finished; run its command again to continue it")
     reason = f"holds no {marker}" if path.is_dir() else "is not a folder"
     raise UserError(f"{path} {reason}; name a folder written by `aiayn {maker}`, or an entry of a run's {kind}/")
 
@@ -197,6 +196,8 @@ def _candidates(path: Path, kind: str) -> Iterator[Path]:
     for root, rest in _in_stores(path):
         for named in (rest, rest.parent / kind / rest.name):
             yield (root / named).resolve()  # resolved now: `newest` may change
+        for run in sorted((root / rest.parent).glob(f"[0-9]*/{kind}"), key=lambda run: -int(run.parent.name)):
+            yield (run / rest.name).resolve()  # of a run that has not finished, so `newest` does not lead to it
         only = _entries(root / rest / kind)
         if len(only) == 1:
             yield (root / rest / kind / only[0]).resolve()

@@ -9,7 +9,7 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.experiments import drawn
 from tests.support.s3_server import S3Server
-from tests.support.tiny_dag import AVERAGE, TRAIN, SeedSettings, run_table, table_of
+from tests.support.tiny_dag import AVERAGE, TRAIN, SeedSettings, make, run_table, table_of
 from workflows import reproduce_table4
 from workflows.cli.options import Common
 from workflows.engine.dag import in_order
@@ -102,6 +102,20 @@ def test_names_for_folders(runs: Path) -> None:
     assert _model(runs.relative_to(Path.cwd()) / "table2/embedded/en-de-base") == second
 
 
+def test_an_unfinished_step_is_called_unfinished(runs: Path) -> None:
+    """By its number, and by the short name as long as no run has finished: the remedy is to continue the run."""
+    begin_run(Store(runs), "table2", "embedded", table_of(3))
+    begin_run(Store(runs), "table2", "multi30k", table_of(4))
+    for name in ("embedded/3/en-de-base", "embedded/3/models/en-de-base", "multi30k/en-de-base"):
+        with pytest.raises(UserError, match=f"{name} is not finished; run its command again to continue it"):
+            _model(f"table2/{name}")
+    trained = next(step for step in in_order([table_of(4)]) if "train" in step.label)
+    make(Store(runs), trained)
+    assert named_folder("train", Path("table2/multi30k/en-de-base"), "run.json").name == trained.name
+    with pytest.raises(UserError, match="embedded/3/en-fr-base is not a folder"):
+        _model("table2/embedded/3/en-fr-base")
+
+
 @pytest.mark.parametrize(
     ("workflow", "profile"),
     [("claims", "embedded"), ("claims", "wmt14"), ("table2", "wmt14"), ("table3", "embedded"), ("table4", "embedded")],
@@ -125,7 +139,7 @@ def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) ->
 def test_two_steps_of_one_name_are_refused(tmp_path: Path) -> None:
     """A run could name only one of them, and `aiayn clean` would delete the other."""
     alike = [TRAIN("train en-de base", None, SeedSettings(seed=seed)) for seed in (1, 2)]
-    with pytest.raises(ValueError, match=r"two steps have the label train en-de base or, in a run's folder, the name"):
+    with pytest.raises(ValueError, match=r"train en-de base, named trainings/en-de-base in a run's folder: two steps"):
         begin_run(Store(tmp_path), "table2", "embedded", AVERAGE("average", *alike))
     assert not (tmp_path / "table2").exists()
 
