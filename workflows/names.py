@@ -145,8 +145,7 @@ def links_into(store: Store) -> Iterator[str]:
         except OSError as error:
             raise UserError(f"{folder} cannot be read ({error.strerror}); restore access to it") from None
         for entry in entries:
-            target = Path(os.path.realpath(entry)) if entry.is_symlink() else entry
-            if artifacts in target.parents:
+            if artifacts in (target := Path(os.path.realpath(entry)) if entry.is_symlink() else entry).parents:
                 yield target.relative_to(artifacts).parts[0]
             elif entry.is_dir():
                 folders.append(entry)
