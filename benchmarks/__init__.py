@@ -1,1 +1,1 @@
-"""Measurements beside other libraries, and of a GPU. They are run from a clone; no other package imports them."""
+"""Benchmarks against other libraries, and of a GPU. Run from a clone; no other package imports them."""

@@ -1,10 +1,10 @@
-"""Contenders of a benchmark in processes of their own, so that they share no threads, caches or peak memory.
+"""Runs a benchmark's contenders in separate processes, so that they share no threads, caches or peak memory.
 
     with processes():
         ours = Contender("aiayn", "float32", OurLoop, settings)
         ours.rounds.append(ours.call("round", 10))
 
-Methods are called one contender at a time, while the others wait.
+Contenders take turns: while one runs, the others wait.
 """
 
 import json
@@ -24,12 +24,12 @@ from pipeline.errors import UserError
 
 OURS = "aiayn"
 _in_this_process: Any = None
-"""In a contender's process, the contender."""
+"""The contender, in its process."""
 
 
 @contextmanager
 def processes() -> Iterator[None]:
-    """Kills the contenders' processes at the end, whatever they are doing."""
+    """Kills the contenders' processes at the end of the body."""
     try:
         yield
     finally:
@@ -38,7 +38,7 @@ def processes() -> Iterator[None]:
 
 
 class Contender:
-    """A contender in one process, or in several that share its work."""
+    """A contender in one process, or in several that share the work."""
 
     def __init__(
         self,
@@ -57,26 +57,26 @@ class Contender:
         self.rounds: list[dict[str, Any]] = []
         self._make, self._arguments = make, arguments
         spawn, before = multiprocessing.get_context("spawn"), dict(os.environ)
-        # Ctrl-C reaches all processes of the terminal; this one ends the others, so that none prints a traceback.
+        # Ctrl-C reaches all processes of the terminal. This process kills the others, so that none prints a traceback.
         ignore = signal.signal, (signal.SIGINT, signal.SIG_IGN)
         self._pools = [ProcessPoolExecutor(1, spawn, *ignore) for _ in range(workers)]
         try:
             os.environ.update(environment or {})
             for pool in self._pools:
-                pool.submit(os.getpid)  # starts its process
+                pool.submit(os.getpid)  # starts the process
         finally:
             os.environ.clear()
             os.environ.update(before)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Calls a method in the first process and returns its result, or None for a peer that has failed.
+        """Calls a method in the first process. Returns its result, or None for a failed peer.
 
-        Raises UserError if our own contender fails.
+        Raises UserError if our contender fails.
         """
         return (self.call_each(method, [arguments]) or [None])[0]
 
     def call_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any] | None:
-        """Like `call`, in as many processes at once as there are tuples of arguments."""
+        """Like `call`, in one process per tuple of arguments, all at once."""
         if self.failed:
             return None
         try:
@@ -85,18 +85,18 @@ class Contender:
                 for pool, of_process in zip(self._pools, arguments, strict=False)
             ]
             return [call.result() for call in calls]
-        except Exception as error:  # out of memory, killed, a library that refuses the machine or the model
+        except Exception as error:  # out of memory, killed, or a library that does not support the machine or the model
             self.failed = " ".join(f"{type(error).__name__}: {error}".split())
             if self.name == OURS:
                 raise UserError(f"{self.name}: {self.failed}") from error
             return None
 
     def rates(self, what: str) -> list[float]:
-        """Returns how many of `what` there were per second in each round; empty if the contender failed."""
+        """Returns the rate of `what` in each round, per second; empty if the contender failed."""
         return [] if self.failed else [done[what] / done["seconds"] for done in self.rounds]
 
     def summary(self, what: str, key: str) -> dict[str, Any]:
-        """Returns what --json prints for any contender, its rate of `what` under `key`."""
+        """Returns the contender's part of --json, with its rate of `what` under `key`."""
         summary: dict[str, Any] = {"name": self.name, "dtype": self.dtype, "failed": self.failed or None}
         if rates := self.rates(what):
             summary |= {key: median(rates), f"{key}_spread": [min(rates), max(rates)]}
@@ -104,14 +104,14 @@ class Contender:
 
 
 def _call(make: Callable[..., Any], made_of: tuple[Any, ...], method: str, arguments: tuple[Any, ...]) -> Any:
-    """Calls a method of the contender in whose process it runs."""
+    """Calls a method of this process's contender."""
     global _in_this_process
     _in_this_process = _in_this_process or make(*made_of)
     return getattr(_in_this_process, method)(*arguments)
 
 
 def is_installed(package: str) -> bool:
-    """Returns True if the package can be imported."""
+    """Whether the package can be imported."""
     try:
         return find_spec(package) is not None
     except ImportError:
@@ -119,7 +119,7 @@ def is_installed(package: str) -> bool:
 
 
 def ratio(name: str, ours_by_round: Sequence[float], peers_by_round: Sequence[float]) -> dict[str, Any]:
-    """Returns the ratio of the median rates and its range over the rounds; both None if either side has no rates."""
+    """Returns the ratio of the median rates and its range over rounds, both None if either side has no rates."""
     if not (ours_by_round and peers_by_round):
         return {name: None, f"{name}_spread": None}
     by_round = [ours / peers for ours, peers in zip(ours_by_round, peers_by_round, strict=True)]
@@ -127,5 +127,5 @@ def ratio(name: str, ours_by_round: Sequence[float], peers_by_round: Sequence[fl
 
 
 def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """Prints a result as JSON: on one line for --json, else indented."""
+    """Prints a result as JSON, on one line for --json, else indented."""
     typer.echo(json.dumps(result, indent=None if as_json else 2))

@@ -1,18 +1,17 @@
-"""Benchmark of translation: our search beside CTranslate2's, with the same model and sentences.
+"""Benchmark of translation: our search and CTranslate2's, with the same model and sentences.
 
 python -m benchmarks.decoding MODEL --src test.en
 python -m benchmarks.decoding MODEL --src test.en.gz --ref test.de.gz --lang de --json
 
-Each contender (`translators`) runs in processes of one thread, one for each core, that split the sentences; on a GPU in
-a single one. It waits while another translates. After a warm-up all are timed in interleaved rounds, from text to text.
-A ratio is the quotient of two medians over the rounds. On a machine with other load, `sentences_processor_s`, the
-sentences in a second of CPU time, varies less.
+Each contender (`translators`) splits the sentences over single-threaded processes, one per core; on a GPU it has one
+process. Contenders take turns. After a warm-up, all are timed in interleaved rounds, from text to text. A ratio is that
+of the medians over rounds. On a busy machine, `sentences_processor_s` (sentences per second of CPU time) varies less.
 
-Both compute in the dtype that suits the machine and in float32, CTranslate2 also in int8 (on a GPU in float16, too).
-Both have the paper's beam and length penalty, but CTranslate2 ends its search otherwise, so BLEU and the number of
-outputs that equal ours in float32 are printed beside the rates.
+Both run in the machine's best dtype and in float32, CTranslate2 also in int8 (on a GPU in float16, too). Both use the
+paper's beam size and length penalty, but CTranslate2 ends its search by another rule. So the output includes BLEU and
+the number of translations equal to ours in float32.
 
-It needs neither Ray nor MLflow. CTranslate2 takes part if it is installed: pip install -e '.[bench]'.
+Ray and MLflow are not needed. CTranslate2 is timed if installed: pip install -e '.[bench]'.
 """
 
 import os
@@ -42,9 +41,9 @@ SAMPLE_SENTENCES = 300
 def measure(
     model: Path, pairs: Sequence[tuple[str, str]], language: str, settings: DecodingSettings, rounds: int
 ) -> dict[str, Any]:
-    """Runs the benchmark on sources and their references ("" if `language` is), and returns what --json prints.
+    """Runs the benchmark on sources and references ("" if `language` is). Returns the output of --json.
 
-    Raises UserError if our own search fails. A peer that fails is reported as failed, with null for its ratio.
+    Raises UserError if our search fails. A failed peer is reported, with null for its ratio.
     """
     import torch
 
@@ -88,7 +87,7 @@ def measure(
 
 
 def translate(contender: Contender, lines: Sequence[str]) -> dict[str, Any] | None:
-    """Times the translation of lines, dealt to the processes longest first; returns None for a peer that has failed."""
+    """Times the translation of lines, dealt to the processes longest first. Returns None for a failed peer."""
     order, n = sorted(range(len(lines)), key=lambda i: -len(lines[i])), contender.workers
     shares = [order[first::n] for first in range(n)]
     started_s = time.perf_counter()
@@ -109,7 +108,7 @@ def translate(contender: Contender, lines: Sequence[str]) -> dict[str, Any] | No
 
 
 def summary_of(contender: Contender, exact: Sequence[str], references: Sequence[str], language: str) -> dict[str, Any]:
-    """Returns what --json prints for a contender: rates, memory, and how its last round's outputs compare."""
+    """Returns a contender's part of --json: rates, memory, and a comparison of its last round's translations."""
     summary = contender.summary("sentences", "sentences_s")
     if contender.failed:
         return summary
@@ -128,10 +127,10 @@ def summary_of(contender: Contender, exact: Sequence[str], references: Sequence[
 
 
 def results(contenders: Sequence[Contender], summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns rates, ratios and scores; ours in the dtype that suits the machine comes first and has not failed."""
+    """Returns rates, ratios and scores. The first contender is ours in the machine's best dtype; it has not failed."""
 
     def fastest(*, int8: bool) -> tuple[list[float], float | None]:
-        """Returns the rates by round and the BLEU of CTranslate2's fastest type, in floating point or in int8."""
+        """Returns the rates by round and the BLEU of CTranslate2's fastest dtype, floating point or int8."""
         known = [
             (contender.rates("sentences"), entry.get("sacrebleu"))
             for contender, entry in zip(contenders, summaries, strict=True)
@@ -157,20 +156,22 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command(help=help_text(__doc__))
 def main(
-    model: Annotated[Path, typer.Argument(help="Model folder made by `aiayn average`, or a model's name.")],
+    model: Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")],
     src: Annotated[Path, typer.Option(help="Sentences to translate, one per line; may be gzip.")],
-    ref: Annotated[Path | None, typer.Option(help="References, one per line, to score the translations with.")] = None,
+    ref: Annotated[Path | None, typer.Option(help="References, one per line, for BLEU.")] = None,
     lang: Annotated[str, typer.Option(help="Language of the references, e.g. de.")] = "",
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per translator.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:
-    """Compares translation with CTranslate2, same weights, in sentences per second."""
+    """Compare translation with CTranslate2 on the same weights, in sentences per second."""
     if bool(ref) != bool(lang):
-        raise UserError("--ref, the file of references, and --lang, their language (e.g. --lang de), go together")
+        raise UserError(
+            "--ref (a file of references) and --lang (their language, e.g. de) need each other: give both or neither"
+        )
     pairs = list(read_pairs(src, ref)) if ref else [(line, "") for line in read_lines(src)]
     pairs = [pair for pair in pairs if pair[0].strip()]
     if not pairs:
-        raise UserError(f"{src} holds no sentence; name a file with one sentence per line")
+        raise UserError(f"{src} has no sentences; name a file with one sentence per line")
     folder = named_folder("average", model, "model.safetensors")
     print_result(measure(folder, pairs, lang, DecodingSettings(), rounds), as_json)
 

@@ -1,10 +1,10 @@
-"""Error rates of the rules that judge Table 3: how often a verdict is wrong, and how often a true claim holds.
+"""Error rates and power of the rules that judge Table 3: wrong verdicts, and true claims that hold.
 
 python -m benchmarks.error_rates --tables 2000
 
-Tables are simulated: the metrics of a row's seeds are normal around their means, with a standard deviation of 1.
-`workflows.claims.variations` judges them, with three and with five seeds a row, each claim by itself and corrected for
-the family (Holm). The earlier rule is beside it: three seeds of base, one of the other rows, a limit of two standard
+Tables are simulated: a row's metrics are normal over seeds, with a standard deviation of 1.
+`workflows.claims.variations` judges them with three and with five seeds per row, uncorrected and corrected for the
+family (Holm). For comparison, the earlier rule: three seeds of base, one of the other rows, a limit of two standard
 errors, no correction.
 """
 
@@ -27,25 +27,25 @@ from workflows.cli.console import help_text, run_app
 from workflows.paper import VARIATIONS
 
 Values = Mapping[str, NDArray[np.float64]]
-"""A row's log-likelihood, BLEU and accuracy, all larger where better: tables x seeds x metrics."""
+"""A row's log-likelihood, BLEU and accuracy, for all of which larger is better: tables x seeds x metrics."""
 Verdicts = NDArray[np.int_]
 """1 holds, -1 fails, 0 neither: tables x claims."""
 EQUAL = "E = base"
 CLAIMS = ("ε_ls 3 metrics", "A1 < best", "A4 < best", "B1 B2 base", "C 3 trends", "D1 < base", EQUAL)
-"""Those of `variations.CLAIMS` without the negative control, in their order."""
+"""`variations.CLAIMS` without the negative control."""
 STEPS = {"A1": -1, "A4": -1, "B1": -2, "B2": -1, "C1": -2, "C2": -1, "C3": 1, "C4": -1, "C5": 1, "C6": -1, "C7": 1}
 STEPS |= {"D1": -1}
-"""Rows' means where all claims are true, in steps."""
+"""Rows' means if all claims are true, in steps."""
 SMOOTHING = np.array([1, -1, -1])
-"""The same of D3: it is better than base in log-likelihood, worse in BLEU and accuracy."""
+"""The means of D3: better than base in log-likelihood, worse in BLEU and accuracy."""
 EFFECTS = (0, 1, 2, 3)
-"""Sizes of a step, in standard deviations between seeds. E is as good as base within a step, or 1 where that is 0."""
+"""Sizes of a step, in standard deviations between seeds. E's margin is a step, or 1 if that is 0."""
 OLD = "old rule"
 SIGNS = {"holds": 1, "fails": -1, "undecided": 0}
 
 
 def rows_of(values: Values, table: int, margin: float) -> Rows:
-    """Returns the rows of one simulated table, in units in which `margin` standard deviations are the margin for E."""
+    """Returns the rows of a simulated table, scaled so that `margin` standard deviations are E's margin."""
     nats = MARGIN_NATS / margin
     return {
         name: [Trained(-nats * likelihood, bleu, accuracy) for likelihood, bleu, accuracy in seeds[table].tolist()]
@@ -60,7 +60,7 @@ def family(rows: Rows) -> list[Finding]:
 
 
 def verdicts(values: Values, margin: float) -> tuple[Verdicts, Verdicts]:
-    """Returns the verdicts on each claim by itself, and corrected for the family; `margin` is that of E."""
+    """Returns the verdicts on each claim, uncorrected and corrected for the family; `margin` is E's."""
     alone, adjusted = [], []
     for table in range(len(values["base"])):
         found = family(rows_of(values, table, margin))
@@ -73,15 +73,15 @@ def verdicts(values: Values, margin: float) -> tuple[Verdicts, Verdicts]:
 def old_verdicts(values: Values) -> Verdicts:
     """Returns the verdicts of the earlier rule on three seeds of base and the first seed of the other rows.
 
-    A difference counts beyond 2 s √(1/n + 1/m), s that of base. A claim fails where any step does so downwards, and
-    holds where all do upwards; equal is whatever does not differ.
+    A difference counts beyond 2 s √(1/n + 1/m), where s is base's. A claim fails if any step counts downwards, and
+    holds if all count upwards. Rows whose difference does not count are equal.
     """
     seeds = {name: 3 if name == "base" else 1 for name in values}
     means = {name: values[name][:, :n].mean(1) for name, n in seeds.items()}
     deviation = values["base"][:, :3].std(1, ddof=1)
 
     def signs(worse: str, better: str) -> NDArray[np.float64]:
-        """Returns in which direction each metric differs, 0 where it does not: tables x metrics."""
+        """Returns the sign of each metric's difference, 0 if it does not count: tables x metrics."""
         gain = means[better] - means[worse]
         return np.sign(gain) * (np.abs(gain) > 2 * deviation * np.sqrt(1 / seeds[worse] + 1 / seeds[better]))
 
@@ -102,13 +102,13 @@ def old_verdicts(values: Values) -> Verdicts:
 
 
 def simulated(effect: float, tables: int, seeds: int, random: np.random.Generator) -> Values:
-    """Draws tables in which every claim is true by `effect` a step; at 0, no row differs from another."""
+    """Draws tables in which every claim is true by `effect` per step; at 0, no rows differ."""
     steps = {name: np.full(3, STEPS.get(name, 0)) for name in VARIATIONS} | {"D3": SMOOTHING}
     return {name: random.normal(effect * of_row, 1, (tables, seeds, 3)) for name, of_row in steps.items()}
 
 
 def measure(tables: int) -> dict[str, Any]:
-    """Returns the shares of tables in which claims hold, fail and are judged wrongly, for each rule and effect."""
+    """Returns the fractions of tables in which claims hold, fail and are judged wrongly, by rule and effect."""
     random = np.random.default_rng(0)
     rules: dict[str, dict[str, Any]] = {}
     for effect in EFFECTS:
@@ -131,7 +131,7 @@ def measure(tables: int) -> dict[str, Any]:
 
 
 def as_markdown(result: Mapping[str, Any]) -> str:
-    """Formats what `measure` returns: errors where no row differs, then what holds where every claim is true."""
+    """Formats the result of `measure`: errors if no rows differ, then the claims that hold if all are true."""
     rules = result["rules"]
 
     def line(name: str, cells: Iterable[str]) -> str:
@@ -148,7 +148,7 @@ def as_markdown(result: Mapping[str, Any]) -> str:
             line(f"no row differs ({result['tables']:,} tables)", rules),
             line("---", ["---"] * len(rules)),
             row("any wrong verdict", [none], "any_wrong"),
-            row("wrong verdicts a table", [none], "wrong_a_table"),
+            row("wrong verdicts per table", [none], "wrong_a_table"),
             *(row(f"{claim}: fails", [none], "fails", claim) for claim in CLAIMS),
             line("**every claim true by 1 / 2 / 3 sd**", [""] * len(rules)),
             row("any wrong verdict", true, "any_wrong"),
@@ -163,10 +163,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 @app.command(help=help_text(__doc__))
 def main(
-    tables: Annotated[int, typer.Option(min=1, help="Simulated tables for each size of the effects.")] = 2_000,
+    tables: Annotated[int, typer.Option(min=1, help="Simulated tables per effect size.")] = 2_000,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object on one line.")] = False,
 ) -> None:
-    """Simulates how often the rules that judge Table 3 are wrong, and how often a true claim holds."""
+    """Simulate the error rates and the power of the rules that judge Table 3."""
     result = measure(tables)
     typer.echo(json.dumps(result) if as_json else as_markdown(result))
 

@@ -1,16 +1,16 @@
-"""Measures this project on a GPU, step by step, and prints a table of it: `make gpu`.
+"""Measures this project on a GPU in steps, and prints a table: `make gpu`.
 
 python -m benchmarks.gpu --out build/gpu
-python -m benchmarks.gpu --steps minute                         # the first step only
-python -m benchmarks.gpu --device cpu --quick                   # tries the steps themselves, tiny
+python -m benchmarks.gpu --steps minute                         # only the first step
+python -m benchmarks.gpu --device cpu --quick                   # tests the steps at tiny sizes
 
 `minute` trains the paper's base for 20 updates in each of FORMS, in one process, and finds the largest micro-batch that
-fits into memory. The next three steps do so with one micro-batch an update, and with big. The last two time both models
-beside other libraries.
+fits in memory. The next three steps do the same with one micro-batch per update, and with big. The last two time both
+models against other libraries.
 
 `<out>/<step>.json` holds a step's results, `<out>/table.md` the table. `<out>/<step>-<form>.txt` lists the kernels of
-three updates by time, and the `.json.gz` beside it is their trace, to open in https://ui.perfetto.dev. No step needs
-Ray, MLflow or a network. `python -m benchmarks.decoding` measures translation.
+three updates by time, and the `.json.gz` beside it is their trace, for https://ui.perfetto.dev. No step needs Ray,
+MLflow or a network. `python -m benchmarks.decoding` measures translation.
 """
 
 import gc
@@ -51,21 +51,21 @@ FORMS: dict[str, Result] = {
     "float32": {"dtype": "float32"},
     "exact": {"exact_reduction": True},
 }
-"""Settings that change the speed of an update, and its result by no more than rounding."""
+"""Settings that change an update's speed, and its result only by rounding."""
 UPDATES, PROFILED_UPDATES = 20, 3
 PAIRS = 40_000
-"""Enough for 40 of the paper's updates."""
+"""The number of pairs: enough for 40 of the paper's updates."""
 DOUBLINGS = {"cuda": 6, "cpu": 2}
-"""Doublings of the micro-batch that are tried, by device."""
+"""The number of times the micro-batch is doubled, by device."""
 FORMATS = {"tokens_s": ",.0f", "update_s": ".4f", "roofline_fraction": ".0%", "peak_memory_gb": ".1f"}
 FORMATS |= {"start_s": ".0f", "compile_s": ".0f"}
 COLUMNS = (*FORMATS, "dtype", "packed", "compiled", "captured", "failed")
-"""Of the table, by the keys of the results. `start_s` lasts from nothing to the end of the warm-up: compiling
-(`compile_s`), recording and checking a graph, and trying the largest micro-batches are part of it."""
+"""Columns of the table: keys of the results. `start_s` is the time to the end of the warm-up, including compilation
+(`compile_s`), recording and checking a graph, and trying the largest micro-batches."""
 
 
 def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: Path) -> Result:
-    """Trains in each of FORMS; writes `<out>-<form>.txt` and `.json.gz`. Warnings are in the result, not printed."""
+    """Trains in each of FORMS; writes `<out>-<form>.txt` and `.json.gz`. Returns warnings with the results."""
     chosen, settings = _settings(size, micro_batches, device, quick)
     result: Result = {"forms": {}}
     if device == "cuda":
@@ -84,17 +84,17 @@ def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: 
                 result["forms"][form] = _failure(error)
             for file in run.glob("profile-*"):
                 shutil.copyfile(file, f"{out}-{form}{''.join(file.suffixes)}")
-        torch.use_deterministic_algorithms(False)  # the exact form leaves it on
+        torch.use_deterministic_algorithms(False)  # the exact form turns it on
         arguments = settings.model_copy(update=FORMS["plain"]), dataset, run, DOUBLINGS[device]
         try:
             result["largest_micro_batch_tokens"] = emitting_warnings(ignore, largest_micro_batch, *arguments)
-        except Exception as error:  # on a card at its limit; what was measured before is worth having
+        except Exception as error:  # at the card's memory limit; keep the earlier results
             result["largest_micro_batch_tokens"] = _failure(error)["failed"]
     return result
 
 
 def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Path, updates: int) -> Result:
-    """Times updates after a warm-up, then profiles up to PROFILED_UPDATES more; their files are in `folder`."""
+    """Times updates after a warm-up, then profiles up to PROFILED_UPDATES more, with files in `folder`."""
     _free_memory()
     n_profiled = min(updates, PROFILED_UPDATES)
     first = WARM_UP_UPDATES["cuda" if settings.device == "gpu" else "cpu"] + updates + 1
@@ -104,7 +104,7 @@ def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Pa
     dtype = loop.warm_up()
     start_s = time.perf_counter() - began_s
     done = loop.round(updates)
-    loop.training.train(until=loop.state.update + n_profiled)  # a round would measure the roofline in between
+    loop.training.train(until=loop.state.update + n_profiled)  # unlike a round, without measuring the roofline
     return {
         **loop.machine(),
         **done,
@@ -118,7 +118,7 @@ def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Pa
 
 
 def largest_micro_batch(settings: TrainingSettings, dataset: EncodedDataset, folder: Path, doublings: int) -> int:
-    """Returns the tokens a side of the largest micro-batch that fits, doubling that of `settings` from try to try."""
+    """Returns the tokens per side of the largest micro-batch that fits, by doubling that of `settings`."""
     fitting = 0
     for tokens in (settings.micro_batch_tokens << n for n in range(doublings + 1)):
         _free_memory()
@@ -149,19 +149,19 @@ STEPS: dict[str, Callable[[str, bool, Path], Result]] = {
 def _settings(size: str, micro_batches: int, device: str, quick: bool) -> tuple[training.Size, TrainingSettings]:
     chosen = training.SIZES["tiny" if quick else size]
     changes = {"micro_batches": micro_batches}
-    if quick:  # each micro-batch has to hold the longest pairs
+    if quick:  # each micro-batch must hold the longest pair
         changes["budget_tokens"] = 400 * micro_batches
     return chosen, chosen.settings(device="gpu" if device == "cuda" else "cpu").model_copy(update=changes)
 
 
 def _failure(error: Exception) -> Result:
-    """Prints a traceback; the other steps and forms are worth running."""
+    """Prints a traceback and returns the error as a result, so that the other steps and forms run."""
     traceback.print_exception(error)
     return {"failed": " ".join(f"{type(error).__name__}: {error}".split())}
 
 
 def _compile_s() -> float:
-    """Returns the seconds for which this process has compiled."""
+    """Returns this process's compilation time, in seconds."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo.calculate_time_spent()["total_wall_time"] if dynamo else 0.0
 
@@ -174,7 +174,7 @@ def _free_memory() -> None:
 
 
 def rows(step: str, result: Result) -> list[str]:
-    """Returns a Markdown row for each form of a step, or for each library."""
+    """Returns a Markdown row per form or library of a step."""
     named = result.get("forms") or {peer["name"]: peer for peer in result.get("contenders", [])} or {"": result}
     cells = [[form, *(_cell(done.get(key), FORMATS.get(key, "")) for key in COLUMNS)] for form, done in named.items()]
     return [f"| {step} | {' | '.join(row)} |" for row in cells]
@@ -192,25 +192,25 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("build/gpu"),
     steps: Annotated[str, typer.Option(help=f"Steps to run: {', '.join(STEPS)}.  [all]")] = "",
     device: Annotated[Literal["cuda", "cpu"], typer.Option(help="What to measure.")] = "cuda",
-    quick: Annotated[bool, typer.Option("--quick", help="Use tiny sizes, to try the steps themselves.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use tiny sizes, to test the steps.")] = False,
 ) -> None:
-    """Measures this project on a GPU. Exits with 1 if a step or a form fails."""
+    """Measure this project on a GPU. Exits with 1 if a step or a form fails."""
     chosen = [name for name in steps.split(",") if name] or [*STEPS]
     if wrong := [name for name in chosen if name not in STEPS]:
-        raise UserError(f"--steps {wrong[0]}: choose some of {', '.join(STEPS)}")
+        raise UserError(f"--steps {wrong[0]}: choose from {', '.join(STEPS)}")
     if device == "cuda" and not torch.cuda.is_available():
         from workflows.cli import doctor
 
         found = doctor.gpu()
-        raise UserError(f"--device cuda: {found.text}; {found.remedy or '--device cpu --quick tries the steps'}")
+        raise UserError(f"--device cuda: {found.text}; {found.remedy or '--device cpu --quick tests the steps'}")
     out.mkdir(parents=True, exist_ok=True)
-    # Of the steps' processes; the last is for the exact form, as cuBLAS reads it only once.
+    # For the steps' processes. The last one is for the exact form, because cuBLAS reads it only once.
     os.environ.update({**worker_environment(), "CUBLAS_WORKSPACE_CONFIG": ":4096:8"})
     table = [f"| step | form | {' | '.join(COLUMNS)} |", "|---" * (2 + len(COLUMNS)) + "|"]
     failed = False
     for name in chosen:
         began_s = time.monotonic()
-        try:  # in a process of its own, which frees the GPU
+        try:  # a separate process frees the GPU at its end
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
                 result = pool.submit(STEPS[name], device, quick, out / name).result()
         except Exception as error:

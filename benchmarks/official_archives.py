@@ -1,4 +1,4 @@
-"""Writes archives with the names and members of WMT14's official ones, and generated text (`benchmarks.synthetic`)."""
+"""Writes archives of generated text (`benchmarks.synthetic`), with the names and members of WMT14's official ones."""
 
 import gzip
 import tarfile
@@ -20,7 +20,7 @@ CONFIG = "wmt14.toml"
 def write_archives(folder: Path, target: Any, pairs: int) -> None:
     """Writes archives of training text, in the official proportions, and of the evaluation sets.
 
-    CONFIG, written last, is a --config that reads them instead of the published ones.
+    CONFIG, written last, is a --config file that reads them instead of the official ones.
     """
     official = Wmt14Settings(target=target)
     counts = {

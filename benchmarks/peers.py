@@ -1,8 +1,8 @@
-"""The peers: other libraries' Transformers, configured as the paper's model as far as they allow.
+"""The peers: other libraries' Transformers, configured as close to the paper's model as they allow.
 
-Both have biases in their attention projections, which the paper's model has not. torch's module also applies dropout to
-attention weights and ReLU outputs, as everyone who uses it gets; MarianMT, like the paper, does not. With dropout 0,
-biases 0 and copied weights, both give our loss (see the tests).
+Unlike the paper's model, both have biases in their attention projections. torch's module also applies dropout to
+attention weights and ReLU outputs, by default. MarianMT, like the paper, does not. With dropout 0, biases 0 and copied
+weights, both compute our loss (see the tests).
 
 Shapes: B batch, S source length, T target length, L either, D = d_model, V vocabulary.
 """
@@ -19,7 +19,7 @@ from pipeline.export.huggingface import marian_config
 
 
 class TorchTransformer(nn.Module):
-    """torch.nn.Transformer plus the parts it leaves to users: embedding, positions, masks, projection (§3.4, §3.5)."""
+    """torch.nn.Transformer plus the parts it lacks: embedding, positions, masks, projection (§3.4, §3.5)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class TorchTransformer(nn.Module):
             batch_first=True,
             norm_first=False,
         )
-        # Norms after the last layers belong to pre-norm; a post-norm layer ends in its own.
+        # Norms after the last layers are for pre-norm; a post-norm layer ends in its own norm.
         self.transformer.encoder.norm = self.transformer.decoder.norm = None
         for parameter in self.transformer.parameters():
             if parameter.dim() > 1:
@@ -67,7 +67,7 @@ class TorchTransformer(nn.Module):
 
 
 class Marian(nn.Module):
-    """Hugging Face's MarianMTModel, built from a configuration with the same sizes; nothing is downloaded."""
+    """Hugging Face's MarianMTModel, built from a configuration with the same sizes, without a download."""
 
     def __init__(self, config: TransformerConfig) -> None:
         from transformers import MarianConfig, MarianMTModel

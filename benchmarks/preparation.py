@@ -1,11 +1,11 @@
-"""Benchmark of preparation at full size: archives like WMT14's to token ids through the DAG on Ray.
+"""Benchmark of preparation at full size: from archives like WMT14's to token ids, by the DAG on Ray.
 
 python -m benchmarks.preparation                                              # 200,000 pairs of English and German
 python -m benchmarks.preparation --pair en-fr --pairs 40800000 --folder DIR   # as many as WMT14's English-French
 
-`benchmarks.official_archives` writes the archives. The benchmark times the stages of profile `wmt14` as a workflow runs
-them, from reading to the report, and beside them sentencepiece alone. Temporary files take some 1.1 kB a pair. --folder
-keeps them, for the same command again or another one: --config DIR/archives/wmt14.toml --store DIR.
+`benchmarks.official_archives` writes the archives. The benchmark times the stages of profile `wmt14` in a workflow,
+from reading to the report, and sentencepiece for comparison. Temporary files take about 1.1 kB per pair. --folder keeps
+them for a rerun or another command: --config DIR/archives/wmt14.toml --store DIR.
 """
 
 import tempfile
@@ -20,11 +20,11 @@ from pipeline.store.artifacts import Shard
 from workflows.cli.console import help_text, run_app
 
 BARE_SHARDS = 4
-"""Shards that each core encodes with sentencepiece alone."""
+"""Shards per core for timing plain sentencepiece."""
 
 
 def measure(folder: Path, pair: str, pairs: int, vocabulary_size: int | None) -> dict[str, Any]:
-    """Runs the benchmark and returns what --json prints; archives and artifacts that `folder` has are not made anew."""
+    """Runs the benchmark and returns the output of --json. Archives and artifacts in `folder` are reused."""
     from benchmarks.official_archives import CONFIG, write_archives
     from benchmarks.usage import Usage
     from pipeline.environment import usable_cpus
@@ -73,7 +73,7 @@ def measure(folder: Path, pair: str, pairs: int, vocabulary_size: int | None) ->
 
 
 def bare_encoding_s(shard: Shard, model: Path) -> float:
-    """Times sentencepiece encoding the pairs of a shard already in memory: no files, no arrays, no buckets."""
+    """Times sentencepiece on a shard's pairs in memory, without files, arrays or buckets."""
     from pipeline.text.lines import read_lines
     from pipeline.text.vocabulary import load
 
@@ -96,7 +96,7 @@ def main(
     vocabulary_size: Annotated[int | None, typer.Option(min=8, help="Pieces.  [default: the profile's]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:
-    """Measures preparation of WMT14-like text (speed, CPU time, memory, disk) against sentencepiece alone."""
+    """Compare preparation of WMT14-like text with plain sentencepiece: speed, CPU time, memory, disk."""
     with tempfile.TemporaryDirectory(prefix="aiayn-") as temporary:
         print_result(measure((folder or Path(temporary)).absolute(), pair, pairs, vocabulary_size), as_json)
 

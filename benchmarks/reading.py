@@ -1,9 +1,9 @@
-"""Counts what a command reads from a folder's files: pages that were in no cache before it and are in memory after it.
+"""Counts the bytes that a command reads from a folder's files: pages in the cache after it that were not there before.
 
 python -m benchmarks.reading STORE python -m workflows.reproduce_table2 --store STORE
 
-Whoever reads counts, and so do pages that the kernel reads ahead. Files that the command writes are left out. It needs
-Linux and util-linux's `fincore`.
+This includes other processes' reads and the kernel's readahead, and excludes files that the command writes. Needs Linux
+and util-linux's `fincore`.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def measure(folder: Path, command: list[str]) -> dict[str, object]:
-    """Empties the cache of the folder's files, runs the command and returns what --json prints elsewhere."""
+    """Drops the folder's files from the cache, runs the command and returns the counts."""
     os.sync()
     files = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
     for path in files:
@@ -37,7 +37,7 @@ def measure(folder: Path, command: list[str]) -> dict[str, object]:
 
 
 def cached_bytes(paths: Iterable[Path]) -> dict[Path, int]:
-    """Returns how much of each file is in memory."""
+    """Returns the cached bytes of each file."""
     words = ["fincore", "--json", "--bytes", "--output", "res,file", *map(str, paths)]
     shown = subprocess.run(words, check=True, capture_output=True, text=True).stdout
     return {Path(row["file"]): int(row["res"]) for row in json.loads(shown)["fincore"]}

@@ -1,13 +1,14 @@
-"""Generates what benchmarks work on: encoded datasets with lengths of real text, and raw text like WMT14's.
+"""Generates data for benchmarks: encoded datasets with the lengths of real text, and raw text like WMT14's.
 
     dataset = write_dataset(folder, LENGTHS["multi30k"], vocabulary_size=8_000)
     for english, german in blocks("de", pairs=100_000, seed=1): ...
 
-The ids of a dataset are log-uniform: the r-th most frequent of V has probability log(1 + 1/r) / log V, Zipf's law. Raw
+The ids of a dataset are log-uniform: the r-th most frequent of V has probability log(1 + 1/r) / log V (Zipf's law). Raw
 text has WMT14's lengths, alphabets and word frequencies, because the cost of preparation depends on the number of
-characters and words and on how often words repeat, not on what the text means. Words per line, the shares of the most
-frequent words, and word lengths were measured on the first 20,000 pairs of Europarl v7 and on newstest2013; for French
-on newstest2013 only, in proportion to its English. Distinct words are half as many again, as there is text of the web.
+characters and words and on the repetition of words, not on meaning. Words per line, the shares of the most frequent
+words, and word lengths were measured on the first 20,000 pairs of Europarl v7 and on newstest2013; for French on
+newstest2013 only, in proportion to its English. The number of distinct words is 1.5× the measured one, since WMT14
+includes web text.
 """
 
 import math
@@ -33,27 +34,27 @@ from pipeline.text.segmentation import id_type
 MAX_TOKENS = EncodingSettings().max_tokens
 DEV_PAIRS = 8
 BLOCK_PAIRS = 10_000
-"""Pairs generated at one time."""
+"""Pairs per block."""
 SYLLABLES = 1280
-"""Syllables of a language: 16 onsets, 8 vowels, 10 codas."""
+"""Parts of a language's syllables: 16 onsets, 8 vowels, 10 codas."""
 DIFFERENT_WORDS = 4_000_000
 SPREAD = 7_368_787
-"""A prime that scatters ranks: neighbours look nothing alike, and no two have the same spelling."""
+"""A prime that scatters ranks: neighbours have dissimilar, and all ranks distinct, spellings."""
 
 
 @dataclass(frozen=True, eq=False)
 class Language:
-    """The spelling of a language's words and how often they repeat."""
+    """The spelling and the frequencies of a language's words."""
 
     onsets: tuple[str, ...]
     vowels: tuple[str, ...]
     codas: tuple[str, ...]
     longer_from_rank: tuple[int, ...]
-    """Ranks by frequency from which words have one more syllable."""
+    """Frequency ranks at which words get one more syllable."""
     capital_every: int
-    """Every N-th word begins with a capital letter."""
+    """Every N-th word is capitalized."""
     shares: tuple[float, ...]
-    """Shares of a text that its 1, 10, 100, 1,000, 10,000 and 100,000 most frequent words make up."""
+    """Shares of a text's 1, 10, 100, 1,000, 10,000 and 100,000 most frequent words."""
 
 
 ENGLISH = Language(
@@ -92,7 +93,7 @@ COMMA_EVERY = 15
 
 
 def draw_ids(lengths: NDArray[np.int64], vocabulary_size: int, random: np.random.Generator) -> pa.ListArray:
-    """Draws sentences of these lengths: ids above the special ones, the lowest most frequent, and END_ID last."""
+    """Draws sentences of these lengths: ids above the special ones, lowest most frequent, then END_ID."""
     first = END_ID + 1
     ranks = np.exp(random.random(int(lengths.sum()), dtype=np.float32) * math.log(vocabulary_size - first))
     ids: NDArray[Any] = (ranks + (first - 1)).clip(max=vocabulary_size - 1).astype(id_type(vocabulary_size))
@@ -113,7 +114,7 @@ def write_dataset(folder: Path, lengths: PairLengths, vocabulary_size: int, seed
 
 @cache
 def spell(rank: int, language: Language) -> str:
-    """Spells the word of a frequency rank, counted from 1: rarer words are longer, and each spelling is unique."""
+    """Spells the word of a frequency rank, from 1. Rarer words are longer, and each spelling is unique."""
     if rank % 41 == 0:
         return str(rank // 41)
     n_syllables = 1 + bisect(language.longer_from_rank, rank)
@@ -127,7 +128,7 @@ def spell(rank: int, language: Language) -> str:
 
 
 def blocks(target: str, pairs: int, seed: int) -> Iterator[tuple[list[str], list[str]]]:
-    """Yields English lines and their translations, BLOCK_PAIRS at a time; the same seed gives the same text."""
+    """Yields English lines and their translations, BLOCK_PAIRS at a time. The same seed yields the same text."""
     random = np.random.default_rng(seed)
     for begin in range(0, pairs, BLOCK_PAIRS):
         source, translation = draw_lengths(WORDS[target], min(BLOCK_PAIRS, pairs - begin), random)
@@ -135,7 +136,7 @@ def blocks(target: str, pairs: int, seed: int) -> Iterator[tuple[list[str], list
 
 
 def _lines(lengths: NDArray[np.int64], language: Language, random: np.random.Generator) -> list[str]:
-    """Draws sentences of the given numbers of words."""
+    """Draws sentences with these numbers of words."""
     n_words = int(lengths.sum())
     rank_bounds = [1, *(10**i + 1 for i in range(len(language.shares))), DIFFERENT_WORDS]
     log_ranks = np.interp(random.random(n_words), [0, *language.shares, 1], np.log(rank_bounds))

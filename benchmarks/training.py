@@ -1,19 +1,18 @@
-"""Benchmark of the training step: our loop, torch.nn.Transformer and MarianMT in one run on the same batches.
+"""Benchmark of the training step: our loop, torch.nn.Transformer and MarianMT, on the same batches.
 
 python -m benchmarks.training                            # 3+3 layers of width 256
 python -m benchmarks.training --size base --json         # the paper's base
 python -m benchmarks.training --no-peers --dtype float32
 
-Each contender (`training_loops`) runs in its own process and waits while another computes. After a warm-up they are
+Each contender (`training_loops`) runs in its own process and waits while another computes. After a warm-up, they are
 timed in interleaved rounds: ours trains on the next few updates of the plan, then the next contender on the same
-updates, and so on, so that a slow minute of the machine affects all of them and shows in the spread over the rounds. A
-rate is real (not padding) target tokens per second; the printed rates are medians over the rounds, and a ratio is the
-quotient of two medians. The roofline fraction divides the floating-point operations of the matrix products that real
-tokens need (`model.flops`), per second of a round, by the rate of a large square matrix product in the same type, which
-is measured within the same round: between updates on a CPU, before and after them on a GPU. Lengths are as measured on
-real text, ids are random.
+updates, and so on. So a slow minute of the machine affects all contenders, and shows in the spread over rounds. A rate
+is real (not padding) target tokens per second. Printed rates are medians over rounds, ratios those of two medians. The
+roofline fraction is the FLOP/s of the matrix products on real tokens (`model.flops`), divided by the rate of a large
+square matrix product in the same dtype. That rate is measured within the same round: between updates on a CPU, before
+and after them on a GPU. Lengths are those of real text, ids are random.
 
-It needs neither Ray nor MLflow. MarianMT takes part if `transformers` is installed: pip install -e '.[bench]'.
+Ray and MLflow are not needed. MarianMT is timed if `transformers` is installed: pip install -e '.[bench]'.
 """
 
 import os
@@ -35,26 +34,26 @@ TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
 GPU_UPDATES = 50
 """Timed updates per round on a GPU."""
 NEVER = 10**9
-"""An interval in updates for what must not happen while the clock runs."""
+"""An interval, in updates, for anything that must not happen while the clock runs."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """The model that a benchmark trains, and on what batches."""
+    """The model of a benchmark, and its batches."""
 
     model: TransformerConfig
     lengths: str
     """A key of `pipeline.corpora.lengths.LENGTHS`."""
     cpu_updates: int
-    """Timed updates per round, about ten seconds on two cores."""
+    """Timed updates per round: about ten seconds on two cores."""
     micro_batches: int
-    """Per update, as in runs of this size: smaller products are slower, on a GPU above all."""
+    """Micro-batches per update, like in runs of this size. Smaller products are slower, most of all on a GPU."""
     gpu_batch_tokens: int = TrainingSettings().budget_tokens
-    """Tokens on either side of an update."""
+    """Tokens per update on each side."""
     cpu_batch_tokens: int = 4_096
 
     def settings(self, dtype: Dtype = "auto", device: str | None = None) -> TrainingSettings:
-        """Returns the settings of a run with nothing but updates and one line of metrics per round."""
+        """Returns the settings of a run with only updates, and one line of metrics per round."""
         import torch
 
         device = device or ("gpu" if torch.cuda.is_available() else "cpu")
@@ -88,9 +87,9 @@ SIZES = {
 def measure(
     size: Size, settings: TrainingSettings, rounds: int = 3, updates: int | None = None, peers: bool = True
 ) -> dict[str, Any]:
-    """Runs the benchmark and returns what --json prints.
+    """Runs the benchmark and returns the output of --json.
 
-    Raises UserError if our own training fails. A peer that fails is reported as failed, with null for its ratio.
+    Raises UserError if our loop fails. A failed peer is reported, with null for its ratio.
     """
     from benchmarks.peers import Marian, TorchTransformer
     from benchmarks.synthetic import write_dataset
@@ -106,12 +105,12 @@ def measure(
         contenders = [ours]
         ours.dtype, machine = ours.call("warm_up"), ours.call("machine")
         faster = machine.pop("bfloat16_is_faster")
-        # Peers compute in the types that their users would choose on the device.
+        # Peers run in the dtypes that their users would choose on the device.
         types = ["float32"] * (settings.device == "cpu" or not faster) + ["bfloat16"] * faster
         models: list[tuple[str, Any, str]] = [(TORCH, TorchTransformer, types[0])]
         models += [(MARIAN, Marian, dtype) for dtype in types if is_installed("transformers")]
         for name, model, dtype in models if peers else []:
-            # cuDNN's attention plans anew for each shape, so that other kernels may be faster.
+            # cuDNN's attention plans again for each shape, so other kernels may be faster.
             for cudnn in ("", " without cuDNN") if settings.device == "gpu" else ("",):
                 peer = Contender(name + cudnn, dtype, PlainLoop, settings, dataset, model, dtype, not cudnn)
                 peer.call("warm_up")
@@ -135,7 +134,7 @@ def measure(
 
 
 def results(contenders: Sequence[Contender], updates: int) -> dict[str, Any]:
-    """Returns rates, ratios and the roofline fraction; ours comes first and has not failed."""
+    """Returns rates, ratios and the roofline fraction. The first contender is ours; it has not failed."""
     ours, *peers = contenders
     by_ours = ours.rates("target_tokens")
     torchs, best = _fastest(peers, TORCH), _fastest(peers, MARIAN)
@@ -158,7 +157,7 @@ def results(contenders: Sequence[Contender], updates: int) -> dict[str, Any]:
 
 
 def _fastest(peers: Sequence[Contender], name: str) -> Contender | None:
-    """Returns the fastest peer of a library, in whichever type and with whichever attention."""
+    """Returns the fastest peer of a library over dtypes and kinds of attention."""
     of_library = [peer for peer in peers if peer.name.startswith(name) and peer.rates("target_tokens")]
     return max(of_library, key=lambda peer: median(peer.rates("target_tokens")), default=None)
 
@@ -183,16 +182,16 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def main(
     size: Annotated[
         Literal["tiny", "small", "base", "big"],
-        typer.Option(help="small has 3+3 layers of width 256; base and big are the paper's."),
+        typer.Option(help="small (3+3 layers of width 256), or the paper's base or big."),
     ] = "small",
     vocabulary_size: Annotated[int | None, typer.Option(min=8, help="Pieces.  [default: 8000 or 37000]")] = None,
     dtype: Annotated[Dtype, typer.Option(help="Of our step.")] = "auto",
-    peers: Annotated[bool, typer.Option(help="Time the plain loops around other models.")] = True,
+    peers: Annotated[bool, typer.Option(help="Also time the peers' loops.")] = True,
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds per loop.")] = 3,
-    updates: Annotated[int | None, typer.Option(min=1, help="Updates per round.  [default: some ten seconds]")] = None,
+    updates: Annotated[int | None, typer.Option(min=1, help="Updates per round.  [default: about ten seconds]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:
-    """Compares the training step with torch.nn.Transformer and MarianMT, in real target tokens per second."""
+    """Compare the training step with torch.nn.Transformer and MarianMT, in real target tokens per second."""
     chosen = SIZES[size]
     if vocabulary_size:
         chosen = replace(chosen, model=replace(chosen.model, vocabulary_size=vocabulary_size))

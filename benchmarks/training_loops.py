@@ -1,8 +1,8 @@
 """The training loops that `benchmarks.training` compares: ours, torch's own Transformer, and Hugging Face's MarianMT.
 
-All take the same batches of the same plan from the same files, prefetched by the same code. The other two are the loops
-of a good tutorial: the library's model (`peers`), cross entropy with label smoothing, and Adam (fused, like ours) with
-the paper's schedule. Attention is the library's fused kernel, bfloat16 is torch.autocast's.
+All read the same batches from the same files, prefetched by the same code. The peers' loops are those of a good
+tutorial: the library's model (`peers`), cross entropy with label smoothing, and Adam (fused, like ours) with the
+paper's schedule. Attention is the library's fused kernel; bfloat16 is by torch.autocast.
 
 Shapes: B batch, S source length, T target length, V vocabulary.
 """
@@ -33,13 +33,13 @@ from pipeline.training.updates import Updates
 from pipeline.training.workers import Workers
 
 WARM_UP_UPDATES = {"cpu": 1, "cuda": 10}
-"""Untimed updates by device: a GPU compiles kernels, chooses algorithms and raises its clock in the first ones."""
+"""Untimed updates by device. In the first ones, a GPU compiles kernels, chooses algorithms and raises its clock."""
 COUNTED = ("source_tokens", "target_tokens", "computed_tokens", "counted_flop")
-"""The fields of TrainingState by which updates are counted; all but `computed_tokens` are without padding."""
+"""The counters of TrainingState; all but `computed_tokens` exclude padding."""
 
 
 class TrainingLoop:
-    """A loop that can be run in parts; subclasses define `_train`, which keeps count in `state`."""
+    """A loop that runs in parts. Subclasses define `_train`, which updates the counters in `state`."""
 
     dtype: torch.dtype
     state: TrainingState
@@ -57,9 +57,9 @@ class TrainingLoop:
         return dtype_name(self.dtype)
 
     def round(self, n_updates: int) -> dict[str, float]:
-        """Times the next `n_updates` updates: what COUNTED names, seconds, and the peak memory so far in GB.
+        """Times the next `n_updates` updates. Returns COUNTED's increments, seconds, and the peak memory so far in GB.
 
-        The peak is that of the process on a CPU, of torch's allocations on a GPU.
+        The peak is the process's on a CPU, torch's allocations on a GPU.
         """
         on_gpu, before = self.device == "cuda", replace(self.state)
         if on_gpu:
@@ -75,17 +75,17 @@ class TrainingLoop:
 
 
 class OurLoop(TrainingLoop):
-    """The whole of `pipeline.training.loop`: it reads, steps, checks the loss and writes its line of metrics."""
+    """The full `pipeline.training.loop`: it reads, steps, checks the loss and writes metrics."""
 
     def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, folder: Path) -> None:
         super().__init__(settings)
         folder.mkdir()
         self.training = Training(Workers(device=self.device), dataset, settings, folder)
-        self.training.writer.writes_recovery = False  # else the first update begins to write a checkpoint
+        self.training.writer.writes_recovery = False  # otherwise the first update would write a checkpoint
         self.dtype, self.state = self.training.negotiated.dtype, self.training.state
 
     def machine(self) -> dict[str, Any]:
-        """Returns the name of the CPU or GPU, how the step computes, and whether bfloat16 is faster."""
+        """Returns the device's name, the form of the step, and whether bfloat16 is faster."""
         return {
             "device_name": device_name(self.device),
             "compiled": self.training.step.compiled,
@@ -97,7 +97,8 @@ class OurLoop(TrainingLoop):
     def round(self, n_updates: int) -> dict[str, float]:
         """Adds the mean rate of a large matrix product in the same dtype on the same threads.
 
-        It is measured before and after the round and, on a CPU, whose speed may change within seconds, between updates.
+        It is measured before and after the round and, on a CPU, also between updates, since a CPU's speed may change
+        within seconds.
         """
         n_parts = 1 if self.device == "cuda" else n_updates
         rates, parts = [matmul_flop_s(self.device, self.dtype)], []
@@ -112,7 +113,7 @@ class OurLoop(TrainingLoop):
 
 
 class PlainLoop(TrainingLoop):
-    """The loop most people would write around a model that maps (source_BS, inputs_BT) to logits_BTV."""
+    """The usual loop around a model that maps (source_BS, inputs_BT) to logits_BTV."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class PlainLoop(TrainingLoop):
         )
 
     def loss(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Computes the label-smoothed cross entropy per target token of one micro-batch."""
+        """Returns a micro-batch's label-smoothed cross entropy per target token."""
         lower = self.dtype != torch.float32
         autocast: AbstractContextManager[Any] = torch.autocast(self.device, self.dtype) if lower else nullcontext()
         with autocast:

@@ -1,4 +1,4 @@
-"""The translators that `benchmarks.decoding` compares: ours and CTranslate2, as `aiayn translate` runs them."""
+"""The translators that `benchmarks.decoding` compares: ours and CTranslate2, like in `aiayn translate`."""
 
 import time
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ from pipeline.settings import DecodingSettings
 class Translator:
     """An engine's translator from text to text, on one thread or on a GPU ("cuda"), in the dtype of the settings.
 
-    It imports only what it needs, because the memory of its process is measured. Raises UserError if the model is
-    unusable, or if the engine does not compute in the dtype on the device.
+    Imports only what it needs, since its process's memory is measured. Raises UserError if the model is unusable, or if
+    the engine does not support the dtype on the device.
     """
 
     def __init__(self, folder: Path, settings: DecodingSettings, device: str) -> None:
@@ -24,11 +24,11 @@ class Translator:
         self.translator = translator_of(folder, settings, device)
 
     def timed(self, lines: Sequence[str]) -> tuple[list[tuple[str, int]], float]:
-        """Returns each line's translation and number of tokens, END_ID included, and the seconds of CPU time taken."""
+        """Returns each line's translation and number of tokens, including END_ID, and the CPU time in seconds."""
         before_s = time.process_time()
         done = [(each.text, each.n_tokens) for each in self.translator.translations(lines)]
         return done, time.process_time() - before_s
 
     def peak_memory_gb(self) -> float:
-        """Returns the process's peak memory so far, GPU memory not included."""
+        """Returns the process's peak memory so far, without GPU memory."""
         return peak_memory_bytes() / 1e9

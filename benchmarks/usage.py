@@ -1,4 +1,4 @@
-"""Samples what a workflow on this machine uses while it runs: CPU time, memory of each process, disk (Linux only)."""
+"""Samples the resources of a running workflow on this machine: CPU time, memory per process, disk (Linux only)."""
 
 import os
 import re
@@ -16,7 +16,7 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Usage(Watcher):
-    """Samples this process and all below it, which on a cluster of its own are Ray's, and the size of a folder."""
+    """Samples this process and its descendants, including a Ray cluster it started, and the size of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._next_s = folder, 0.0
@@ -24,7 +24,7 @@ class Usage(Watcher):
         self._peaks_bytes: dict[str, int] = {}
         self._disk_bytes = self._peak_disk_bytes = 0
         self.cpu_s: dict[str, float] = {}
-        """Seconds of CPU time of all processes while a step ran, by its label; steps that ran side by side share it."""
+        """CPU time of all processes during each step, in seconds, by its label. Concurrent steps share it."""
 
     def started(self, step: Step[Artifact]) -> None:
         self.cpu_s[step.label] = -self._sample()
@@ -38,7 +38,7 @@ class Usage(Watcher):
             self._next_s = time.monotonic() + EVERY_S
 
     def summary(self) -> dict[str, object]:
-        """Returns the peak memory of each process, by its name, and the disk that the folder took."""
+        """Returns the peak memory by process name, and the folder's disk use."""
         return {
             "peak_memory_gb": {name: peak / 1e9 for name, peak in sorted(self._peaks_bytes.items())},
             "disk_gb": self._disk_bytes / 1e9,
@@ -46,7 +46,7 @@ class Usage(Watcher):
         }
 
     def _sample(self) -> float:
-        """Returns the CPU time so far of all processes that were ever seen."""
+        """Returns the total CPU time of all processes seen so far."""
         for process in _family(os.getpid()):
             with suppress(OSError):  # it has ended
                 command, _, fields = Path(f"/proc/{process}/stat").read_text().partition("(")[2].rpartition(") ")
@@ -56,7 +56,7 @@ class Usage(Watcher):
                 if peak := re.search(r"VmHWM:\s*(\d+)", Path(f"/proc/{process}/status").read_text()):
                     self._peaks_bytes[name] = max(self._peaks_bytes.get(name, 0), int(peak[1]) * 1024)
         self._disk_bytes = 0
-        for folder, _, names in os.walk(self._folder):  # passes over folders that vanish meanwhile
+        for folder, _, names in os.walk(self._folder):  # skips folders that vanish meanwhile
             for name in names:
                 with suppress(OSError):
                     self._disk_bytes += os.lstat(os.path.join(folder, name)).st_blocks * 512

@@ -10,11 +10,11 @@ import torch
 from model.attention import attention, masking_bias
 
 Q = [[1.0, 0.0], [1.0, 1.0]]
-"""Queries, a row each: what each of two positions looks for."""
+"""Queries, one row per position: what each of two positions looks for."""
 K = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
 """Keys: what each of three positions offers."""
 V = [[10.0, 0.0], [0.0, 10.0], [5.0, 5.0]]
-"""Values: what it passes on."""
+"""Values: what each of these positions passes on."""
 Matrix = list[list[float]]
 
 
@@ -30,26 +30,26 @@ def softmax(row: list[float]) -> list[float]:
 
 
 def show(what: str, matrix: Matrix) -> None:
-    """Prints a matrix, a line for each query."""
+    """Prints a matrix, one line per query."""
     print(what)
     for row in matrix:
         print("  " + "".join(f"{x:8.3f}" for x in row))
 
 
 def main() -> None:
-    """Prints all steps, then what the model's own attention computes of the same matrices."""
+    """Prints all steps, then the result of the model's attention on the same matrices."""
     scores = product(Q, [list(column) for column in zip(*K, strict=True)])
     show("1. Each query times each key, Q Kᵀ:", scores)
     scaled = [[x / math.sqrt(2) for x in row] for row in scores]
     show("2. Divided by √d_k = √2 = 1.414:", scaled)
     weights = [softmax(row) for row in scaled]
-    show("3. The softmax of each row, which adds up to 1:", weights)
-    show("4. Times the values: means of V, weighted:", product(weights, V))
+    show("3. The softmax of each row, which sums to 1:", weights)
+    show("4. Times the values, weighted means of V:", product(weights, V))
     masked = [
         softmax([x if key <= query else -math.inf for key, x in enumerate(row)]) for query, row in enumerate(scaled)
     ]
-    show("5. In a decoder, where query i sees keys up to i, the weights of step 3 are:", masked)
-    show("6. And the result is:", product(masked, V))
+    show("5. Weights in a decoder, where query i sees keys up to i:", masked)
+    show("6. Their weighted means of V:", product(masked, V))
     q_11LK, k_11MK, v_11MV = (torch.tensor([[matrix]]) for matrix in (Q, K, V))
     later_LM = torch.ones(2, 3, dtype=torch.bool).triu(1)
     show("model.attention, with all keys:", attention(q_11LK, k_11MK, v_11MV)[0, 0].tolist())
