@@ -41,7 +41,7 @@ TRANSLATED = [
 
 @pytest.fixture(scope="session")
 def made_table2(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> MadeTable2:
-    """EN-DE base of `tests.support.tiny_profile`, trained once a session; whoever changes it makes a copy."""
+    """EN-DE base of `tests.support.tiny_profile`, trained once per session. Tests that change it must copy it."""
     store, printed = tmp_path_factory.mktemp("made_table2") / "runs", io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -51,17 +51,17 @@ def made_table2(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def copy_of_table2(made_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeTable2:
-    """A copy of it, which a test may change."""
+    """A copy of `finished_cell` that a test may change."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     return made_table2.copied(tmp_path / "runs")
 
 
 @pytest.fixture
 def cell(tmp_path: Path) -> Callable[..., Translation]:
-    """Makes the artifacts of a small training by `cell("en-de", "base")`; costs and scores are computed.
+    """Writes the artifacts of a small run: `cell("en-de", "base")`. Costs and scores are computed.
 
-    `cell("en-de", "A1", split="dev", seed=2)` makes those of a row of Table 3, scored on the dev set without averaging.
-    Dev perplexity falls by the fraction `last_fall` over the last tenth of the updates.
+    `cell("en-de", "A1", split="dev", seed=2)` writes a row of Table 3, scored on the dev set without averaging. Dev
+    perplexity falls by the fraction `last_fall` over the last tenth of the updates.
     """
 
     def folder(*parts: str) -> Path:
@@ -95,7 +95,7 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
         run.write(trained_on(device_name, train_s=train_s, settings=settings, parameters=parameters))
         lines = []
         for update in (*range(50, 351, 50), 360, 400):
-            # Flat from update 250 on, but for the last tenth
+            # Flat from update 250 on, except in the last tenth
             loss = 6 - min(update, 250) / 100 + (math.log1p(-last_fall) if update == 400 else 0)
             shared = {"update": update, "train_s": update / 4}
             lines.append({**shared, "epoch": 1, "loss": loss, "nll": loss, "learning_rate": update * 1e-6})
@@ -135,9 +135,9 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
 
 @pytest.fixture
 def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowTrainings]:
-    """Makes a row of Table 3 that was trained with seeds 1 and 2 by `trained_row("A1", 5.1, 5.3, errors=(1, 2))`.
+    """Writes a row of Table 3 trained with seeds 1 and 2: `trained_row("A1", 5.1, 5.3, errors=(1, 2))`.
 
-    The figures are the dev perplexities; `errors` counts the wrong words of the translations, which lower their BLEU.
+    The numbers are dev perplexities; `errors` are the numbers of wrong words in the translations, which lower BLEU.
     """
     first = GERMAN[0].split()
 

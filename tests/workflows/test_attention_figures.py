@@ -1,4 +1,4 @@
-"""Attention figures from a store with a model, as a user makes them: by both commands."""
+"""Attention figures from a store with a model, by both commands."""
 
 import json
 import re
@@ -37,9 +37,9 @@ def drawn_in(runs: Path) -> list[AttentionFigures]:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
-    """All files, captions that say what was chosen and why; a second run draws nothing.
+    """All files are written, and captions give the choice and its reason. A second call draws nothing.
 
-    Another word draws anew, but examines no head again.
+    Another word redraws, but does not examine the heads again.
     """
     drawn = command_line.here("workflows.attention_figures", "--store", str(runs))
     assert drawn.returncode == 0, drawn.stderr

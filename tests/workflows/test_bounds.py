@@ -1,4 +1,4 @@
-"""Every number that a user can set has bounds: what makes no sense is one line before anything starts."""
+"""Every number that a user can set has bounds. A value outside them is a one-line error before anything starts."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -27,14 +27,14 @@ MEANS_SOMETHING_AT_0 = re.compile(
     r"(seed|workers|dropouts?|attention_dropouts?|attention_window|beta_1|beta_2|label_smoothing|length_penalt(y|ies)"
     r"|batch_tokens|replaced_constituents|replaced_words|constituents|timing\.threads)$"
 )
-"""Off, no limit, as many as there are, or simply the number."""
+"""Settings for which 0 is valid: off, no limit, automatic, or a number."""
 HUGE = ("1" + 20 * "0", "1e300")
 MAY_BE_HUGE = ("optimizer.epsilon", "optimizer.learning_rate_scale")
-"""The training itself says in which update its loss was no longer finite."""
+"""Settings without an upper bound: training reports the update in which the loss stops being finite."""
 
 
 def _numbers(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the names of all numbers and lists of numbers, with their values."""
+    """Yields the names and values of all numbers and lists of numbers."""
     for name, value in settings.items():
         first = value[0] if isinstance(value, tuple) and value else value
         if isinstance(value, dict):
@@ -44,7 +44,7 @@ def _numbers(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
 
 
 def _is_refused(load: Callable[..., Settings], name: str, value: str, before: Any) -> bool:
-    """Says whether a value is refused in one line that names the setting."""
+    """Whether a value raises a one-line error that names the setting."""
     typed = f"[{', '.join([value] * len(before))}]" if isinstance(before, tuple) else value
     try:
         load(overrides=[f"{name}={typed}"])
@@ -59,7 +59,7 @@ def _is_refused(load: Callable[..., Settings], name: str, value: str, before: An
 
 @pytest.mark.parametrize("profile", LOADERS)
 def test_what_makes_no_sense_is_refused(profile: str) -> None:
-    """Negative, not a number, infinite or beyond every machine; zero, where it means nothing."""
+    """Negative, NaN, infinite and absurdly large values are rejected, and 0 where it is invalid."""
     load, taken, refused_at_0 = LOADERS[profile], [], []
     numbers = dict(_numbers(load().model_dump(exclude={"own_pairs"})))
     of_models = {name for name in numbers if name.endswith(".model.vocabulary_size")}  # follow vocabulary.size
@@ -79,7 +79,7 @@ def test_what_makes_no_sense_is_refused(profile: str) -> None:
 
 
 def test_more_parts_than_tokens_are_refused() -> None:
-    """A micro-batch would have room for no token at all."""
+    """More micro-batches than tokens would leave some without any."""
     with pytest.raises(UserError, match=r"recipes\.base\.training: micro_batches is 9, but budget_tokens only 8"):
         load_profile(overrides=[f"recipes.base.training.{one}" for one in ("micro_batches=9", "budget_tokens=8")])
 
@@ -88,7 +88,7 @@ def test_more_parts_than_tokens_are_refused() -> None:
     ("updates", "every", "keep"), [(10, 3, 2), (10, 3, 99), (9, 3, 1), (9, 3, 2), (2, 5, 4), (1, 1, 1)]
 )
 def test_the_checkpoints_that_stay(updates: int, every: int, keep: int) -> None:
-    """The last multiples of the interval and the end; of the longest training too, without listing all others."""
+    """The kept checkpoints are the last multiples of the interval and the last update, even for the longest run."""
     settings = TrainingSettings(updates=updates, checkpoint_updates=every, keep_checkpoints=keep)
     assert settings.kept_updates == tuple(n for n in range(1, updates + 1) if n % every == 0 or n == updates)[-keep:]
     longest = TrainingSettings(updates=10**9, checkpoint_updates=1, keep_checkpoints=keep)
@@ -96,7 +96,7 @@ def test_the_checkpoints_that_stay(updates: int, every: int, keep: int) -> None:
 
 
 def test_a_name_with_a_tilde_is_a_file_unless_it_is_a_user_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the description of one's own text and in settings; `~/` is the home folder still."""
+    """NUL characters are rejected in text descriptions and settings; `~/` is still the home folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert TreebankSettings(treebank=Path("~/trees")).treebank == tmp_path / "home" / "trees"

@@ -1,4 +1,4 @@
-"""The fingerprints of the profiles' steps, pinned: to change one is to orphan finished trainings, never by accident.
+"""The fingerprints of the profiles' steps are pinned: changing one orphans finished runs, so it must be deliberate.
 
 A fingerprint may change only with its stage's version, its settings or its inputs. Where that is meant, write the new
 ones with `python tests/workflows/test_fingerprints.py > tests/workflows/fingerprints.json` and say why in the commit.
@@ -21,9 +21,9 @@ PINNED = Path(__file__).with_name("fingerprints.json")
 
 
 def fingerprints() -> dict[str, dict[str, str]]:
-    """By profile and label: of all steps of Table 2 but the table itself, and of the trainings of Table 3.
+    """By profile and label: all steps of Table 2 except the table, and the training runs of Table 3.
 
-    Last are those of a treebank's texts.
+    Steps of a treebank's texts come last.
     """
     found: dict[str, dict[str, str]] = {}
     for name, profile in PROFILES.items():
@@ -47,12 +47,12 @@ def fingerprints() -> dict[str, dict[str, str]]:
 
 
 def test_the_profiles_steps_keep_their_fingerprints() -> None:
-    """Moving or renaming code changes no fingerprint; a store made by an earlier version stays cached."""
+    """Moving or renaming code changes no fingerprint, so stores of earlier versions stay cached."""
     assert fingerprints() == json.loads(PINNED.read_text(encoding="utf-8"))
 
 
 def test_no_two_stages_share_a_name() -> None:
-    """Two stages of one name and the same inputs would take each other's folders for their own."""
+    """Two stages with the same name and inputs would use each other's artifacts."""
     sources = [path.read_text(encoding="utf-8") for path in Path(stages.__file__).parent.rglob("*.py")]
     names = [
         name for source in sources for name in re.findall(r'^[A-Z0-9_]+ = Stage\(\s*"([\w.]+)"', source, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""workflows.names: every run's folder leads into the store, and a name stands wherever a folder is asked for."""
+"""workflows.names: runs' folders link into the store, and commands accept names for folders."""
 
 import os
 from pathlib import Path
@@ -26,7 +26,7 @@ def _model(path: str | Path) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory has a folder `runs` with two runs."""
+    """Changes to a working directory whose folder `runs` has two runs."""
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
     run_table(store, 1)
@@ -35,7 +35,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_s_folder_leads_into_the_store(runs: Path) -> None:
-    """Report, manifest, models and all else are there, relative, for each run and for the newest."""
+    """Report, manifest, models and other files are linked, relatively, for each run and the newest."""
     for place in ("1", "2", "newest", ""):
         folder = runs / "table2" / "embedded" / place
         assert (folder / "report.html").read_text().startswith("python -m ")
@@ -52,7 +52,7 @@ def test_a_run_s_folder_leads_into_the_store(runs: Path) -> None:
 
 
 def test_what_is_damaged_is_not_used(runs: Path) -> None:
-    """A changed weight of a kept checkpoint would otherwise be averaged without any warning."""
+    """Otherwise a changed weight of a kept checkpoint would be averaged silently."""
     training = runs / "table2" / "embedded" / "trainings" / "en-de-base"
     assert named_folder("train", training, "run.json") == training
     (training / "model.safetensors").write_text("[]\n")
@@ -63,7 +63,7 @@ def test_what_is_damaged_is_not_used(runs: Path) -> None:
 def test_a_name_fetches_what_is_only_in_the_bucket(
     at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine that has made a table from the outlines of its models can use each of them."""
+    """A machine that built a table from its models' outlines can use each model."""
     uri = f"{at_s3.bucket()}/runs"
     run_table(Store.at(uri), 1)
     monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "another machine"))
@@ -77,7 +77,7 @@ def test_a_name_fetches_what_is_only_in_the_bucket(
 
 
 def test_the_same_again_continues_its_run(runs: Path) -> None:
-    """Under its number, and it is the newest then; what is not made yet has its name from the beginning."""
+    """The run's number has the files and `newest` points to it. Unbuilt artifacts are linked from the beginning."""
     store = Store(runs)
     assert run_table(store, 1).name == "1"
     profile = runs / "table2" / "embedded"
@@ -90,11 +90,11 @@ def test_the_same_again_continues_its_run(runs: Path) -> None:
 
 
 def test_names_for_folders(runs: Path) -> None:
-    """With and without the kind, the number or `newest`; paths still work, and so do names behind another folder."""
+    """Names with and without kind, number or `newest` work; so do paths, and names below another folder."""
     first, second = (runs / "store" / AVERAGED[seed] for seed in (1, 2))
     for name in ("en-de-base", "models/en-de-base", "newest/en-de-base", "2/models/en-de-base"):
         assert _model(f"table2/embedded/{name}") == second
-    assert _model("table2/embedded/1") == first  # it has only one
+    assert _model("table2/embedded/1") == first  # its only model
     assert _model(runs / "table2/embedded/1/en-de-base") == first
     assert _model(f"runs/store/{first.name}") == first
     assert named_folder("train", Path("table2/embedded/en-de-base"), "run.json").name.startswith("training-")
@@ -121,14 +121,14 @@ def test_an_unfinished_step_is_called_unfinished(runs: Path) -> None:
     [("claims", "embedded"), ("claims", "wmt14"), ("table2", "wmt14"), ("table3", "embedded"), ("table4", "embedded")],
 )
 def test_every_name_is_one_artifact_s(workflow: str, profile: str, tmp_path: Path) -> None:
-    """In the folders of runs that train on several texts of one language pair, too; labels are different as well."""
+    """Names and labels are unique even in runs with several texts of one language pair."""
     steps = named_steps(drawn(workflow, profile, Store(tmp_path)))
     assert len(steps) == len({step.label for step in steps.values()}) > 20
     assert len({step.fingerprint for step in steps.values()}) == len(steps)
 
 
 def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) -> None:
-    """The row's name is that of the parser that was chosen."""
+    """The row's name means the chosen parser."""
     profile = load_parsing_profile(overrides=["choice.dropouts=[0.1]"])
     request = requested("table4", profile, Common(store=str(tmp_path), plan=True))
     steps = named_steps(reproduce_table4.reproduction(profile, request).tabulate({}))
@@ -137,7 +137,7 @@ def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) ->
 
 
 def test_two_steps_of_one_name_are_refused(tmp_path: Path) -> None:
-    """A run could name only one of them, and `aiayn clean` would delete the other."""
+    """A run could link only one of them, and `aiayn clean` would delete the other."""
     alike = [TRAIN("train en-de base", None, SeedSettings(seed=seed)) for seed in (1, 2)]
     with pytest.raises(ValueError, match=r"train en-de base, named trainings/en-de-base in a run's folder: two steps"):
         begin_run(Store(tmp_path), "table2", "embedded", AVERAGE("average", *alike))
@@ -145,7 +145,7 @@ def test_two_steps_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_users_links_are_found(tmp_path: Path) -> None:
-    """Absolute or not, through another link, beside the runs, and where the folder of output is a link itself."""
+    """Links are followed if absolute, relative, indirect or beside the runs, and if the output folder is a link."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "runs").symlink_to("disk")
     store = Store(tmp_path / "runs")
@@ -169,7 +169,7 @@ def test_a_users_links_are_found(tmp_path: Path) -> None:
 
 
 def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A folder or a file in the place of a link is kept, with a warning, and so is a link that leads nowhere now."""
+    """A user's folder, file or foreign link in the place of a link stays; all but the link cause a warning."""
     profile = tmp_path / "table2" / "embedded"
     mine = profile / "models"
     mine.mkdir(parents=True)

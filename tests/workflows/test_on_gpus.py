@@ -1,4 +1,4 @@
-"""Training through Ray on one GPU and on all of them, then decoding by two actors a GPU; or the same on two CPUs.
+"""Training through Ray on one GPU and on all GPUs, then decoding by two actors per GPU; or the same on two CPUs.
 
 `make gpu` runs it where Ray is installed.
 """
@@ -25,7 +25,7 @@ PAIR, UPDATES = "en-de", 20
 @pytest.mark.ray
 @pytest.mark.timeout(900)
 def test_any_number_of_gpus_ends_in_the_same_weights(device: str, tmp_path: Path) -> None:
-    """The exact reduction's weights do not depend on the number of workers, and as many actors as fit translate."""
+    """By exact reduction, weights do not depend on the number of workers. As many actors as fit translate."""
     corpora = {PAIR: EmbeddedSettings(train_pairs=8_000, test_pairs=100)}
     recipe, on = EMBEDDED.recipes["base"].training, "gpu" if device == "cuda" else "cpu"
     settings = {
@@ -41,7 +41,7 @@ def test_any_number_of_gpus_ends_in_the_same_weights(device: str, tmp_path: Path
             checkpoint = stages.AVERAGE("average", run, AveragingSettings(last=1))
             decoding = DecodingSettings(workers=2 * workers, device=on)
             hypotheses = stages.DECODE("decode", checkpoint, text.test_sets["test"], decoding)
-            store = Store(tmp_path / str(workers))  # in one store, the second run would be the first
+            store = Store(tmp_path / str(workers))  # in a shared store, the second run would be cached
             runner.run([hypotheses], store)
             weights.add((run.published(store).folder / f"checkpoints/{UPDATES:08d}/model.safetensors").read_bytes())
             assert hypotheses.published(store).load().sentences == 100

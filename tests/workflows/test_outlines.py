@@ -1,4 +1,4 @@
-"""What an input's outline lacks, each stage brings to its node: the real stages, each on a machine of its own.
+"""Each stage downloads the files that its inputs' outlines lack: the real stages, each on a separate machine.
 
 The machines share no disk but a bucket of a real S3 server. Run by `make test-slow`.
 """
@@ -50,11 +50,11 @@ PARSER = {
     "choice.beam_sizes": [1],
 }
 LARGE = (".arrow", ".safetensors", ".model", ".bin", ".en", ".de", ".trees")
-"""The ends of the names of files that no outline has."""
+"""Suffixes of files that no outline has."""
 
 
 def all_stages() -> Iterator[Stage[Artifact]]:
-    """Each stage that a module of `workflows` declares."""
+    """All stages declared by modules of `workflows`."""
     for module in pkgutil.walk_packages(workflows.__path__, "workflows."):
         if not module.name.endswith("__main__"):
             yield from (
@@ -63,7 +63,7 @@ def all_stages() -> Iterator[Stage[Artifact]]:
 
 
 def outlined(stage: Stage[Artifact]) -> set[type[Artifact]]:
-    """The types among a stage's inputs of which it gets an outline."""
+    """The types of a stage's inputs that it gets as outlines."""
     function: Any = stage.function
     if isinstance(function, Imported):
         function = pkgutil.resolve_name(function.name)
@@ -77,7 +77,7 @@ def outlined(stage: Stage[Artifact]) -> set[type[Artifact]]:
 
 
 def translator() -> list[Step[Any]]:
-    """Steps with a translator in all stages that open one."""
+    """Steps with a translator in every stage that opens one."""
     profile = load_profile(overrides=[f"{name}={value}" for name, value in TRANSLATOR.items()]).for_pair("en-de")
     text, recipe = stages.prepared(profile, "en-de"), profile.recipes["base"]
     training = stages.TRAIN("train en-de base", text.dataset, recipe.training)
@@ -97,7 +97,7 @@ def translator() -> list[Step[Any]]:
 
 
 def parser() -> list[Step[Any]]:
-    """Steps with a parser, chosen from a single candidate."""
+    """Steps with a parser, chosen from one candidate."""
     profile = load_parsing_profile(overrides=[f"{name}={value}" for name, value in PARSER.items()])
     name = next(iter(profile.corpora))
     grid = ParserGrid(profile.for_pair(name), name, profile.data, False)
@@ -106,7 +106,7 @@ def parser() -> list[Step[Any]]:
 
 @pytest.fixture
 def uri(at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A bucket; workers and actors are on another machine than the stages."""
+    """A bucket. Workers and actors run on another machine than the stages."""
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "of workers"), "OMP_NUM_THREADS": "1"}
     for module in (on_ray, decoding):
         monkeypatch.setattr(module, "worker_environment", lambda: there)
@@ -114,7 +114,7 @@ def uri(at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 def make(step: Step[Any], uri: str) -> Store:
-    """Makes the artifact of a step whose inputs are in the bucket; returns this machine's store."""
+    """Builds the artifact of a step whose inputs are in the bucket; returns this machine's store."""
     store = Store.at(uri)
     artifacts = {needed.fingerprint: needed.published(store) for needed in step.inputs}
     arguments = resolved(step.arguments, lambda needed: artifacts[needed.fingerprint])
@@ -134,7 +134,7 @@ def make(step: Step[Any], uri: str) -> Store:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_each_stage_brings_what_it_opens(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that was not brought would be missing. Tables bring nothing of what they are made from but outlines."""
+    """A file that was not downloaded would be missing. Tables download only outlines of their inputs."""
     made = set[str]()
     for number, step in enumerate(in_order([*translator(), *parser()])):
         monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / f"machine-{number}"))

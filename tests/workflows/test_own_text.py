@@ -1,4 +1,4 @@
-"""Settings for a user's own text: by its size unless a profile is named, told in a line, the same for each command."""
+"""Settings for a user's own text: by its size unless a profile is named, stated in a line, equal for all commands."""
 
 import gzip
 import sys
@@ -30,7 +30,7 @@ from workflows.profiles.translation import EMBEDDED, MULTI30K, WMT14
 
 
 def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) -> Path:
-    """Writes own text of so many training pairs, gzipped, in several files of the same size."""
+    """Writes a number of training pairs, gzipped, in several files of the same size."""
     for name in [*(f"train{i}" for i in range(files)), "dev", "test"]:
         n_lines = pairs // files if name.startswith("train") else 1
         (folder / f"{name}.en.gz").write_bytes(gzip.compress(b"a\n" * n_lines))
@@ -47,7 +47,7 @@ def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) ->
 
 @pytest.mark.parametrize("pairs", [1, 10_000, 10_001, 60_000, 60_001, 300_001, 2_000_001, 100_000_000])
 def test_every_size_has_settings_that_work(pairs: int) -> None:
-    """Both recipes are valid and fit together; Table 3's are there; what was measured says on what."""
+    """Both recipes are valid and consistent, Table 3's settings are included, and measured settings name their text."""
     profile = own_profile(pairs)
     base, big = profile.recipes["base"].training, profile.recipes["big"].training
     assert count_parameters(base.model) < count_parameters(big.model)
@@ -59,7 +59,7 @@ def test_every_size_has_settings_that_work(pairs: int) -> None:
 
 
 def test_sizes_grow_up_to_the_paper_s() -> None:
-    """More text, more pieces, more parameters and more updates; Multi30k's are its profile's, the last the paper's."""
+    """More text means more pieces, parameters and updates. Multi30k's size has its profile, the largest the paper's."""
     profiles = [own_profile(int(min(size.most_pairs, 10**9))) for size in SIZES]
     trainings = [profile.recipes["base"].training for profile in profiles]
     for values in (
@@ -75,7 +75,7 @@ def test_sizes_grow_up_to_the_paper_s() -> None:
 
 
 def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
-    """All training files count; of several texts the smallest. Changes are made on top."""
+    """All training files count, and the smallest of several texts decides. Users' changes are applied on top."""
     toml = _describe(tmp_path, 12_000, files=3)
     profile = load_profile(files=[toml], overrides=["recipes.base.training.updates=700"])
     assert (profile.name, profile.own_pairs, [*profile.corpora]) == ("own", 12_000, ["en-cs"])
@@ -91,7 +91,7 @@ def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
 
 
 def test_a_named_profile_decides_as_before(tmp_path: Path) -> None:
-    """By --profile or in --config; the line names it. Without files nothing changes."""
+    """By --profile or in --config; the printed line names the profile. Without files, the default is unchanged."""
     toml, config = _describe(tmp_path, 5), tmp_path / "mine.toml"
     config.write_text('profile = "embedded"\n')
     for profile in (load_profile("embedded", files=[toml]), load_profile(files=[toml], config=config)):
@@ -115,7 +115,7 @@ def _steps(toml: Path) -> list[Step[Artifact]]:
 
 
 def test_another_test_set_trains_nothing_again(tmp_path: Path) -> None:
-    """Only it is read, translated and scored; a changed one likewise. Neither is known to the steps up to the model."""
+    """Only the new test set is read, translated and scored, like a changed one. Earlier steps do not depend on it."""
     toml, store = _describe(tmp_path, 5), Store(tmp_path / "runs")
     for step in _steps(toml):
         publish(store.folder(step.name), lambda folder: Artifact(folder), {"fingerprint": step.fingerprint})
@@ -137,7 +137,7 @@ def test_another_test_set_trains_nothing_again(tmp_path: Path) -> None:
 
 
 def test_decoding_and_scoring_read_no_training_text(tmp_path: Path) -> None:
-    """Nor token ids: besides the model, or what it wrote, an evaluation set, which is made from its own files alone."""
+    """Nor on token ids: only on the model or its outputs, and an evaluation set built only from its own files."""
     kinds = {"decoding", "scoring", "perplexity", "decoding_choice", "dev_scores"}
     evaluated = [step for step in _steps(_describe(tmp_path, 5)) if step.stage.name.partition(".")[0] in kinds]
     assert len(evaluated) == len(kinds)
@@ -148,14 +148,14 @@ def test_decoding_and_scoring_read_no_training_text(tmp_path: Path) -> None:
 
 
 def test_two_descriptions_of_one_language_pair_are_refused(tmp_path: Path) -> None:
-    """Otherwise the first would decide the size of the models and the second be what they read."""
+    """Otherwise the first file would determine the models' size, and the second the text."""
     (tmp_path / "more").mkdir()
     with pytest.raises(UserError, match=r"more/cs\.toml: another file has en-cs already; list all text"):
         load_profile(files=[_describe(tmp_path, 5), _describe(tmp_path / "more", 7)])
 
 
 def test_text_described_by_a_file_is_changed_there(tmp_path: Path) -> None:
-    """Neither --set nor --config reaches into it; what a profile says of other language pairs is refused too."""
+    """--set and --config cannot change it. The profile's other language pairs are unknown."""
     toml = _describe(tmp_path, 5)
     with pytest.raises(UserError, match=r"corpora\.en-cs comes from the --files file; change it there"):
         load_profile(files=[toml], overrides=["corpora.en-cs.train=x"])
@@ -168,7 +168,7 @@ def test_text_described_by_a_file_is_changed_there(tmp_path: Path) -> None:
 
 
 def test_a_byte_order_mark_is_no_part_of_a_description(tmp_path: Path) -> None:
-    """Some editors begin every file with one."""
+    """Some editors begin every file with a byte order mark."""
     toml, config = _describe(tmp_path, 5), tmp_path / "mine.toml"
     toml.write_text(toml.read_text(), encoding="utf-8-sig")
     config.write_text('profile = "multi30k"\n', encoding="utf-8-sig")
@@ -177,7 +177,7 @@ def test_a_byte_order_mark_is_no_part_of_a_description(tmp_path: Path) -> None:
 
 
 def test_training_uses_what_the_text_was_prepared_with(tmp_path: Path) -> None:
-    """All settings that were in force, those changed by --set too; a broken record is one line."""
+    """All settings in force are used, including those of --set. A damaged record is a one-line error."""
     changed = load_profile("wmt14", overrides=["recipes.base.training.updates=9000"])
     treebank = load_parsing_profile()
     for profile in (MULTI30K, own_profile(600), changed, treebank):
@@ -192,7 +192,7 @@ def test_training_uses_what_the_text_was_prepared_with(tmp_path: Path) -> None:
 
 
 def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By number, or the newest; of a folder in the store, of the last run begun that has a name for it."""
+    """By number or `newest`; for a folder in the store, those of the last run that links to it."""
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
     sizes = {"1": 700, "2": 80_000}
@@ -202,7 +202,7 @@ def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, mon
         (run / "datasets").mkdir()
         (run / "datasets" / "en-cs").symlink_to("../../../../store/encoding-0123456789abcdef")
         record(run, own_profile(pairs))
-    run_table(store, 2)  # once more, since links to what is beside the table are made when a run ends
+    run_table(store, 2)  # again, since links to files beside the table are created at the end of a run
     dataset = store.artifacts / "encoding-0123456789abcdef"
     for named, pairs in (
         ("table2/embedded/1/en-cs", 700),
@@ -219,7 +219,7 @@ def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, mon
 def test_a_scorer_that_is_not_installed_is_named_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not after the training: the target language decides, whatever the profile."""
+    """The error comes before training: the target language decides, whatever the profile."""
     toml = _describe(tmp_path, 5, "ja")
     assert load_profile(files=[toml]).own_pairs == 5
     monkeypatch.setitem(sys.modules, "MeCab", None)
@@ -230,8 +230,8 @@ def test_a_scorer_that_is_not_installed_is_named_before_anything_runs(
 
 @pytest.mark.parametrize("language", TEXTS)
 def test_text_without_spaces_between_words_goes_all_the_way(tmp_path: Path, language: str) -> None:
-    """From files to scores, all but the training: no pair is dropped, every line is spelled, what is nearly right
-    scores high, and what is wrong low."""
+    """From files to scores, except training: no pair is dropped, every line can be encoded, nearly correct output
+    scores high, and wrong output low."""
     for name, lines in (("en", ENGLISH), (language, TEXTS[language])):
         write_lines(tmp_path / f"train.{name}", lines)
         write_lines(tmp_path / f"test.{name}", lines[-8:])
@@ -272,7 +272,7 @@ def test_text_without_spaces_between_words_goes_all_the_way(tmp_path: Path, lang
 
 
 def test_without_spaces_between_words_there_are_more_pieces() -> None:
-    """For the characters; nothing says that it was measured, and the models are as for other text of the size."""
+    """The vocabulary is larger because of the characters. The settings are unmeasured; models are those of the size."""
     for pairs in (5000, 29_000, 4_500_000):
         spaced, unspaced = own_profile(pairs), own_profile(pairs, has_word_spaces=False)
         assert unspaced.vocabulary.size == spaced.vocabulary.size + 2000

@@ -1,4 +1,4 @@
-"""Tables and experiments of `workflows.paper`, held against "Attention Is All You Need" (v5) as it is printed."""
+"""Tables and experiments of `workflows.paper`, compared with "Attention Is All You Need" (v5) as printed."""
 
 import re
 from dataclasses import asdict
@@ -85,7 +85,7 @@ Dyer et al. (2016)             | generative               | 93.3
 
 
 def test_table_1_is_as_printed() -> None:
-    """Every layer type with its complexity, sequential operations and path; exponents are those of the complexity."""
+    """Every layer type has its complexity, sequential operations and path. The exponents match the complexity."""
     lines = [re.split(r"\s{2,}", line) for line in PRINTED_TABLE_1.strip().split("\n")]
     assert [[row.name, row.complexity, row.sequential, row.path] for row in TABLE_1] == lines
     assert SEPARABLE.complexity == "O(k·n·d + n·d²)"
@@ -95,7 +95,7 @@ def test_table_1_is_as_printed() -> None:
 
 
 def test_table_2_is_as_printed() -> None:
-    """Every name, BLEU score (with its digits) and cost; a gap where the paper prints none."""
+    """Every name, BLEU score (with its digits) and cost, with gaps as printed."""
     columns = slice(28, 33), slice(34, 40), slice(41, 47), slice(48, 54)
     lines = PRINTED_TABLE_2.strip("\n").split("\n")
     assert [row.name for row in TABLE_2] == [line[:27].strip() for line in lines]
@@ -108,7 +108,7 @@ def test_table_2_is_as_printed() -> None:
 
 
 def test_table_3_is_as_printed() -> None:
-    """Every row with its change, steps, perplexity, BLEU and parameters."""
+    """Every row with its difference, steps, perplexity, BLEU and parameters."""
     lines = [[cell.strip() for cell in line.split("|")] for line in PRINTED_TABLE_3.strip("\n").split("\n")]
     rows = [
         [
@@ -130,7 +130,7 @@ def test_footnote_5_is_as_printed() -> None:
 
 
 def test_table_4_is_as_printed() -> None:
-    """Every parser with its training and F1."""
+    """Every parser with its training data and F1."""
     lines = [tuple(cell.strip() for cell in line.split("|")) for line in PRINTED_TABLE_4.strip("\n").split("\n")]
     assert [(row.name, row.training, row.f1) for row in TABLE_4] == lines
 
@@ -186,7 +186,7 @@ OF_ALL = {
     "test_set": "newstest2014",
     "test_sentences": 3003,
 }
-"""§5.1 to §5.4 and §6.1, the same for both models and both pairs."""
+"""§5.1 to §5.4 and §6.1: the settings shared by both models and both pairs."""
 
 
 def test_models_are_as_printed() -> None:
@@ -197,7 +197,7 @@ def test_models_are_as_printed() -> None:
 
 
 def test_trainings_are_as_printed() -> None:
-    """Every training has the data, steps, duration and averaging of the paper, and what is the same for all."""
+    """Every run has the paper's data, steps, duration and averaging, and the shared settings."""
     for line in PRINTED_TRAININGS.strip().split("\n"):
         pair, model = line.split()[:2]
         training = experiment(pair, model)
@@ -210,7 +210,7 @@ def test_trainings_are_as_printed() -> None:
 
 @pytest.mark.parametrize(("pair", "model", "dropout"), [("en-de", "big", 0.3), ("en-fr", "big", 0.1)])
 def test_only_dropout_differs_between_the_big_models(pair: str, model: str, dropout: float) -> None:
-    """§6.1 trains big with P_drop 0.1 on EN-FR; everything else is that of the big model."""
+    """§6.1 trains big with P_drop 0.1 on EN-FR; all else is like big's."""
     assert asdict(experiment(pair, model).model) == asdict(BIG) | {"dropout": dropout}
 
 
@@ -222,7 +222,7 @@ def test_settings_without_a_choice_are_the_paper_s() -> None:
 
 
 def test_rows_of_table_3_are_tested_on_newstest2013_without_averaging() -> None:
-    """§6.2: the 3000 sentences of the development set, only the last checkpoint, and the row's own smoothing."""
+    """§6.2: the 3000 sentences of the development set, only the last checkpoint, and the row's label smoothing."""
     for name, smoothing, updates in (("base", 0.1, 100_000), ("D4", 0.2, 100_000), ("big", 0.1, 300_000)):
         row = variation_experiment(name)
         assert (row.test_set, row.test_sentences, row.averaged) == ("newstest2013", 3000, 1)

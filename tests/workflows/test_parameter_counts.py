@@ -1,4 +1,4 @@
-"""Table 3's rows are models with as many parameters as the paper prints, as differences from base (docs/table3.md)."""
+"""Table 3's rows have the paper's parameter counts, as differences from base (docs/table3.md)."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ BY_NAME = {row.name: row for row in TABLE_3}
 
 
 def test_a_row_gives_the_model_and_the_label_smoothing_of_its_training() -> None:
-    """D3 and D4 change the smoothing and not the model; every other row keeps the smoothing and changes the model."""
+    """D3 and D4 change label smoothing but not the model; every other row the reverse."""
     assert {row.name: row.label_smoothing for row in TABLE_3 if row.label_smoothing != 0.1} == {"D3": 0.0, "D4": 0.2}
     same = [row.name for row in TABLE_3 if row.model(8000) == replace(BASE, vocabulary_size=8000)]
     assert same == ["base", "D3", "D4"]
@@ -21,7 +21,7 @@ def test_a_row_gives_the_model_and_the_label_smoothing_of_its_training() -> None
 
 @pytest.mark.parametrize("row", TABLE_3, ids=lambda row: row.name)
 def test_counts_differ_from_base_as_in_the_paper(row: Variation) -> None:
-    """They agree within 1 million, since printed counts are rounded; within 3 % where the vocabulary matters too."""
+    """They agree within 1 million, since printed counts are rounded, or within 3% where the vocabulary matters."""
     from_base = count_parameters(row.model(37_000)) - count_parameters(BASE)
     if row.parameters_millions is None:
         assert from_base == (1024 * 512 if row.name == "E" else 0)
@@ -31,7 +31,7 @@ def test_counts_differ_from_base_as_in_the_paper(row: Variation) -> None:
 
 
 def test_base_has_the_parameters_of_the_formula() -> None:
-    """By §3, projections have no bias, feed-forward has biases, a norm has gain and bias, one embedding is shared."""
+    """§3: projections without bias, feed-forward layers with biases, norms with gain and bias, one shared embedding."""
     attention = 4 * 512 * 8 * 64
     feed_forward = 2 * 512 * 2048 + 2048 + 512
     norm = 2 * 512

@@ -1,4 +1,4 @@
-"""The profiles of Table 4, and which of them a treebank gets."""
+"""The profiles of Table 4, and the choice among them by treebank."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from workflows.profiles.parsing import EMBEDDED_TREES, load_parsing_profile
 
 @pytest.mark.parametrize("row", ["supervised", "semi-supervised"])
 def test_wsj_is_the_paper(tmp_path: Path, row: str) -> None:
-    """Model, vocabulary, batch, updates, averaging, optimizer and search are the paper's, or base's (§6.3)."""
+    """Model, vocabulary, batch, updates, averaging, optimizer and search are the paper's or base's (§6.3)."""
     silver = make_silver(tmp_path / "silver.trees", 3)
     profile = load_parsing_profile(treebank=make_wsj(tmp_path / "wsj", 1), silver=[silver]).for_pair(row)
     printed = paper.parser_experiment("semi-supervised" if row == "semi-supervised" else "WSJ only, discriminative")
@@ -38,7 +38,7 @@ def test_wsj_is_the_paper(tmp_path: Path, row: str) -> None:
 
 
 def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
-    """All sections: wsj; one less: a small treebank; a name chooses; without trees: embedded."""
+    """With all sections wsj, with one less treebank, without trees embedded; a name overrides."""
     wsj = make_wsj(tmp_path / "wsj", 1)
     assert load_parsing_profile(treebank=wsj).name == "wsj"
     assert load_parsing_profile("treebank", treebank=wsj).name == "treebank"
@@ -66,7 +66,7 @@ def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_one_line(options: dict[str, object], message: str) -> None:
-    """The line says what and where."""
+    """The line states the problem and the place."""
     with pytest.raises(UserError, match=message) as caught:
         load_parsing_profile(**options)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)

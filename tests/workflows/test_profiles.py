@@ -18,7 +18,7 @@ from workflows.profiles.translation import EMBEDDED, MULTI30K, PROFILES, WMT14
 
 
 def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
-    """Changes in a TOML file are applied first, then those by --set; all other settings stay the profile's."""
+    """Changes in a TOML file come before those of --set. All other settings stay the profile's."""
     config = tmp_path / "mine.toml"
     config.write_text(
         'profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates = 1700\nseed = 3\n'
@@ -35,7 +35,7 @@ def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
 
 
 def test_a_profile_without_changes_is_the_profile() -> None:
-    """Validation loses nothing."""
+    """Profiles survive a round trip through their dictionaries."""
     assert load_profile() == EMBEDDED
     for name, profile in PROFILES.items():
         assert load_profile(name) == profile
@@ -69,7 +69,7 @@ def test_a_profile_without_changes_is_the_profile() -> None:
     ],
 )
 def test_a_wrong_setting_is_reported_in_one_line(overrides: list[str], message: str) -> None:
-    """The message names the setting and what is allowed."""
+    """The message names the setting and its valid values."""
     with pytest.raises(UserError, match=message) as caught:
         load_profile(overrides=overrides)
     assert "\n" not in str(caught.value)
@@ -96,7 +96,7 @@ def test_wmt14_is_the_paper(pair: str, name: str) -> None:
 
 
 def test_a_change_applies_to_all_pairs_unless_made_for_one() -> None:
-    """A user's change overrides the profile's own setting for a language pair; the profile itself is not modified."""
+    """A user's change overrides the profile's setting for a language pair. The profile is not modified."""
     for_all = load_profile("wmt14", overrides=["vocabulary.size=8000"])
     assert {for_all.for_pair(pair).recipes["big"].training.model.vocabulary_size for pair in for_all.corpora} == {8000}
     assert for_all.for_pair("en-fr").recipes["big"].training.model.dropout == 0.1
@@ -106,7 +106,7 @@ def test_a_change_applies_to_all_pairs_unless_made_for_one() -> None:
 
 
 def test_table_3_has_its_own_text() -> None:
-    """`grid.text` changes the text of Table 3 only; a user's change to the same setting applies to both tables."""
+    """`grid.text` changes only Table 3's text. A user's change to the same setting applies to both tables."""
     differing = ["grid.text.vocabulary.size=300", "grid.text.corpora.en-de.train_pairs=50"]
     profile = load_profile(overrides=differing)
     grid = profile.for_pair("en-de").for_grid()
@@ -121,7 +121,7 @@ def test_table_3_has_its_own_text() -> None:
 
 
 def test_the_line_of_settings_names_what_changes_them(tmp_path: Path) -> None:
-    """The first line printed says which profile it is and which options change it."""
+    """The first line printed has the profile and the options that change it."""
     config = tmp_path / "my settings.toml"
     config.write_text('profile = ["multi30k"]\n')
     assert load_profile().in_force() == "settings of profile embedded: generated text"
@@ -136,7 +136,7 @@ def test_the_line_of_settings_names_what_changes_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("profile", [EMBEDDED, MULTI30K, *(own_profile(pairs) for pairs in (5000, 200_000, 1_000_000))])
 def test_competitors_are_of_bases_size(profile: Profile) -> None:
-    """Within 5 % of its parameters, with base's recipe but for the rate; only when named, never on WMT14."""
+    """Within 5% of base's parameters, with base's recipe except the rate; trained only on request, never on WMT14."""
     base = profile.recipes["base"]
     assert profile.default_models == ["base", "big"] == WMT14.default_models == list(WMT14.recipes)
     for name in COMPETITORS:
@@ -151,7 +151,7 @@ def test_competitors_are_of_bases_size(profile: Profile) -> None:
 
 
 def test_unnamed_models_are_the_default() -> None:
-    """A model that must be named is known, and comes in the profile's order."""
+    """It can be named, and keeps the profile's order."""
     known, default = EMBEDDED.recipes, EMBEDDED.default_models
     assert chosen_names("models", None, known, default) == ["base", "big"]
     assert chosen_names("models", "convolutional,base", known, default) == ["base", "convolutional"]

@@ -1,4 +1,4 @@
-"""workflows.quantities: each kind of quantity is written in one way."""
+"""workflows.quantities: one format per kind of quantity."""
 
 import pytest
 
@@ -18,5 +18,5 @@ from workflows.quantities import rate_text, rounded
     ],
 )
 def test_numbers_have_one_style(text: str, wanted: str) -> None:
-    """Thousands are separated by commas, and rates are in TFLOP/s, whatever their size."""
+    """Thousands have commas, and rates are in TFLOP/s of any size."""
     assert text == wanted

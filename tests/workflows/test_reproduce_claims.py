@@ -1,4 +1,4 @@
-"""The page of the claims end to end, on little generated text: the real stages, Ray Tune and MLflow."""
+"""The claims page end to end, on little generated text: the real stages, Ray Tune and MLflow."""
 
 import json
 from pathlib import Path
@@ -38,7 +38,7 @@ model = {n_layers = 1, d_model = 32, d_ff = 64, d_k = 16, d_v = 16}
 def test_some_sections_after_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What Table 2 trained is not trained again; positions and heads are judged over two seeds, trade-offs are not."""
+    """Table 2's run is reused. Positions and heads are judged over two seeds; trade-offs are not judged."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     config = tmp_path / "claims.toml"
     config.write_text(CONFIG)
@@ -75,13 +75,13 @@ def test_some_sections_after_a_table(
 
 
 def test_sections_are_those_of_the_page() -> None:
-    """Each can be chosen as the page prints it; beginnings, repetitions and another order choose the same."""
+    """Each section can be chosen as printed. Prefixes, repetitions and another order select the same sections."""
     assert reproduce_claims.chosen_sections(None) == [*SECTIONS]
     assert reproduce_claims.chosen_sections("figure 4, §6.1,3.2,6.1") == ["3.2.1", "3.2.2", "6.1", "figure 4"]
 
 
 def test_generated_text_is_asked_only_what_it_can_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No row of Table 3, no parser and no attention function is trained on it; on real text they are."""
+    """On generated text, rows of Table 3, parsers and attention functions are not trained; on real text they are."""
     plans = {}
     for profile in ("embedded", "multi30k"):
         reproduce_claims.main(profile=profile, plan=True, verbose=True, store=str(tmp_path), gpus=1, gpu="h100")
@@ -111,13 +111,13 @@ def test_generated_text_is_asked_only_what_it_can_answer(tmp_path: Path, capsys:
     ],
 )
 def test_an_option_that_chooses_nothing_is_one_line(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """Neither nonsense nor what the sections do not need is passed over in silence."""
+    """Unknown sections, and options that the chosen sections do not need, are errors."""
     with pytest.raises(UserError, match=message):
         reproduce_claims.main(store=str(tmp_path), plan=True, **options)
 
 
 def test_a_failure_concerns_the_table_it_belongs_to(tmp_path: Path) -> None:
-    """On WMT14 all tables are judged; a row of Table 3 that failed leaves Table 2 as it is."""
+    """On WMT14 all tables are judged. A failed row of Table 3 leaves Table 2 unchanged."""
     profile = load_profile("wmt14")
     request = requested("claims", profile, Common(store=str(tmp_path), plan=True))
     needed = reproduce_claims.experiments(
@@ -130,7 +130,7 @@ def test_a_failure_concerns_the_table_it_belongs_to(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_tables_are_reached(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Those of Tables 1 and 4 by the table's name; a wrong one is refused, and one that no claim reads."""
+    """Settings of Tables 1 and 4 are prefixed with the table. Unknown or unused settings are errors."""
     arguments = {"sections": "4,6.3", "plan": True, "verbose": True, "store": str(tmp_path / "store")}
     arguments["treebank"] = make_wsj(tmp_path / "wsj")
     folders = []

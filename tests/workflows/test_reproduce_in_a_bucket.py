@@ -1,4 +1,4 @@
-"""Table 2 with its store on a real S3 server: killed on one machine, continued on another that shares no disk with it.
+"""Table 2 with its store on a real S3 server: killed on one machine, continued on another without a shared disk.
 
 A machine is a cache of its own; the commands start Ray clusters of their own. Run by `make test-slow`.
 """
@@ -27,7 +27,7 @@ SETTINGS = {
     **TEXT,
     **training(
         "recipes.base", 60, checkpoints=12, validations=3, dtype="float32"
-    ),  # by default the faster, as measured
+    ),  # by default the faster one, as measured
     "recipes.base.training.model.dropout": 0.1,
 }
 END_S = 600
@@ -42,7 +42,7 @@ def _start(store: str | Path, log: Path, source: Path = ROOT, **variables: str) 
 
 
 def _can_recover(store: Store) -> bool:
-    """Whether the bucket has a checkpoint of the training under way."""
+    """Whether the bucket has a checkpoint of the unfinished run."""
     names = store.bucket.sizes_bytes("store")
     return any(re.match(r"\.making-training-.*/recovery/.*/manifest\.json", name) for name in names)
 
@@ -57,9 +57,9 @@ def _changed_source(folder: Path) -> Path:
 
 
 def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> None:
-    """Every file is that of an undisturbed run on a local disk, although the service failed and was slow meanwhile.
+    """Every file equals that of an undisturbed run on a local disk, although the service failed and was slow.
 
-    Other machines make nothing again or, after a change of the source, the table, from little of what it stands on.
+    Other machines run nothing or, after a change of the source, only the table, and download few of its inputs' files.
     """
     local = tmp_path / "local"
     assert _start(local, tmp_path / "local.log").wait(END_S) == 0, (tmp_path / "local.log").read_text()
@@ -76,14 +76,14 @@ def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> Non
             time.sleep(0.2)
         first.send_signal(signal.SIGKILL)
         first.wait()
-        proxy.fails = True  # what the killed driver has left running ends by itself
+        proxy.fails = True  # processes left by the killed driver end without a signal
     second_log = tmp_path / "second.log"
     there = {"AIAYN_CACHE": str(tmp_path / "there")}
     assert _start(store.uri, second_log, **there).wait(END_S) == 0, second_log.read_text()
     assert "done in" in second_log.read_text()
     third_log = tmp_path / "third.log"
     assert _start(store.uri, third_log, AIAYN_CACHE=str(tmp_path / "third")).wait(END_S) == 0, third_log.read_text()
-    assert "done in" not in third_log.read_text()  # nothing was left to do
+    assert "done in" not in third_log.read_text()  # no work was left
     names = [name for name in store.bucket.folders("store") if store.find(name)]
     fourth_log, source = tmp_path / "fourth.log", _changed_source(tmp_path / "source")
     fourth = _start(store.uri, fourth_log, source, AIAYN_CACHE=str(tmp_path / "fourth"))
@@ -97,7 +97,7 @@ def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> Non
 
 
 def _check_that_only_figures_and_text_were_brought(cache: Path) -> None:
-    """Of what a table is made from, a machine has figures, curves, configurations, evaluation sets and hypotheses."""
+    """A machine with a table has its inputs' metrics, curves, configurations, evaluation sets and hypotheses."""
     brought = [path for path in cache.glob("*/store/[!.]*/**/*") if path.is_file() and "table 2" not in _label(path)]
     of_text = ("evaluation_set-", "decoding-")
     others = {path.name for path in brought if not path.relative_to(cache).parts[2].startswith(of_text)}
@@ -106,6 +106,6 @@ def _check_that_only_figures_and_text_were_brought(cache: Path) -> None:
 
 
 def _label(path: Path) -> str:
-    """The label of the step whose artifact a file is in."""
+    """The label of the step that wrote a file."""
     folder = next(parent for parent in path.parents if parent.parent.name == "store")
     return str(json.loads((folder / "manifest.json").read_text())["label"])

@@ -43,7 +43,7 @@ def _table(output: str) -> tuple[Path, dict[str, Any]]:
 def test_counted_measured_then_again_then_with_more_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All five layer types; a second call makes nothing, more rounds count nothing anew, and MLflow has the figures."""
+    """All five layer types. A second call runs nothing, more rounds do not recount, and MLflow has the metrics."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     runs = tmp_path / "runs"
     reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)
@@ -80,7 +80,7 @@ def test_counted_measured_then_again_then_with_more_rounds(
 
 
 def test_a_file_chooses_the_profile_and_options_come_after_it(tmp_path: Path) -> None:
-    """As with every other table; a name on the command line comes first."""
+    """Like for every other table, a name on the command line takes precedence."""
     config = tmp_path / "mine.toml"
     config.write_text('profile = "gpu"\nlayers.window = 16\ntiming.rounds = 3\n')
     profile = load_complexity_profile(config=config, overrides=["timing.rounds=5"])

@@ -27,7 +27,7 @@ from workflows.tracking.models import MODEL_TAG
 
 
 class Tracked:
-    """What MLflow has of a store with one cell."""
+    """MLflow's data of a store with one cell."""
 
     def __init__(self, made: MadeTable2) -> None:
         self.client = MlflowClient(default_uri(made.store))
@@ -35,7 +35,7 @@ class Tracked:
         self.store = made.store
 
     def runs(self, name: str) -> list[Run]:
-        """Runs of that name, the latest first."""
+        """Runs of that name, newest first."""
         runs = self.client.search_runs(
             [self.experiment.experiment_id], f"run_name = '{name}'", order_by=["start_time DESC"]
         )
@@ -43,16 +43,16 @@ class Tracked:
 
     @property
     def parent(self) -> Run:
-        """The latest run of the table."""
+        """The newest run of the table."""
         return self.runs("table2 embedded")[0]
 
     @property
     def child(self) -> Run:
-        """The latest run of the model."""
+        """The newest run of the model."""
         return self.runs("en-de base")[0]
 
     def files(self, run: Run) -> dict[Path, int]:
-        """The files of a run and of models, with the times at which they were written."""
+        """The files of runs and models, with their modification times."""
         folders = (self.store / "mlartifacts" / run.info.run_id, self.store / "mlartifacts" / "models")
         found = {path: path.stat().st_mtime_ns for folder in folders for path in folder.rglob("*") if path.is_file()}
         assert {path.name for path in found} >= {"samples.txt", "MLmodel"}
@@ -66,16 +66,16 @@ class Tracked:
 
 
 def _again(made: MadeTable2, *changes: str, **more: Any) -> None:
-    """The command that made it, in this process, with more settings and options."""
+    """Runs the cell's command in this process, with more settings and options."""
     settings = [*overrides(TABLE_2), *changes]
     reproduce_table2.main(overrides=settings, pairs="en-de", models="base", store=made.store, **more)
 
 
 def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> None:
-    """Scores and cost of the cell, from the artifacts; of the pair that was not run it says so."""
+    """Scores and cost of the cell come from its artifacts. The other pair is marked as not run."""
     made, store = made_table2, made_table2.store / "store"
     manifests = [json.loads(path.read_text()) for path in store.glob("scoring-*/manifest.json")]
-    assert len(manifests) == 2  # the model's and that of word-by-word substitution
+    assert len(manifests) == 2  # the model's and word-by-word substitution's
     (of_model,) = [each["fingerprint"] for each in manifests if "words" not in each["label"]]
     scored = json.loads((store / f"scoring-{of_model}" / "scores.json").read_text())
     assert made.base["en-de.sacrebleu"] == scored["sacrebleu"]
@@ -85,7 +85,7 @@ def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> No
 
 
 def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) -> None:
-    """The settings in the first line; a report with its plots; a command that translates with the model."""
+    """The first line has the settings, the report has plots, and a printed command translates with the model."""
     output = made_table2.output
     assert output.startswith("settings of profile embedded: generated text; changed by --set ")
     report = Path(output.split("report: ")[1].split("\n")[0])
@@ -98,14 +98,14 @@ def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) ->
 
 
 def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTable2) -> None:
-    """With curves, results, settings and what was used; the table's ends last."""
+    """With curves, results, settings and negotiated settings. The table's run ends last."""
     tracked = Tracked(made_table2)
     parent, child, client = tracked.parent, tracked.child, tracked.client
     runs = client.search_runs([tracked.experiment.experiment_id])
     assert {run.info.run_id for run in runs} == {parent.info.run_id, child.info.run_id}
     assert {run.info.status for run in runs} == {"FINISHED"}
     assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
-    # Sorted: MLflow orders points by time, and what is sent while the training runs is dated by when it was read.
+    # Sorted: MLflow orders points by time, and those sent during training have the time of reading.
     assert sorted(point.step for point in client.get_metric_history(child.info.run_id, "dev_perplexity")) == [5, 10]
     assert {"tokens_s", "learning_rate", "gradient_norm", "sacrebleu.test"} <= child.data.metrics.keys()
     assert child.data.params["training.model.d_model"] == "32"
@@ -121,7 +121,7 @@ def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTab
 
 
 def test_mlflow_has_the_corpus_report(made_table2: MadeTable2) -> None:
-    """Its figures are the table's run's, and so are its files."""
+    """Its metrics and files are the table's run's."""
     tracked = Tracked(made_table2)
     (prepared,) = (made_table2.store / "store").glob("corpus_report-*/corpus_report.json")
     plan = json.loads(prepared.read_text())["plan"]
@@ -131,7 +131,7 @@ def test_mlflow_has_the_corpus_report(made_table2: MadeTable2) -> None:
 
 
 def test_mlflow_registers_the_model(made_table2: MadeTable2) -> None:
-    """Under its name, by two aliases, with the run that trained it."""
+    """Under its name, with two aliases and the run that trained it."""
     tracked = Tracked(made_table2)
     (model,) = tracked.client.search_logged_models([tracked.experiment.experiment_id])
     assert (model.source_run_id, model.name) == (tracked.child.info.run_id, "en-de base")
@@ -141,7 +141,7 @@ def test_mlflow_registers_the_model(made_table2: MadeTable2) -> None:
 
 
 def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
-    """By `aiayn runs`, with the figures that MLflow has of the table."""
+    """`aiayn runs` lists it with MLflow's metrics of the table."""
     (run,) = runs_in(Store(made_table2.store))
     assert (run.name, run.folder) == ("table2/embedded/1", (made_table2.folder / "table2.json").resolve().parent)
     assert run.metrics["paper BLEU EN-DE base"] == made_table2.base["en-de.paper_bleu"]
@@ -150,7 +150,7 @@ def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
 
 
 def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2: MadeTable2) -> None:
-    """In a process of its own, without Ray, torch and MLflow."""
+    """In a separate process, without Ray, torch and MLflow."""
     before, made = copy_of_table2.stages(), copy_of_table2
     done = run_in_process(*command_of_table2(made.store, python=["-X", "importtime"]))
     assert done.returncode == 0, done.stderr[-2000:]
@@ -163,7 +163,7 @@ def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2:
 def test_an_edit_of_the_source_makes_the_table_again(
     copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And sends nothing of the model again: its run moves below the new one of the table."""
+    """The model is not sent again: its run becomes a child of the new table's."""
     tracked, before = Tracked(copy_of_table2), copy_of_table2.stages()
     parent, child, n_points = tracked.parent, tracked.child, tracked.n_points()
     files = tracked.files(child)
@@ -180,7 +180,7 @@ def test_an_edit_of_the_source_makes_the_table_again(
 
 
 def test_a_run_that_was_deleted_is_sent_again(copy_of_table2: MadeTable2) -> None:
-    """From the store, in which nothing is made."""
+    """From the store, without running any stage."""
     tracked, before = Tracked(copy_of_table2), copy_of_table2.stages()
     child = tracked.child
     tracked.client.delete_run(child.info.run_id)
@@ -192,7 +192,7 @@ def test_a_run_that_was_deleted_is_sent_again(copy_of_table2: MadeTable2) -> Non
 
 
 def test_another_beam_trains_nothing(copy_of_table2: MadeTable2) -> None:
-    """The same weights are decoded and scored anew; --dev-bleu adds the score of each checkpoint on the dev set."""
+    """The same weights are decoded and scored again. --dev-bleu adds each checkpoint's score on the dev set."""
     tracked, before = Tracked(copy_of_table2), copy_of_table2.stages()
     _again(copy_of_table2, "decoding.beam_size=1", dev_bleu=True)
     after = copy_of_table2.stages()
@@ -210,7 +210,7 @@ def test_another_beam_trains_nothing(copy_of_table2: MadeTable2) -> None:
 
 
 def test_a_search_is_chosen_on_the_dev_set(copy_of_table2: MadeTable2, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a grid and the profile's own the one with the highest score, by which the test set is decoded then."""
+    """The best of a grid and the profile's search is chosen; the test set is decoded with it."""
     before = copy_of_table2.stages()
     grid = ["choice.beam_sizes=[1]", "choice.length_penalties=[2]", "decoding.beam_size=2"]
     _again(copy_of_table2, *grid, choose_decoding=True)
@@ -223,12 +223,12 @@ def test_a_search_is_chosen_on_the_dev_set(copy_of_table2: MadeTable2, capsys: p
     (beam,) = [beam for beam, values in scores.items() if "chosen" in values]
     assert scores[beam][alphas[beam]] == max(values[alphas[beam]] for beam, values in scores.items())
     assert "Chosen on the dev set: beam and α" in output
-    assert re.search(rf"decoding .*beam 4.* beam {beam}", output)  # what differs from the paper
+    assert re.search(rf"decoding .*beam 4.* beam {beam}", output)  # a difference from the paper
     assert Tracked(copy_of_table2).child.data.tags["used.beam_size"] == str(beam)
 
 
 def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--plan names the stages of all four cells and makes no folder."""
+    """--plan names the stages of all four cells and creates no folder."""
     reproduce_table2.main(plan=True, verbose=True, choose_decoding=True, store=tmp_path / "new")
     output = capsys.readouterr().out
     for stage in (
@@ -245,7 +245,7 @@ def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest
 
 
 def test_cells_of_a_pair_share_its_text_and_vocabulary() -> None:
-    """Base and big of one pair are trained on one dataset: one fingerprint."""
+    """Base and big of one pair are trained on one dataset, with one fingerprint."""
     cells = reproduce_table2.cells_of(load_profile(), ["en-de"], ["base", "big"])
     base, big = (cell.training.inputs[0] for cell in cells)
     assert base.fingerprint == big.fingerprint

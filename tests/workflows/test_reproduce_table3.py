@@ -19,9 +19,9 @@ CONFIG = toml({**TABLE_3, "grid.rows.F1.learning_rate_scale": 1e30})
 def test_rows_of_the_paper_and_of_ones_own_then_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Measured rows stand beside the printed, one of one's own that diverges says why; a second call trains nothing.
+    """Measured rows appear beside printed ones, a diverging row has its reason, and a second call trains nothing.
 
-    Nor does a third, once the trainings behind the table are removed: it does what its plan says.
+    Nor does a third after the table's training runs are removed: it follows its plan.
     """
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     config = tmp_path / "rows.toml"
@@ -74,8 +74,8 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     }
     measured = ("base seed 1", "base seed 2", "B1")
     ended = [runs[name].info.end_time / 1000 for name in (*measured, "F1")]
-    assert min(ended) < (folder / "table3.json").stat().st_mtime  # with its trial, not when all are done
-    assert not client.search_logged_models([experiment.experiment_id])  # nobody serves a row
+    assert min(ended) < (folder / "table3.json").stat().st_mtime  # with its trial, not after all of them
+    assert not client.search_logged_models([experiment.experiment_id])  # rows are not served
     assert "EN-DE, generated text: lengths" in (folder / "report.html").read_text()
 
     trained = {path.name for path in (tmp_path / "store").glob("training-*")}
@@ -83,7 +83,7 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert {path.name for path in (tmp_path / "store").glob("training-*")} == trained
     assert "train en-de" not in capsys.readouterr().out
     children = client.search_runs([experiment.experiment_id], "tags.mlflow.parentRunId != ''")
-    assert sorted(run.info.run_name for run in children) == sorted([*measured, "F1"])  # none is sent once more
+    assert sorted(run.info.run_name for run in children) == sorted([*measured, "F1"])  # none is sent twice
 
     for name in trained:
         shutil.rmtree(tmp_path / "store" / name)

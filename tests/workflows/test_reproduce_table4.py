@@ -1,4 +1,4 @@
-"""Table 4 end to end, on few generated trees in the shape of the Wall Street Journal: the real stages, Tune, MLflow."""
+"""Table 4 end to end, on a few generated trees in the Wall Street Journal's format: the real stages, Tune, MLflow."""
 
 import json
 from pathlib import Path
@@ -47,7 +47,7 @@ def _table(output: str) -> tuple[Path, dict[str, Any]]:
 def test_both_rows_then_again_then_another_beam(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A treebank with silver trees fills both rows; a second call makes nothing, another beam trains nothing."""
+    """A treebank with silver trees fills both rows. A second call runs nothing; another beam size trains nothing."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     options: dict[str, Any] = {
         "treebank": make_wsj(tmp_path / "wsj"),
@@ -74,7 +74,7 @@ def test_both_rows_then_again_then_another_beam(
     } <= reported
     assert ("symbol of a word", "names the word's tag") in reported
 
-    # Chosen by F1 on the dev set, of trainings and then of beams
+    # Chosen by F1 on the dev set: first the run, then the beam size
     for kind, dropouts in (("trees of wsj only", [0.0, 0.1]), ("semi-supervised", [0.1])):
         candidates = [row["values"] for row in tables["Chosen on the dev set"] if row["values"]["training"] == kind]
         assert [row["dropout"] for row in candidates] == dropouts
@@ -87,7 +87,7 @@ def test_both_rows_then_again_then_another_beam(
         assert next(row["f1"] for row in beams if row["beam_size"] == 2) == chosen["f1"]
         free, constrained = [row["values"] for row in tables["Malformed outputs"] if row["name"] == kind]
         assert (free["search"], constrained["search"]) == ("free", "constrained")
-        assert free["repaired"] > constrained["repaired"] == 0  # a parser of six updates writes no tree by itself
+        assert free["repaired"] > constrained["repaired"] == 0  # without constraints, six updates give no tree
     report = (folder / "report.html").read_text(encoding="utf-8")
     assert report.count('class="tree"') == 2 * 2 * 3  # gold and parse of three samples of each row
     assert "dev perplexity" in report
@@ -133,7 +133,7 @@ def test_both_rows_then_again_then_another_beam(
 
 
 def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All sections there: profile wsj, as the first line says; the plan names every training and makes no folder."""
+    """With all sections: profile wsj, as the first line says. The plan names every run and creates no folder."""
     reproduce_table4.main(treebank=make_wsj(tmp_path / "wsj"), plan=True, verbose=True, store=tmp_path / "new")
     output = capsys.readouterr().out
     assert output.startswith("settings of profile wsj: WSJ\n")
@@ -149,7 +149,7 @@ def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_wrong_tree_of_the_test_set_is_found_before_anything_is_trained(tmp_path: Path) -> None:
-    """Not after the days that the trainings take."""
+    """Before training, not after days of it."""
     treebank = make_wsj(tmp_path / "wsj")
     (wrong,) = (treebank / "23").iterdir()
     wrong.write_text("(S (NP a b))\n")

@@ -1,4 +1,4 @@
-"""Table 2 from WMT14's archives, end to end: a real excerpt in the official layout, from a server on loopback."""
+"""Table 2 from WMT14's archives, end to end: a real excerpt in the official layout, from a loopback server."""
 
 import json
 from pathlib import Path
@@ -44,17 +44,17 @@ def official(data: Path, folder: Path, train_pairs: int) -> None:
 
 
 class Interrupting(Watcher):
-    """Presses ctrl-C once a tenth of a megabyte is there."""
+    """Sends ctrl-C after a tenth of a megabyte."""
 
     def event(self, step: Step[Corpus], event: dict[str, Any]) -> None:
-        """Interrupts at the first report of so much."""
+        """Interrupts at the first report of that size."""
         if event.get("done", 0) > 0.1 and event["unit"] == "MB":
             raise KeyboardInterrupt
 
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_an_interrupted_download_goes_on(parallel_text: Path, tmp_path: Path) -> None:
-    """Ctrl-C in the middle of two archives: what was there is kept, and the same command asks for the rest alone."""
+    """Ctrl-C in the middle of two archives: partial downloads are kept, and the same command requests only the rest."""
     official(parallel_text, tmp_path / "official", train_pairs=1500)
     with serving(tmp_path / "official") as server:
         fields = settings_of(tmp_path / "official", "de", DEV_PAIRS, TEST_PAIRS) | {"base_url": server.url}
@@ -62,7 +62,7 @@ def test_an_interrupted_download_goes_on(parallel_text: Path, tmp_path: Path) ->
         server.pause_s = 0.3
         with pytest.raises(KeyboardInterrupt):
             run([step], Store(tmp_path), [Interrupting()])
-        assert server.most_at_once >= 2  # side by side
+        assert server.most_at_once >= 2  # in parallel
         assert list((tmp_path / "store" / "downloads").rglob("*.part"))
         server.pause_s = 0.0
         server.asked.clear()
@@ -78,12 +78,12 @@ def test_an_interrupted_download_goes_on(parallel_text: Path, tmp_path: Path) ->
 def test_from_archives_to_a_measured_cell(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The cell is measured on the text of the archives, whose hashes the store keeps; again, nothing is fetched."""
+    """The cell is measured on the archives' text, whose hashes the store keeps. A rerun downloads nothing."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     official(data, tmp_path / "official", train_pairs=300)
     expected = settings_of(tmp_path / "official", "de", DEV_PAIRS, TEST_PAIRS)
     with serving(tmp_path / "official") as server:
-        server.cut_bytes = 15_000  # a link that dies again and again
+        server.cut_bytes = 15_000  # a connection that keeps failing
         overrides = [*TINY, f"corpora.en-de.base_url={server.url}"]
         for name, archive in expected["archives"].items():
             overrides += [f"corpora.en-de.archives.{name}.size_bytes={archive.size_bytes}"]

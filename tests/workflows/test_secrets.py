@@ -1,4 +1,4 @@
-"""Secrets of the environment are in nothing that a workflow writes, prints or sends: planted ones are sought."""
+"""Secrets in the environment appear in nothing that a workflow writes, prints or sends: planted ones are sought."""
 
 import base64
 import os
@@ -18,13 +18,13 @@ NAMES = ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "RAY_AUTH_TOKEN", 
 
 @pytest.fixture
 def planted() -> dict[str, str]:
-    """A value for each variable, and a password for the tracking server's address, which nothing contains by chance."""
+    """A value per variable, and a password for the tracking server's address, none of which occurs by chance."""
     return {name: secrets.token_hex(20) for name in (*NAMES, "in the address")}
 
 
 @pytest.fixture
 def environment(planted: dict[str, str], tmp_path: Path) -> Iterator[dict[str, str]]:
-    """An environment that holds them all, with a tracking server whose folder is `server`."""
+    """An environment with all of them, and a tracking server whose folder is `server`."""
     with TrackingServer(tmp_path / "server") as server:
         address = server.uri.replace("://", f"://somebody:{planted['in the address']}@")
         variables = {name: planted[name] for name in NAMES}
@@ -32,7 +32,7 @@ def environment(planted: dict[str, str], tmp_path: Path) -> Iterator[dict[str, s
 
 
 def _forms(planted: dict[str, str]) -> dict[str, bytes]:
-    """What to look for: the values, and how HTTP's basic authentication would write them."""
+    """Texts to search for: the values, and their encodings in HTTP's basic authentication."""
     plain = {name: value.encode() for name, value in planted.items()}
     basic = {f"{name}, encoded": base64.b64encode(b"somebody:" + value) for name, value in plain.items()}
     return {**plain, **basic}
@@ -43,7 +43,7 @@ def _found(text: bytes, planted: dict[str, str]) -> list[str]:
 
 
 def _found_in(folder: Path, planted: dict[str, str]) -> dict[str, list[str]]:
-    """The files below a folder that hold a secret, or have one in their name."""
+    """The files below a folder with a secret in their content or name."""
     holding = {}
     for path in folder.rglob("*"):
         content = path.read_bytes() if path.is_file() else b""
@@ -55,7 +55,7 @@ def _found_in(folder: Path, planted: dict[str, str]) -> dict[str, list[str]]:
 def test_a_run_that_succeeds_and_one_that_fails(
     environment: dict[str, str], planted: dict[str, str], tmp_path: Path
 ) -> None:
-    """Neither their files nor their output nor what the server has of them holds a secret."""
+    """Neither files, nor output, nor the server's data contain a secret."""
     store = tmp_path / "runs"
     good = run_in_process(*command_of_table2(store), environment=environment)
     assert good.returncode == 0, good.stderr
@@ -71,4 +71,4 @@ def test_a_run_that_succeeds_and_one_that_fails(
     assert list((tmp_path / "server" / "artifacts").rglob("table2.md"))
     assert list(store.rglob("report.html"))
     assert _found_in(store, planted) == {}
-    assert _found_in(tmp_path / "server", planted) == {}  # parameters, tags and inputs are in its database
+    assert _found_in(tmp_path / "server", planted) == {}  # its database has parameters, tags and inputs

@@ -1,4 +1,4 @@
-"""The stages that name their function: it exists, and returns what the stage says that it makes."""
+"""Stages that name their function: it exists and returns the declared artifact."""
 
 from pkgutil import resolve_name
 from typing import get_type_hints
@@ -25,14 +25,14 @@ NAMED = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_the_named_function_returns_the_stages_artifact(name: str) -> None:
-    """What mypy checks of a function that is passed as such, is checked here of one that is named."""
+    """mypy checks functions that are passed directly; this checks those that are named."""
     stage = NAMED[name]
     assert isinstance(stage.function, Imported)
     assert get_type_hints(resolve_name(stage.function.name))["return"] is stage.makes
 
 
 def test_another_engine_searches_with_the_exported_model() -> None:
-    """Its steps are those of our own search, the export and what follows it apart, and BLEU over time stays ours."""
+    """Only decoding and scoring differ from the steps of our search, with an export added. Dev scores stay ours."""
     text, averaging = stages.prepared(EMBEDDED, "en-de"), AveragingSettings()
     training = stages.TRAIN("train", text.dataset, EMBEDDED.recipes["base"].training)
 
@@ -52,7 +52,7 @@ def test_another_engine_searches_with_the_exported_model() -> None:
 
 
 def test_a_named_function_is_called_with_its_arguments() -> None:
-    """The function is looked up when it is called, and a wrong name is reported then."""
+    """The function is looked up on each call; a wrong name raises then."""
     assert {"training.train", "decoding.decode", "tabulating.tabulate"} <= NAMED.keys()
     assert Imported("math:hypot")(3, 4) == 5
     with pytest.raises(AttributeError, match="no_such"):
@@ -60,7 +60,7 @@ def test_a_named_function_is_called_with_its_arguments() -> None:
 
 
 def test_only_a_transformer_is_exported_for_decoding() -> None:
-    """CTranslate2 has no other architecture: competitors are decoded by torch, with no stage that would fail."""
+    """CTranslate2 supports only Transformers: competitors are decoded by torch, without stages that would fail."""
     profile = load_profile("embedded", overrides=["decoding.engine=ctranslate2"])
     cells = {cell.model: cell for cell in cells_of(profile, ["en-de"], ["base", "recurrent"])}
     exported = {

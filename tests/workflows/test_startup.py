@@ -1,4 +1,4 @@
-"""What the commands import before they run anything: seconds that every command takes, cached or not."""
+"""Imports of the commands before they run anything: seconds for every command, cached or not."""
 
 import subprocess
 import sys
@@ -9,11 +9,11 @@ from workflows.experiments import EXPERIMENTS
 
 COMMANDS = {"workflows.cli.main", *(each.module for each in EXPERIMENTS.values()), "workflows.attention_figures"}
 WAITING = ["training.on_ray", "evaluation.decoding", "export.mlflow_model"]
-"""They wait for processes that compute, or pack what was computed."""
+"""Modules that only wait for other processes, or pack their results."""
 
 
 def loaded_by(modules: Iterable[str]) -> set[str]:
-    """Returns what a new process has loaded once it has imported the modules."""
+    """Returns the modules loaded in a new process after importing these modules."""
     script = f"import sys, {', '.join(modules)}; print(*sys.modules)"
     return set(
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
@@ -21,12 +21,12 @@ def loaded_by(modules: Iterable[str]) -> set[str]:
 
 
 def test_commands_import_no_large_library() -> None:
-    """The commands' modules and the stages that they declare load in a new process without any of them."""
+    """The modules of the commands and the stages they declare load in a new process without slow libraries."""
     loaded = loaded_by(COMMANDS)
     assert loaded >= COMMANDS
     assert loaded & SLOW == set()
 
 
 def test_what_only_waits_does_not_import_torch() -> None:
-    """Each of these processes would take two seconds of a core for it."""
+    """Otherwise each of these processes would use two CPU seconds for it."""
     assert "torch" not in loaded_by(f"pipeline.{module}" for module in WAITING)

@@ -1,4 +1,4 @@
-"""Which trainings the rows of Table 3 get: their seeds, their names, and their fingerprints."""
+"""The trials of Table 3's rows: seeds, names and fingerprints."""
 
 from workflows import stages
 from workflows.profiles.translation import EMBEDDED
@@ -9,14 +9,14 @@ TEXT = stages.prepared(EMBEDDED, "en-de")
 
 
 def trials(seeds: int, base_seeds: int, first: int = 1) -> list[RowTrial]:
-    """Returns the trials of base and A1 whose seeds begin with `first`."""
+    """Returns the trials of base and A1, with seeds from `first` on."""
     training = EMBEDDED.grid.training.model_copy(update={"seed": first})
     grid = EMBEDDED.grid.model_copy(update={"training": training})
     return trials_of(TEXT, rows(grid, "base,A1"), seeds, EMBEDDED.decoding, base_seeds=base_seeds)
 
 
 def test_base_has_more_seeds_than_other_rows() -> None:
-    """It has the greater of both numbers; a row of one seed keeps its plain name."""
+    """Base gets the greater of both numbers; a row with one seed has no seed in its name."""
     assert [trial.name for trial in trials(1, 3)] == ["base seed 1", "base seed 2", "base seed 3", "A1"]
     assert [trial.name for trial in trials(2, 1)] == ["base seed 1", "base seed 2", "A1 seed 1", "A1 seed 2"]
     assert [trial.name for trial in trials(1, 1)] == ["base", "A1"]
@@ -25,7 +25,7 @@ def test_base_has_more_seeds_than_other_rows() -> None:
 
 
 def test_more_seeds_leave_what_was_trained_with_one() -> None:
-    """The first seed is the training that a single one is, so that it is taken from the store; others differ."""
+    """The first seed's run is that of a single-seed table, so it is cached. Others differ."""
     single, several = (
         {trial.name: trial.evaluation.training.fingerprint for trial in trials(1, base_seeds)} for base_seeds in (1, 3)
     )

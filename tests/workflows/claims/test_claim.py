@@ -1,4 +1,4 @@
-"""Claims of one family are corrected for each other; what cannot be judged says why."""
+"""Claims of one family are corrected for each other. Claims that cannot be judged have a reason."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ from workflows.claims.inference import Estimate, Groups, Region, paired, within
 
 
 def claim(text: str, finding: Finding | None, family: str = "one") -> Claim:
-    """A claim whose judge always finds the same."""
+    """A claim whose judge always returns the same finding."""
     return Claim("6.2", text, family, ("table3",), lambda _: finding, data="real text", lacks="a command")
 
 
@@ -34,7 +34,7 @@ def test_p_values_of_a_family_are_corrected() -> None:
 
 
 def test_what_is_certain_takes_nothing_from_the_others() -> None:
-    """A count without noise is no test, so the others are corrected as if it were not there."""
+    """A count without noise is not a test: the other claims are corrected as if it were absent."""
     certain = claim("counted", Finding.certain(False, "3 of 4"))
     outcomes = judged([certain, certain, claim("tested", finding(0.02))], FOUND)
     assert [each.verdict for each in outcomes] == ["fails", "fails", "holds"]
@@ -53,7 +53,7 @@ def test_what_is_certain_takes_nothing_from_the_others() -> None:
     ],
 )
 def test_what_cannot_be_judged_says_why(found: Evidence, data: str, verdict: Verdict) -> None:
-    """On other data, or without evidence; then what would fill the cell and the paper's figures stand there alone."""
+    """On other data or without evidence, the row has what would fill it and the paper's values."""
     printed = Printed("holds", "2 − 1")
     asked = Claim("1", "text", "one", ("table3",), lambda _: finding(0.0), data=data, lacks="run it", printed=printed)  # type: ignore[arg-type]
     (outcome,) = judged([asked], found)
@@ -63,13 +63,13 @@ def test_what_cannot_be_judged_says_why(found: Evidence, data: str, verdict: Ver
 
 
 def test_a_judge_that_lacks_something_is_not_run() -> None:
-    """As where a row is missing; it takes nothing from the others of its family."""
+    """Like for a missing row. It does not affect the other claims of its family."""
     missing, tested = judged([claim("missing", None), claim("tested", finding(0.02))], FOUND)
     assert (missing.verdict, missing.p, tested.verdict) == ("not run", None, "holds")
 
 
 def test_an_effect_keeps_only_the_limits_that_there_are() -> None:
-    """Where nothing was repeated there is no interval; a region open to one side has one limit."""
+    """Without repetitions there is no interval. A region open to one side has one limit."""
     once = Effect.of("a − b", "nats", paired([0.5]), 0.3)
     assert once == Effect("a − b", "nats", 0.5, 1, None, None, 0.0, None, 0.3)
     tested = Estimate(0.5, 0.1, 0.9, 2, 0.01, 0.99, within(2.0))
@@ -78,7 +78,7 @@ def test_an_effect_keeps_only_the_limits_that_there_are() -> None:
 
 
 def test_a_single_training_decides_nothing() -> None:
-    """Not even beside others of another row, whose noise is known: there is no interval, and no verdict."""
+    """Not even if the noise of other rows is known: without an interval there is no verdict."""
     groups = Groups({"base": [1.0, 1.1, 1.2], "one": [9.0], "two": [9.0, 9.1]})
     once, twice = groups.difference("one", "base"), groups.difference("two", "base")
     assert (once.verdict(), twice.verdict()) == ("holds", "holds")
@@ -89,12 +89,12 @@ def test_a_single_training_decides_nothing() -> None:
 
 
 def test_all_of_several_hold_by_the_weakest_and_fail_by_the_strongest() -> None:
-    """Of several tries to fail, the smallest p-value counts as often as there are (Bonferroni)."""
+    """The smallest p-value of several tests counts as often as there are tests (Bonferroni)."""
     tested = [Estimate(0, 0, 0, 3, *p) for p in ((0.01, 0.99), (0.6, 0.004))]
     assert Finding.of(tested, [], "so") == Finding(0.6, pytest.approx(0.008), (), "so")  # type: ignore[arg-type]
 
 
 def test_places_are_marked_as_sections_or_named() -> None:
-    """The paper's sections are numbers."""
+    """Sections are sorted like the paper's."""
     places = [Judged(section, "", "", "trained", "holds").place for section in ("6.2", "figure 4", "abstract")]
     assert places == ["§6.2", "figure 4", "abstract"]

@@ -1,4 +1,4 @@
-"""Each claim turns with its figures: it holds by some, fails by others, and noise or one seed leaves it undecided."""
+"""Each claim holds for some values, fails for others, and is undecided with large noise or a single seed."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,11 +26,11 @@ from workflows.paper import VARIATIONS
 from workflows.tables.table import Results, ResultsArtifact
 
 NOISE = (-1.0, 0.0, 1.0)
-"""Of three seeds, in units that a test chooses."""
+"""Three seeds, in units chosen by a test."""
 
 
 def rows(spread: float = 0.001, sign: float = 1.0, seeds: Sequence[float] = NOISE, **nats: float) -> Rows:
-    """The rows as the paper prints them, with noise; a `sign` of -1 turns differences round, `nats` shifts rows."""
+    """The printed rows with noise. A `sign` of -1 reverses differences, `nats` shifts rows."""
     base = VARIATIONS["base"]
     made = {}
     for name, printed in VARIATIONS.items():
@@ -45,7 +45,7 @@ def rows(spread: float = 0.001, sign: float = 1.0, seeds: Sequence[float] = NOIS
 
 
 def functions(unscaled: float, scaled: float, small: float = 0.0, spread: float = 0.001) -> list[Any]:
-    """Trainings by function, d_k, rate and seed: NLL above that of additive attention, at the better of two rates."""
+    """Runs by function, d_k, rate and seed: NLL above additive attention's, at the better of two rates."""
     above = {ADDITIVE: (0.0, 0.0), UNSCALED: (small, unscaled), SCALED: (0.0, scaled)}
     return [
         AttentionTrainingRecord(
@@ -69,7 +69,7 @@ def functions(unscaled: float, scaled: float, small: float = 0.0, spread: float 
 def searches(
     gain: float, rival: float, spread: float = 0.01
 ) -> list[tuple[float, DecodingSettings, DecodingChoiceRecord]]:
-    """BLEU of last checkpoints, and of averages by the paper's search, a rival's, and one that is far behind."""
+    """BLEU of last checkpoints, and of averages by the paper's search, a rival's, and a much worse one."""
     found = []
     for each in NOISE:
         ours = 30.0 + gain + spread * each
@@ -84,9 +84,9 @@ def searches(
 
 
 def lengths(behind: float, spread: float = 0.001) -> list[tuple[str, LengthPerplexityRecord]]:
-    """NLL on longer sentences: how far sinusoids trained on short ones are behind; learned positions are worse.
+    """NLL on longer sentences: `nats` is the gap of sinusoids trained on short ones; learned positions are worse.
 
-    Both are behind on all sentences, by much more, as whoever reads less text is: that does not count.
+    On all sentences, both are much further behind, since they were trained on less text. That does not count.
     """
     of_kinds = {SINUSOIDS: (5.0, behind), LEARNED: (5.0, behind + 1), ALL_LENGTHS: (0.0, 0.0)}
     return [
@@ -96,7 +96,7 @@ def lengths(behind: float, spread: float = 0.001) -> list[tuple[str, LengthPerpl
                 longest_trained=16,
                 longer=PerplexityRecord(dev_nll=3 + less + nll + spread * each, dev_perplexity=20.0, tokens=100),
                 ranges=(
-                    length_range(0, 8, 2.0 + less + 0.1 * nll, tokens=30),  # by their tokens, the two are as they were
+                    length_range(0, 8, 2.0 + less + 0.1 * nll, tokens=30),  # weighted by tokens, the two are unchanged
                     length_range(8, 16, 1.0 + less - 0.3 * nll, tokens=10),
                     length_range(16, 32, 3 + less + nll + spread * each, tokens=100),
                 ),
@@ -115,7 +115,7 @@ def length_range(above: int, up_to: int, nll: float, tokens: int) -> LengthRange
 
 
 def heads(share: float, largest: float, spread: float = 0.01) -> list[list[RelationRecord]]:
-    """Models whose best head finds antecedents in this share of cases; the best fixed offset in half of them."""
+    """Models whose best head finds this fraction of antecedents; the best fixed offset finds half."""
     return [
         [
             RelationRecord(
@@ -148,9 +148,9 @@ def speeds(slower: float = 1.5) -> Speeds:
 
 
 def learned(behind: float, spread: float = 0.001) -> Curves:
-    """Curves of base, and of competitors that are this far behind after each second.
+    """Curves of base, and of competitors with this gap after each second.
 
-    Competitors do half as many FLOP a second; the recurrent model stops first, at 80 s.
+    Competitors compute half as many FLOP per second. The recurrent model stops first, at 80 s.
     """
     made = {}
     for model, ahead, ends_s in (("base", 0.0, 100), ("recurrent", behind, 80), ("convolutional", behind, 100)):
@@ -167,7 +167,7 @@ def learned(behind: float, spread: float = 0.001) -> Curves:
 
 
 def recalled(sign: float = 1.0, spread: float = 0.02) -> list[RecallRecord]:
-    """Recall that is worse, or with sign -1 better, over longer paths; over 8 positions all are equal."""
+    """Recall that is worse, or with sign -1 better, over longer paths. Over 8 positions all are equal."""
     return [
         RecallRecord(
             layer_type=layer_type,
@@ -186,7 +186,7 @@ def recalled(sign: float = 1.0, spread: float = 0.02) -> list[RecallRecord]:
 
 @dataclass(frozen=True)
 class Case:
-    """Evidence by which a claim holds, by which it fails, and by which it is undecided, where there can be such."""
+    """Evidence for which a claim holds, fails and is undecided, as far as each is possible."""
 
     needs: str
     holds: Any
@@ -271,18 +271,18 @@ CASES: Mapping[str, Case] = {
     ),
     "better than all models before but the Recurrent Neural Network Grammar": Case("table4", TABLE_4, WORSE_4, ONCE_4),
 }
-"""By the text of the claim."""
+"""Claims by their text."""
 TIMED = {
     "dot-product attention is much faster than additive attention in practice",
     "dot-product attention is more space-efficient than additive attention in practice",
     "h heads of d_model / h cost about as much as one head of full width",
     "self-attention is faster than recurrence where n is smaller than d",
 }
-"""Those of test_timings.py."""
+"""The claims of test_timings.py."""
 
 
 class ResultsFile(ResultsArtifact):
-    """Results by themselves."""
+    """Results without a run."""
 
     record_file = "claims.json"
 
@@ -292,14 +292,14 @@ OF_TABLE_3 = [text for text, case in CASES.items() if case.needs == "table3"]
 
 
 def verdict(text: str, needs: str, found: Any) -> str:
-    """Judges a claim by one piece of evidence."""
+    """Judges a claim by one kind of evidence."""
     (claim,) = (each for each in CLAIMS if each.text == text)
     (outcome,) = judged([claim], Evidence({needs: found}, ALL_DATA))
     return outcome.verdict
 
 
 def test_every_claim_that_can_be_judged_has_a_case() -> None:
-    """Nothing is judged that no test turns round."""
+    """Every claim has a test that changes its verdict."""
     assert {claim.text for claim in CLAIMS if claim.judge} == CASES.keys() | TIMED
     assert len({claim.text for claim in CLAIMS}) == len(CLAIMS)
     assert all(claim.lacks for claim in CLAIMS), "an empty cell says what would fill it"
@@ -308,7 +308,7 @@ def test_every_claim_that_can_be_judged_has_a_case() -> None:
 @pytest.mark.parametrize("text", CASES)
 @pytest.mark.parametrize("wanted", ["holds", "fails", "undecided"])
 def test_a_claim_turns_with_its_figures(text: str, wanted: str) -> None:
-    """By three seeds of little noise it holds or fails; much noise, or one training, leaves it undecided."""
+    """With three seeds of little noise it holds or fails. With much noise or one run, it is undecided."""
     case = CASES[text]
     found = getattr(case, wanted)
     if found is not None:
@@ -317,13 +317,13 @@ def test_a_claim_turns_with_its_figures(text: str, wanted: str) -> None:
 
 @pytest.mark.parametrize("text", OF_TABLE_3)
 def test_one_seed_a_row_decides_nothing(text: str) -> None:
-    """Whatever the figures are; base against base is not even compared."""
+    """Whatever the values. Base against base is not compared."""
     assert verdict(text, "table3", rows(seeds=[0.0])) == ("not run" if "other seeds" in text else "undecided")
 
 
 @pytest.mark.parametrize("text", set(OF_TABLE_3) - {"base differs from base with other seeds"})
 def test_a_row_of_one_seed_decides_nothing(text: str) -> None:
-    """Though base has more, and with them a variance."""
+    """Although base has more seeds, which give a variance."""
     found = {name: trainings if name == "base" else trainings[:1] for name, trainings in rows().items()}
     assert verdict(text, "table3", found) == "undecided"
     (claim,) = (each for each in CLAIMS if each.text == text)
@@ -332,7 +332,7 @@ def test_a_row_of_one_seed_decides_nothing(text: str) -> None:
 
 
 def test_the_control_compares_trainings_of_one_row() -> None:
-    """Two seeds of base with a third, by the variance of all rows; it is chance that decides, and it can."""
+    """Two seeds of base against a third, by the variance of all rows. Chance decides; either verdict is possible."""
     (claim,) = (each for each in CLAIMS if each.family == "negative control")
     for apart, wanted in ((0.0005, "undecided"), (1.0, "holds"), (-1.0, "fails")):
         found = rows()
@@ -354,7 +354,7 @@ def test_the_control_compares_trainings_of_one_row() -> None:
 
 
 def test_without_some_numbers_of_heads_the_claims_on_them_cannot_fail() -> None:
-    """One that is behind the best of some is behind the best of all; one that is not may be behind another."""
+    """Behind the best of some means behind the best of all. Not behind may still be behind another."""
     texts = "single-head attention is worse than the best setting", "quality also drops off with too many heads"
     for text, name in zip(texts, ("A1", "A4"), strict=True):
         for missing in ("A2", "base"):
@@ -369,7 +369,7 @@ def test_without_some_numbers_of_heads_the_claims_on_them_cannot_fail() -> None:
 
 
 def test_a_row_without_accuracy_keeps_no_claim_from_being_judged() -> None:
-    """Only where it is the claim's own; files of earlier versions do not have it."""
+    """Only claims that need its accuracy are not run. Files of earlier versions lack it."""
     text = "label smoothing hurts perplexity, but improves accuracy and BLEU"
     for name, wanted in (("B1", "holds"), ("D3", "not run"), ("base", "not run")):
         found = dict(rows())
@@ -379,13 +379,13 @@ def test_a_row_without_accuracy_keeps_no_claim_from_being_judged() -> None:
 
 @pytest.mark.parametrize("text", OF_TABLE_3)
 def test_a_missing_row_is_not_run(text: str) -> None:
-    """Base by itself is not enough for what compares others with it."""
+    """Base alone does not suffice for claims that compare other rows with it."""
     found = {"base": rows()["base"]}
     assert verdict(text, "table3", found) == ("undecided" if "other seeds" in text else "not run")
 
 
 def test_only_the_named_data_can_judge() -> None:
-    """On generated text, trade-offs are not judged though their figures are there; mechanisms are."""
+    """On generated text, trade-offs are not judged even with values; mechanisms are."""
     found = {case.needs: case.holds or case.undecided for case in CASES.values()}
     verdicts = {outcome.text: outcome.verdict for outcome in judged(CLAIMS, Evidence(found))}
     mechanisms = {
@@ -398,7 +398,7 @@ def test_only_the_named_data_can_judge() -> None:
 
 
 def test_the_average_is_compared_by_the_search_of_the_last_checkpoint() -> None:
-    """Where it is another than the paper's, so that searches are not compared instead; the paper's may be missing."""
+    """If the chosen search differs from the paper's, searches are not compared. The paper's may be missing."""
     averaging, search = (text for text, case in CASES.items() if case.needs == "averaging")
     greedy = DecodingSettings(beam_size=1, length_penalty=0.0)
     found = [(last, greedy, choice) for last, _, choice in searches(0.0, 0.0)]
@@ -417,7 +417,7 @@ def test_the_average_is_compared_by_the_search_of_the_last_checkpoint() -> None:
 
 
 def test_learned_positions_decide_nothing_about_extrapolation() -> None:
-    """Sinusoids are compared with themselves, trained on all lengths; without longer sentences there is nothing."""
+    """Sinusoids are compared with sinusoids trained on all lengths. Without longer sentences there is no verdict."""
     text = "sinusoids may extrapolate to sequences longer than those trained on"
     found = lengths(0.0)
     assert verdict(text, "extrapolation", [each for each in found if each[0] != LEARNED]) == "holds"
@@ -434,7 +434,7 @@ def test_learned_positions_decide_nothing_about_extrapolation() -> None:
 
 
 def test_what_is_judged_reads_back_the_same(tmp_path: Path) -> None:
-    """From `claims.json`, whose defaults are left out."""
+    """From `claims.json`, which omits defaults."""
     claims = judged(CLAIMS, Evidence({case.needs: case.undecided or case.holds for case in CASES.values()}, ALL_DATA))
     assert {claim.verdict for claim in claims} == {"undecided", "holds", "not run"}
     assert ResultsFile(tmp_path).write(Results(claims=claims)).load().claims == claims
@@ -447,7 +447,7 @@ def test_margins_are_half_the_smallest_difference_that_is_interpreted() -> None:
 
 
 def test_each_function_counts_with_its_own_best_rate() -> None:
-    """One that learns best slowly is not judged by a rate that suits the others; the first seed chooses, and goes."""
+    """A function that learns best slowly is not judged at others' rate. The first seed chooses, and is excluded."""
     slow = functions(0.1, 0.0)
     fast = [
         each.model_copy(update={"dev_nll": each.dev_nll - 0.7 * (each.learning_rate_scale == 1.0)})
@@ -467,7 +467,7 @@ def test_each_function_counts_with_its_own_best_rate() -> None:
 
 
 def test_the_rate_is_not_chosen_by_the_seeds_that_are_compared() -> None:
-    """The best of several rates looks better than it is by the seeds that show it to be the best."""
+    """By the seeds that choose it, the best of several rates looks better than it is."""
     lucky = [
         each.model_copy(update={"dev_nll": each.dev_nll - 0.6 * (each.learning_rate_scale == 1.0 and each.seed > 0)})
         for each in functions(0.1, 0.0)
@@ -488,7 +488,7 @@ PRINTED = {
     "the Transformer outperforms the BerkeleyParser even when trained on WSJ only": "holds",
     "better than all models before but the Recurrent Neural Network Grammar": "fails",
 }
-"""What the paper's own figures make of its comparisons."""
+"""The verdicts of comparisons on the paper's printed values."""
 
 
 def test_the_paper_s_own_figures_are_compared() -> None:
@@ -506,14 +506,14 @@ def test_the_paper_s_own_figures_are_compared() -> None:
 
 
 def effects(text: str, needs: str, found: Any) -> list[Effect]:
-    """The effects by which a claim is judged."""
+    """The effects of a claim."""
     (claim,) = (each for each in CLAIMS if each.text == text)
     return [*judged([claim], Evidence({needs: found}, ALL_DATA))[0].effects]
 
 
 @pytest.mark.parametrize("text", OF_TABLE_3)
 def test_the_paper_s_effects_stand_beside_ours(text: str) -> None:
-    """In the same unit and direction: where the rows are as the paper prints them, both are the same."""
+    """The unit and direction are the same: on the printed rows, both are equal."""
     found = effects(text, "table3", rows(spread=0.0))
     assert found
     for effect in found:
@@ -527,7 +527,7 @@ def test_the_paper_s_effects_stand_beside_ours(text: str) -> None:
 
 @pytest.mark.parametrize("text", set(OF_TABLE_3) - {"base differs from base with other seeds"})
 def test_whatever_else_is_missing_is_not_needed(text: str) -> None:
-    """A row whose runs all failed is no row; without one of its own rows, a claim is not run or cannot fail."""
+    """A row whose runs all failed is ignored. Without one of its rows, a claim is not run or cannot fail."""
     own = {
         "label smoothing hurts perplexity, but improves accuracy and BLEU": ["D3", "base"],
         "single-head attention is worse than the best setting": ["A1"],
@@ -547,7 +547,7 @@ def test_whatever_else_is_missing_is_not_needed(text: str) -> None:
 
 
 def test_label_smoothing_needs_no_other_rows() -> None:
-    """Base and the row without it are enough."""
+    """Base and the row without it suffice."""
     found = {name: rows()[name] for name in ("D3", "base")}
     assert verdict("label smoothing hurts perplexity, but improves accuracy and BLEU", "table3", found) == "holds"
 
@@ -557,7 +557,7 @@ COMPARED = {text: case.needs for text, case in CASES.items() if case.needs in ("
 
 @pytest.mark.parametrize(("text", "needs"), COMPARED.items())
 def test_comparisons_need_all_their_cells(text: str, needs: str) -> None:
-    """One that was not trained, or whose cost is not known, is not compared by the others."""
+    """Models that were not trained, or without known costs, are ignored."""
     found: Mapping[Any, Any] = TABLE_2 if needs == "table2" else TABLE_4
     needed = [cell for cell in found if verdict(text, needs, {**found, cell: []}) == "not run"]
     assert needed
@@ -573,7 +573,7 @@ def test_comparisons_need_all_their_cells(text: str, needs: str) -> None:
 
 
 def test_comparisons_have_the_paper_s_margins_and_limits() -> None:
-    """Measured figures less the best of the rivals; of costs, the rival's over ours."""
+    """Measured values less the best rival's; for costs, the ratio of the rival's to ours."""
     by_text = {
         text: effects(text, needs, TABLE_2 if needs == "table2" else TABLE_4) for text, needs in COMPARED.items()
     }
@@ -592,7 +592,7 @@ def test_comparisons_have_the_paper_s_margins_and_limits() -> None:
 
 
 def test_printed_figures_can_fail() -> None:
-    """Just beyond the digits that are printed, and where a margin is the limit itself."""
+    """Just beyond the printed digits, or at the limit of a margin."""
     for hours, wanted in ((9.7, "fails"), (9.73, "holds"), (12.49, "holds"), (12.51, "fails")):
         printed = comparisons._duration("", "base", hours).printed
         assert printed is not None
@@ -615,7 +615,7 @@ def test_printed_figures_can_fail() -> None:
 
 
 def test_only_the_relation_that_is_claimed_is_judged() -> None:
-    """Others may be measured too; files of earlier versions have no largest weight."""
+    """Others may be measured, too. Files of earlier versions lack the largest weight."""
     relation, sharp = (text for text, case in CASES.items() if case.needs == "heads")
     found = [
         [each.model_copy(update={"relation": "verb to distant object", "best_share": 0.0}) for each in model] + model
@@ -640,13 +640,13 @@ def test_only_the_relation_that_is_claimed_is_judged() -> None:
 
 
 def test_claims_stand_in_the_paper_s_order() -> None:
-    """Abstract, sections by number, captions, then the control."""
+    """The abstract, then sections by number, captions, and the control."""
     sections = ["abstract", "1", "3.2.1", "3.2.2", "3.5", "4", "5.2", "5.4", "6.1", "6.2", "6.3", "7"]
     assert [*sections, "figure 3", "figure 4", "figure 5", "table 2", "negative control"] == [*SECTIONS]
 
 
 def test_curves_are_compared_where_the_shortest_ends() -> None:
-    """By a straight line between two measurements: at 80 s base has 3.4; 40 FLOP are 40 s of base, 80 of the others."""
+    """By linear interpolation: at 80 s base has 3.4; 40 FLOP are 40 s of base, 80 s of the others."""
     curves = learned(0.1, spread=0.0)
     assert (common_budget(curves, "seconds"), common_budget(curves, "flop")) == (80.0, 40.0)
     (base, *_) = curves["base"]
@@ -657,7 +657,7 @@ def test_curves_are_compared_where_the_shortest_ends() -> None:
 
 
 def test_curves_of_other_conditions_are_not_compared() -> None:
-    """Nor are those of which nothing is known at the budget: a model so slow that it was first measured later."""
+    """Nor are models without a measurement at the budget, because they are too slow."""
     of_time = "superior in quality to recurrent and convolutional models after the same time of training"
     curves = learned(0.1)
     elsewhere = [replace(curve, conditions="another dtype") for curve in curves["recurrent"]]

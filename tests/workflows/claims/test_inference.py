@@ -1,4 +1,4 @@
-"""The inference layer against scipy, published intervals, brute force, and error rates by simulation."""
+"""The inference layer against scipy, published intervals, brute force, and simulated error rates."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -55,20 +55,20 @@ def t(p: float, df: int) -> float:
 
 
 def test_regions_by_name() -> None:
-    """Each is open on the side that it says nothing about."""
+    """Each is open on the side that it does not bound."""
     regions = [Region(), POSITIVE, at_least(2), Region(high=3), within(4)]
     assert [(each.low, each.high) for each in regions] == [(-INF, INF), (0, INF), (2, INF), (-INF, 3), (-4, 4)]
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (1, 0), (math.nan, 1), (0, math.nan)])
 def test_a_region_that_nothing_satisfies_is_an_error(low: float, high: float) -> None:
-    """A margin of 0, for instance."""
+    """E.g. a margin of 0."""
     with pytest.raises(ValueError, match="low must be less than high"):
         Region(low, high)
 
 
 def test_a_verdict_is_definite_at_its_level() -> None:
-    """Its p is twice the smaller one-sided one; a family's may take its place; the smaller side decides."""
+    """p is twice the smaller one-sided value, or adjusted for a family; the smaller side decides."""
     tested = inference.Estimate(1, 0.1, 2, 3, p_holds=0.025, p_fails=0.975)
     assert (tested.p, tested.verdict()) == (0.05, "holds")
     assert inference.Estimate(1, 0.1, 2, 3, p_holds=0.0251, p_fails=0.975).verdict() == "undecided"
@@ -83,7 +83,7 @@ def test_a_verdict_is_definite_at_its_level() -> None:
 def test_p_values_and_intervals_agree(
     rule: Callable[[Rows, Region], inference.Estimate], rows: Rows, region: Region
 ) -> None:
-    """The verdict by p at 5% says where the 95% interval lies, of constant and single values too."""
+    """The verdict by p at 5% agrees with the 95% interval, even for constant and single values."""
     tested = rule(rows, region)
     assert tested.low <= tested.value <= tested.high
     expected = "undecided"
@@ -97,7 +97,7 @@ def test_p_values_and_intervals_agree(
 
 @given(rows=ROWS, region=REGIONS)
 def test_an_effect_that_is_anything_is_anything(rows: Rows, region: Region) -> None:
-    """The region without bounds holds for every rule, even where there is no noise to tell."""
+    """The unbounded region always holds, even without an estimate of the noise."""
     for rule in RULES.values():
         tested = rule(rows, Region())
         assert (tested.p_holds, tested.p_fails) == (0, 1)
@@ -105,7 +105,7 @@ def test_an_effect_that_is_anything_is_anything(rows: Rows, region: Region) -> N
 
 
 def test_a_paired_difference_is_students() -> None:
-    """As scipy has it, both one-sided p-values, at and beyond a limit."""
+    """Both one-sided p-values equal scipy's, at and beyond a limit."""
     differences = [0.31, 0.42, 0.28, 0.05]
     for limit in (0.0, 0.3):
         tested = paired(differences, at_least(limit))
@@ -129,7 +129,7 @@ def test_a_difference_of_two_rows_is_students() -> None:
 
 
 def test_the_variance_is_pooled_over_all_rows() -> None:
-    """A contrast of rows has the noise and the degrees of freedom of the others too; a row of one seed adds none."""
+    """A contrast has the noise and degrees of freedom of the other rows, too; a row with one seed adds none."""
     rows = Groups(UNBALANCED)
     squares = sum(((np.array(row) - np.mean(row)) ** 2).sum() for row in UNBALANCED.values())
     assert (rows.df, rows.n("c"), rows.mean("b")) == (6, 4, 1.0)
@@ -144,7 +144,7 @@ def test_the_variance_is_pooled_over_all_rows() -> None:
 
 
 def test_equivalence_is_two_one_sided_tests() -> None:
-    """On either side the nearer margin decides, and an effect beyond a margin fails on that side."""
+    """On either side the nearer margin decides. An effect beyond a margin fails on that side."""
     for sign in (1, -1):
         near = paired([sign * each for each in (0.5, 0.7, 0.6)], within(1))
         assert near.p_holds == pytest.approx(stats.ttest_1samp([0.5, 0.7, 0.6], 1, alternative="less").pvalue)
@@ -154,7 +154,7 @@ def test_equivalence_is_two_one_sided_tests() -> None:
 
 
 def test_a_trend_is_the_slope_of_least_squares() -> None:
-    """With as many seeds in every row; by rows' means otherwise. Rising is positive."""
+    """With equal numbers of seeds in all rows, scipy's; otherwise by the rows' means. Rising is positive."""
     balanced = {"a": [1.0, 2.0], "b": [2.5, 1.5], "c": [3.0, 2.0], "d": [2.0, 4.0], "e": [0.0, 3.0]}
     rows = Groups(balanced)
     for names in ("ab", "abc", "abcd", "dcba"):
@@ -191,7 +191,7 @@ def test_the_best_is_compared_with_each_rival() -> None:
 
 @given(rows=ROWS, region=REGIONS)
 def test_behind_the_best_is_the_best_mirrored(rows: Rows, region: Region) -> None:
-    """With the region mirrored, too; behind a single rival it is a plain difference."""
+    """With the region mirrored, too. Behind a single rival it is a plain difference."""
     behind = Groups(rows).behind_best("a", OTHERS, region)
     assert Groups(rows).behind_best("a", ["b"], region) == Groups(rows).difference("b", "a", region)
     assert behind.value == max(Groups(rows).mean(name) for name in OTHERS) - Groups(rows).mean("a")
@@ -202,7 +202,7 @@ def test_behind_the_best_is_the_best_mirrored(rows: Rows, region: Region) -> Non
 
 
 def test_the_best_of_several_rivals() -> None:
-    """Ahead of every rival, each by its own noise; behind some rival, all at once."""
+    """Ahead of every rival, each with its own noise; behind some rival, all at once."""
     rivals = [[-0.1, 0.2, 0.0], [-0.3, -0.1, -0.2, -0.35], [1.0, 1.3, -0.4]]
     tested, each = best_of_paired(rivals, at_least(-0.5)), [paired(rival, at_least(-0.5)) for rival in rivals]
     assert (tested.value, tested.n) == (pytest.approx(-0.2375), 3)
@@ -216,14 +216,14 @@ def test_the_best_of_several_rivals() -> None:
 
 
 def test_one_rival_of_one_seed_leaves_no_bound_below() -> None:
-    """That it is better by more cannot be excluded, but that another is better can be shown."""
+    """A larger lead cannot be excluded, but another's lead can be shown."""
     tested = best_of_paired([[-0.1], [-5.0, -5.1, -5.05]], Region(high=-4))
     assert (tested.n, tested.low, tested.verdict()) == (1, -INF, "holds")
     assert best_of_paired([[-0.1], [0.0, -0.01, -0.005]], at_least(-4)).verdict() == "undecided"
 
 
 def test_a_ratio_is_students_by_its_logarithm() -> None:
-    """The geometric mean of the pairs' ratios; a limit of infinity is one, and the region is of ratios."""
+    """The geometric mean of paired ratios. Infinity is a valid limit, and the region is of ratios."""
     of, to = [2.0, 3.0, 4.5], [1.0, 1.2, 1.5]
     logarithms = np.log(of) - np.log(to)
     for region, limit in ((at_least(2.0), math.log(2)), (POSITIVE, -INF)):
@@ -242,14 +242,14 @@ def test_a_ratio_is_students_by_its_logarithm() -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 def test_single_values_decide_nothing(rule: str) -> None:
-    """However far apart they are: there is no noise to hold them against."""
+    """However far apart they are: there is no noise to compare with."""
     tested = RULES[rule]({"a": [900.0], "b": [1.0], "c": [2.0], "d": [3.0]}, POSITIVE)
     assert (tested.low, tested.high, tested.p_holds, tested.p_fails, tested.n) == (-INF, INF, 1, 1, 1)
     assert math.isnan(Groups({"a": [1.0]}).deviation)
 
 
 def test_equal_values_have_no_noise() -> None:
-    """The interval is a point: inside, outside, or on the boundary, which decides nothing."""
+    """The interval is a point: inside, outside, or undecided on the boundary."""
     assert paired([0.1] * 3) == inference.Estimate(0.1, 0.1, 0.1, 3, p_holds=0, p_fails=1)
     assert paired([-0.1] * 3) == inference.Estimate(-0.1, -0.1, -0.1, 3, p_holds=1, p_fails=0)
     for region in (at_least(0.1), Region(high=0.1), within(0.1)):
@@ -261,7 +261,7 @@ def test_equal_values_have_no_noise() -> None:
 
 
 def test_every_claim_of_several() -> None:
-    """All hold by the weakest, and fail by the strongest of several tries."""
+    """All hold by the weakest test, and fail by the strongest of several."""
     tested = [inference.Estimate(0, 0, 0, 1, *p) for p in ((0.01, 0.99), (0.6, 0.004), (0.9, 0.2))]
     assert every(tested) == (0.9, pytest.approx(0.012))
     assert every(tested[:1] * 2) == (0.01, 1)
@@ -270,7 +270,7 @@ def test_every_claim_of_several() -> None:
 
 
 def test_holm_by_hand() -> None:
-    """In the order given: 4 x 0.005, 3 x 0.01, 2 x 0.03, and no smaller than that for 0.04."""
+    """In the original order: 4 x 0.005, 3 x 0.01, 2 x 0.03, and no smaller than that for 0.04."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.6, 0.5]) == [1, 1, 1]
     assert (holm([]), holm([0.04]), holm([0.02, 0.02])) == ([], [0.04], [0.04, 0.04])
@@ -282,7 +282,7 @@ def test_holm_by_hand() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, INF, -INF])
 def test_values_that_are_not_finite_are_errors(value: float) -> None:
-    """The message says where, and shows them."""
+    """The message names the row and shows the values."""
     with pytest.raises(ValueError, match=r"row 'b': \[1.0, .*\] has a value that is not finite"):
         Groups({"a": [1.0], "b": [1.0, value]})
     for test in (lambda: paired([value]), lambda: best_of_paired([[1.0], [value]], POSITIVE)):
@@ -291,7 +291,7 @@ def test_values_that_are_not_finite_are_errors(value: float) -> None:
 
 
 def test_what_is_missing_is_an_error() -> None:
-    """Rows, values, and rivals; a row compared with itself."""
+    """Rows, values and rivals are missing, or a row is compared with itself."""
     rows = Groups({"a": [1.0], "b": [2.0]})
     with pytest.raises(ValueError, match="row 'b': no values; give at least one"):
         Groups({"a": [1.0], "b": []})
@@ -310,13 +310,13 @@ def test_what_is_missing_is_an_error() -> None:
 
 TABLES = 2_000
 ERROR = 4 * math.sqrt(0.025 * 0.975 / TABLES)
-"""Four standard errors of a share of 2.5%."""
+"""Four standard errors of a fraction of 2.5%."""
 
 
 def misses(
     rule: Callable[[Rows, Region], inference.Estimate], truth: float, means: Sequence[float]
 ) -> tuple[float, float]:
-    """Returns how often a rule's interval lies wholly above the true effect, and wholly below, of normal rows."""
+    """Returns how often a rule's interval misses the true effect above and below, for normal rows."""
     drawn = np.random.default_rng(1).normal(np.array(means)[:, None], 1, (TABLES, 4, 3))
     tested = [rule(dict(zip("abcd", rows.tolist(), strict=True)), at_least(truth)) for rows in drawn]
     above, below = np.mean([[each.verdict() == sort for sort in ("holds", "fails")] for each in tested], 0)
@@ -325,7 +325,7 @@ def misses(
 
 @pytest.mark.parametrize("rule", ["difference", "contrast", "trend", "paired"])
 def test_students_intervals_cover_the_truth_95_times_of_100(rule: str) -> None:
-    """With 2.5% on either side, at an effect that is not zero."""
+    """2.5% on either side, at a nonzero effect."""
     truth = {"difference": 3, "contrast": 9, "trend": -1.8, "paired": 2}[rule]
     assert misses(RULES[rule], truth, [2, -1, -4, -3]) == pytest.approx((0.025, 0.025), abs=ERROR)
 
@@ -344,7 +344,7 @@ def test_students_intervals_cover_the_truth_95_times_of_100(rule: str) -> None:
 def test_intervals_of_the_best_cover_it(
     rule: str, means: list[float], truth: float, exact: tuple[float, float] | None
 ) -> None:
-    """They miss in at most 2.5% on either side where several are the best, and exactly so often where one is by far."""
+    """They miss at most 2.5% on either side if several are best, and exactly 2.5% if one is far ahead."""
     missed = misses(RULES[rule], truth, means)
     assert max(missed) < 0.025 + ERROR
     if exact:
@@ -352,7 +352,7 @@ def test_intervals_of_the_best_cover_it(
 
 
 def test_wrong_verdicts_of_a_whole_table_are_few() -> None:
-    """Seven claims about 20 rows of three seeds that differ in nothing: at most 5% of tables have any wrong verdict."""
+    """Seven claims about 20 equal rows of three seeds: at most 5% of tables have any wrong verdict."""
     tables, equal = 1_000, CLAIMS.index(EQUAL)
     alone, adjusted = verdicts(simulated(0, tables, 3, np.random.default_rng(2)), margin=1)
     assert adjusted.shape == (tables, 7)
@@ -360,12 +360,12 @@ def test_wrong_verdicts_of_a_whole_table_are_few() -> None:
     wrong[:, equal] = adjusted[:, equal] < 0
     assert wrong.any(1).mean() < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tables)
     assert (np.delete(alone, equal, 1) != 0).any(1).mean() > 0.12, "without the adjustment it would be many more"
-    against_base = alone[:, CLAIMS.index("D1 < base")]  # seeds of base beside other seeds of it
+    against_base = alone[:, CLAIMS.index("D1 < base")]  # seeds of base against other seeds of base
     assert (against_base == 0).mean() > 0.95 - 3 * math.sqrt(0.05 * 0.95 / tables)
 
 
 def test_larger_effects_and_more_seeds_decide_more() -> None:
-    """What holds in all claims, each true by one standard deviation a step, then two, then with five seeds."""
+    """The power over all claims: true by one standard deviation per step, by two, and by two with five seeds."""
     shares = []
     for effect, seeds in ((1, 3), (2, 3), (2, 5)):
         _, adjusted = verdicts(simulated(effect, 200, seeds, np.random.default_rng(3)), margin=effect)

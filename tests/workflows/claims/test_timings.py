@@ -1,4 +1,4 @@
-"""Claims on speed and memory turn with the times of the rounds."""
+"""The verdicts of claims on speed and memory change with the timed rounds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,14 +25,14 @@ ROUNDS = (0.99, 1.0, 1.01)
 
 
 def passes(ratio: float, peak_bytes: int = 100, rounds: Sequence[float] = ROUNDS) -> PassMeasurements:
-    """Rounds of about this many seconds."""
+    """Rounds of about this duration."""
     return PassMeasurements(rounds_s=tuple(ratio * each for each in rounds), peak_bytes=peak_bytes)
 
 
 def times(
     additive: Mapping[int, PassMeasurements], heads: Mapping[int, PassMeasurements] | None = None
 ) -> ArgumentTimes:
-    """Times of additive attention by d_k, beside scaled products of one second and 100 bytes."""
+    """Times of additive attention by d_k; scaled products take one second and 100 bytes."""
     other = {d_k: passes(1.0, rounds=(1.0, 1.0, 1.0)) for d_k in additive}
     made: dict[str, Any] = {
         "functions": {ADDITIVE: dict(additive), UNSCALED: other, SCALED: other},
@@ -50,20 +50,20 @@ def times(
 
 
 def _swept() -> dict[str, Any]:
-    """Whatever else is timed, which no claim reads."""
+    """Other timings, which no claim reads."""
     others = {"recurrent": passes(1.0), "kernels": {3: passes(1.0)}, "windows": {8: passes(1.0)}}
     return {name: value for name, value in others.items() if name in ArgumentTimes.model_fields}
 
 
 def outcomes(name: str, found: ArgumentTimes | Measurements) -> dict[str, Judged]:
-    """Judges by one piece of evidence: the claims by a word of their texts."""
+    """Judges claims by one kind of evidence, by a word of their texts."""
     claims = [claim for claim in timings.CLAIMS if claim.needs == (name,)]
     words = {"timed": ("faster", "space", "heads"), "table1": ("recurrence",)}[name]
     return dict(zip(words, judged(claims, Evidence({name: found})), strict=True))
 
 
 SLOW = {4: passes(1.5), 64: passes(3.0, 101)}
-"""Slower at every d_k, much slower at the paper's, where it takes more memory."""
+"""Slower at every d_k, much slower at the paper's, and with more memory."""
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ SLOW = {4: passes(1.5), 64: passes(3.0, 101)}
     ],
 )
 def test_much_faster(additive: Mapping[int, PassMeasurements], verdict: str) -> None:
-    """At every d_k, and twice as fast at the one nearest to 64; the ratio there comes first."""
+    """At every d_k, and twice as fast at the one nearest to 64, whose ratio comes first."""
     outcome = outcomes("timed", times(additive))["faster"]
     assert outcome.verdict == verdict
     first = outcome.effects[0]
@@ -87,7 +87,7 @@ def test_much_faster(additive: Mapping[int, PassMeasurements], verdict: str) -> 
 
 
 def test_memory_is_exact() -> None:
-    """One byte less at any d_k is enough."""
+    """One byte less at any d_k suffices."""
     larger = {4: passes(1.5, 101), 64: passes(3.0, 101)}
     assert outcomes("timed", times(larger))["space"].verdict == "holds"
     assert outcomes("timed", times({**larger, 4: passes(1.5, 100)}))["space"].verdict == "fails"
@@ -95,13 +95,13 @@ def test_memory_is_exact() -> None:
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.1, "holds"), (0.6, "holds"), (2.1, "fails"), (0.4, "fails")])
 def test_heads_cost_about_the_same(ratio: float, verdict: str) -> None:
-    """Within a factor of two, either way; it is eight heads that are compared with one."""
+    """Within a factor of two either way; eight heads are compared with one."""
     heads = {1: passes(1.0, rounds=(1.0, 1.0, 1.0)), 2: passes(9.0), 8: passes(ratio), 16: passes(9.0)}
     assert outcomes("timed", times(SLOW, heads))["heads"].verdict == verdict
 
 
 def machine(attention: float, projected: float, spread: Sequence[float] = ROUNDS) -> Measurements:
-    """A machine on which self-attention takes this many times as long as recurrence, and so with projections."""
+    """A machine on which self-attention takes this multiple of recurrence's time, also with projections."""
 
     def layer(name: LayerType, ratio: float) -> LayerMeasurements:
         sizes = tuple(
@@ -139,13 +139,13 @@ def machine(attention: float, projected: float, spread: Sequence[float] = ROUNDS
     ("attention", "projected", "verdict"),
     [
         (0.5, 0.9, "holds"),
-        (1.5, 1.6, "fails"),  # slower everywhere: no curves cross, and it must not pass
+        (1.5, 1.6, "fails"),  # slower everywhere: no curves cross, and it must not hold
         (0.5, 1.1, "fails"),  # faster only without the projections that every model has
         (1.5, 0.9, "fails"),
     ],
 )
 def test_faster_than_recurrence_below_d(attention: float, projected: float, verdict: str) -> None:
-    """Wherever n is smaller than d, as Table 1 counts it and as a model has it."""
+    """Wherever n is less than d, as counted in Table 1 and with projections."""
     outcome = outcomes("table1", machine(attention, projected))["recurrence"]
     assert outcome.verdict == verdict
     faster = 2 if projected < 1 else 0
@@ -158,7 +158,7 @@ def test_faster_than_recurrence_below_d(attention: float, projected: float, verd
 
 
 def test_times_with_projections_have_noise_too() -> None:
-    """A size at which self-attention is slower within the noise decides nothing; as fast is not faster."""
+    """A size at which self-attention is slower within the noise decides nothing. Equal speed is not faster."""
     assert outcomes("table1", machine(0.5, 1.0, (1.0, 1.0)))["recurrence"].here.startswith(
         "with projections, faster at 0 of 2"
     )
@@ -167,7 +167,7 @@ def test_times_with_projections_have_noise_too() -> None:
 
 
 def test_medians_of_an_earlier_version_decide_nothing() -> None:
-    """Their rounds were not kept, so that nothing says how much they vary."""
+    """Their rounds were not kept, so their variance is unknown."""
     measured = machine(0.5, 0.9)
     (crossover,) = measured.crossovers
     points = [

@@ -1,4 +1,4 @@
-"""A store with one model, and two sentences that it has translated."""
+"""A store with one model, and two sentences it translated."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SENTENCES = ("The lamp is old, but I like it.", "The man who sees the <b>dog</b>
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store that holds one model, `en-de base`; tests do not change it, but for what stages add."""
+    """A store with one model, `en-de base`. Tests do not change it, except by stages."""
     made = Store(tmp_path_factory.mktemp("figures") / "runs")
     made.artifacts.mkdir(parents=True)
     publish_model(made)
@@ -22,7 +22,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.fixture(scope="session")
 def checkpoint(store: Store) -> Checkpoint:
-    """The model of the store."""
+    """The store's model."""
     (folder,) = store.artifacts.glob("averaging-*")
     return Checkpoint(folder)
 
@@ -35,5 +35,5 @@ def translator(checkpoint: Checkpoint) -> AttentionTranslator:
 
 @pytest.fixture(scope="session")
 def attended(translator: AttentionTranslator) -> tuple[Attended, ...]:
-    """Two sentences, one with markup in it."""
+    """Two sentences, one with markup."""
     return tuple(translator.attend(sentence) for sentence in SENTENCES)

@@ -1,4 +1,4 @@
-"""The drawings show every weight that can be seen, in the colour of its head, from word to word."""
+"""The drawings show every visible weight, in its head's colour, from word to word."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ SIDE = Pieces(("gard", "en", "<b>", "⟨end⟩"), ((0, 2), (2, 3), (3, 4)), (3,)
 
 @pytest.fixture
 def attended() -> Attended:
-    """Two heads over four pieces: one looks at itself, the other at the first piece and a little elsewhere."""
+    """Two heads over four pieces: one attends to itself, the other to the first piece and a little elsewhere."""
     weights = np.zeros((1, 2, 4, 4), np.float32)
     weights[0, 0] = np.eye(4)
     weights[0, 1] = [0.9, 0.06, 0.035, FAINT / 2]
@@ -22,13 +22,13 @@ def attended() -> Attended:
 
 
 def lines_of(svg: str, color: str) -> list[float]:
-    """The opacities of the lines in a colour; squares and bars are other elements or colours."""
+    """The opacities of the lines of a colour; squares and bars have other elements or colours."""
     drawn = re.findall(rf'<path d="M[^Z"]*" clip-path[^>]*style="[^"]*stroke: {color}[^"]*"', svg)
     return [float(opacity[1]) if (opacity := re.search(r"stroke-opacity: ([\d.]+)", line)) else 1.0 for line in drawn]
 
 
 def test_lines_are_the_weights(attended: Attended, tmp_path: Path) -> None:
-    """As many as are not faint, as opaque as the weights are; of one word, those of its pieces alone."""
+    """All but faint weights, with the weights as opacities; for a word, only those of its pieces."""
     draw([Panel(attended, "encoder", 0, (0, 1), None)], "all", tmp_path / "all")
     svg = (tmp_path / "all.svg").read_text(encoding="utf-8")
     assert lines_of(svg, color_of(0)) == [1.0] * 4

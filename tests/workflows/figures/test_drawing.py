@@ -1,4 +1,4 @@
-"""Each figure is drawn from the word that the user names for it, or from the paper's word in the paper's sentence."""
+"""Each figure has the user's word, or the paper's word in the paper's sentence."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def test_words(
     words: tuple[str, ...],
     expected: list[tuple[str, str | None]],
 ) -> None:
-    """The first word is Figure 3's and the last Figure 4's, in a sentence that has it; captions say who chose it."""
+    """The first word is for Figure 3, the last for Figure 4, in a sentence that has it. Captions state the source."""
     figures = drawn(checkpoint, tmp_path, sentences, words)
     assert [(figure.sentence, figure.word) for figure in figures] == expected
     for figure in figures[:2]:
@@ -47,6 +47,6 @@ def test_words(
 
 
 def test_a_word_that_no_sentence_has_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """In one line that names figure, word and sentence."""
+    """In one line with figure, word and sentence."""
     with pytest.raises(UserError, match=f"^Figure 4: --word cat: there is no such word in “{SENTENCES[1]}”$"):
         drawn(checkpoint, tmp_path, SENTENCES, ("lamp", "cat"))

@@ -1,4 +1,4 @@
-"""The page holds the weights that it shows, asks for nothing outside, and nothing in a sentence can act on it."""
+"""The page has its weights, requests nothing, and executes nothing from a sentence."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ def data_of(html: str) -> dict[str, Any]:
 
 
 def test_weights_come_back_as_they_were(attended: tuple[Attended, ...]) -> None:
-    """Unpacked as the script does it, they are the model's to four decimals; pieces, words and text too."""
+    """Unpacked like by the script, they are the model's to four decimals. Pieces, words and texts are equal, too."""
     for sentence, sent in zip(attended, data_of(page(attended))["sentences"], strict=True):
         assert (sent["sentence"], sent["translation"]) == (sentence.sentence, sentence.translation)
         assert sent["source"]["texts"] == list(sentence.source.texts)
@@ -36,7 +36,7 @@ def test_weights_come_back_as_they_were(attended: tuple[Attended, ...]) -> None:
 
 
 def test_text_from_outside_is_text(attended: tuple[Attended, ...]) -> None:
-    """Markup in a sentence or a name is shown; in the data no sign is left that could end the script."""
+    """Markup in a sentence or a name is escaped; the data cannot end the script."""
     html = page(attended)
     assert "<b>" not in html
     assert "<i>" not in html

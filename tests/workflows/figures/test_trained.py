@@ -1,4 +1,4 @@
-"""A trained model is models with what the store knows of it."""
+"""A trained model is found, with the store's data about it."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from workflows.figures.trained import PRINTED_FIGURES, ExaminedModel, at, newest
 
 
 def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint) -> None:
-    """By its folder, or as the newest: each time with dev set and text."""
+    """By its folder or as the newest, each time with dev set and text."""
     models = [
         newest(store),
         at(checkpoint.folder, Store(Path("elsewhere"))),
@@ -35,7 +35,7 @@ def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint)
 
 
 def test_text_of_an_earlier_version_is_not_known(store: Store, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """Its settings were those of all splits at once: the model is found without them."""
+    """Its settings are for all splits at once: the model is found without them."""
     copied = Store(Path(shutil.copytree(store.root, tmp_path / "runs", symlinks=True)))
     (manifest,) = copied.artifacts.glob("embedded-*/manifest.json")
     earlier = {"settings": [CORPUS.model_dump(mode="json")]}
@@ -47,7 +47,7 @@ def test_text_of_an_earlier_version_is_not_known(store: Store, checkpoint: Check
 
 
 def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
-    """However new those of other tables are; without one, a translator goes before a parser."""
+    """However new other tables' models are. Without one, a translator precedes a parser."""
     store = Store(tmp_path / "runs")
 
     def publish_one(name: str, hour: int) -> None:
@@ -68,7 +68,7 @@ def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
 
 
 def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: Path) -> None:
-    """Unseen sentences with a distant pronoun; the paper's for English; else some of its own dev split."""
+    """Unseen sentences with a distant pronoun, the paper's sentences for English, or else some of its dev set."""
     sentences = newest(store).sentences()
     assert len(sentences) == 3
     assert {split_of(hash_of(sentence)) for sentence in sentences} == {"test"}
@@ -82,7 +82,7 @@ def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: 
 
 
 def test_a_dev_set_of_another_pair_is_refused(store: Store, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """Its perplexities would mean nothing, whatever the vocabulary makes of it."""
+    """Its perplexities would be meaningless, whatever the vocabulary."""
     french = set_of(tmp_path / "dev", [("A dog.", "Un chien.")], languages=("en", "fr"))
     with pytest.raises(UserError, match="is en-fr text, but the model is en-de; name en-de text"):
         draw(store.root, [], folder=checkpoint.folder, dev=french.folder)

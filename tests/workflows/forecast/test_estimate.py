@@ -1,4 +1,4 @@
-"""What --plan forecasts: operations, hours and disk against figures computed by hand."""
+"""The forecast of --plan: operations, hours and disk against values computed by hand."""
 
 import io
 import re
@@ -20,10 +20,10 @@ from workflows.profiles.translation import MULTI30K, WMT14
 
 SMALL = TransformerConfig(vocabulary_size=100, n_layers=1, d_model=8, d_ff=16, n_heads=2, d_k=4, d_v=4)
 WEIGHTS_PER_SOURCE_TOKEN = 4 * 8 * 8 + 2 * 8 * 16 + 2 * 8 * 8
-"""Weights that multiply a source token: attention, feed-forward, and the keys and values for the decoder."""
+"""Weights applied to a source token: attention, feed-forward, and the decoder's keys and values."""
 WEIGHTS_PER_TARGET_TOKEN = 4 * 8 * 8 + 2 * 8 * 8 + 2 * 8 * 16 + 8 * 100
 PRODUCTS_PER_QUERY_AND_KEY = 8 + 8
-"""Products of a query with a key, and of the attention weight with the value."""
+"""Products of queries with keys, and of attention weights with values."""
 H100_8 = Hardware("gpu", "H100 SXM", 8, GPUS["h100"])
 
 
@@ -38,7 +38,7 @@ def _shown(result: Forecast) -> str:
 
 
 def test_operations_of_an_update_are_those_of_a_plan() -> None:
-    """The operations follow from weights counted by hand and the epoch plan that a training would make of the pairs."""
+    """The operations follow from weights counted by hand and the epoch plan of the pairs."""
     source, target = draw_lengths(LENGTHS["multi30k"], LENGTHS["multi30k"].pairs, np.random.default_rng(1))
     weighted = WEIGHTS_PER_SOURCE_TOKEN * source.sum() + WEIGHTS_PER_TARGET_TOKEN * target.sum()
     queries_and_keys = (source * source + target * target + source * target).sum()
@@ -57,7 +57,7 @@ def test_the_papers_base_model_two_other_ways() -> None:
 
 
 def test_multi30k_is_forecast_as_it_was_measured() -> None:
-    """The forecast is within 3 % of 1.657e14, counted in a training of the profile's EN-DE base."""
+    """The forecast is within 3% of 1.657e14, counted in a run of the profile's EN-DE base."""
     planned = Planned("base", "en-de", MULTI30K.recipes["base"].training)
     (base,) = forecast(MULTI30K, [planned], H100_8, Path()).trainings
     assert base.counted_flop == pytest.approx(1.657e14, rel=0.03)
@@ -65,7 +65,7 @@ def test_multi30k_is_forecast_as_it_was_measured() -> None:
 
 @pytest.mark.parametrize(("devices", "used", "share"), [(1, 1, 1.0), (3, 3, 3 / 8), (8, 8, 1 / 8), (64, 8, 1 / 8)])
 def test_time_is_that_of_the_device_with_most_micro_batches(devices: int, used: int, share: float) -> None:
-    """Three devices compute 3, 3 and 2 of 8 micro-batches; more than 8 devices are of no use."""
+    """Three devices compute 3, 3 and 2 of 8 micro-batches; more than 8 devices are not used."""
     hardware = replace(H100_8, devices=devices)
     (big,) = _one(Planned("big", "en-de", WMT14.recipes["big"].training), hardware).trainings
     assert big.devices == used
@@ -75,7 +75,7 @@ def test_time_is_that_of_the_device_with_most_micro_batches(devices: int, used: 
 @pytest.mark.parametrize("gpus", [1, 8])
 @pytest.mark.parametrize("name", ["base", "big"])
 def test_the_page_has_the_forecast(name: str, gpus: int) -> None:
-    """docs/cluster.md prints what the command forecasts for the paper's models, and its price at $3 an hour."""
+    """docs/cluster.md has the forecast of the paper's models, and the price at $3 an hour."""
     (model,) = _one(Planned(name, "en-de", WMT14.recipes[name].training), replace(H100_8, devices=gpus)).trainings
     assert model.seconds is not None
     updates, hours = model.planned.training.updates, model.seconds / 3600
@@ -85,7 +85,7 @@ def test_the_page_has_the_forecast(name: str, gpus: int) -> None:
 
 
 def test_no_time_is_forecast_for_narrow_models_on_a_gpu(tmp_path: Path) -> None:
-    """Their share of the rate is not known: the cell stays empty, the total is a lower bound, and a note says so."""
+    """Their fraction of the rate is unknown: the cell is empty, the total is a lower bound, and a note says so."""
     narrow = Planned("A1 of generated text", "en-de", TrainingSettings(model=SMALL))
     wide = Planned("base", "en-de", WMT14.recipes["base"].training)
     result = forecast(WMT14, [narrow, wide], H100_8, tmp_path)
@@ -98,14 +98,14 @@ def test_no_time_is_forecast_for_narrow_models_on_a_gpu(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("workers", "threads", "used"), [(1, 2, 2), (2, 1, 2), (1, 1, 1), (0, 1, 4), (8, 2, 4)])
 def test_a_training_on_cpus_has_the_rate_of_its_threads(workers: int, threads: int, used: int) -> None:
-    """All workers' threads together, but no more than there are cores: here 4."""
+    """All workers' threads together, at most one per core, here 4."""
     training = TrainingSettings(model=SMALL, workers=workers, threads=threads)
     assert threads_of(training, n_cores=4) == used
 
 
 @pytest.mark.parametrize("is_enough", [True, False])
 def test_a_disk_that_does_not_suffice_is_a_warning(tmp_path: Path, is_enough: bool) -> None:
-    """In a line that begins with the word; with room enough the sizes are stated."""
+    """A line that begins with WARNING. With enough space, the sizes are printed."""
     result = _one(Planned("base", "en-de", WMT14.recipes["base"].training), store=tmp_path)
     shown = _shown(replace(result, free_bytes=int(result.disk_bytes) + (1 if is_enough else -1)))
     assert ("\nWARNING: not enough disk space" in shown) is not is_enough
@@ -130,7 +130,7 @@ def test_disk_by_hand(tmp_path: Path) -> None:
 
 
 def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
-    """Nothing is cut off at 120 columns; estimates, assumptions and idle devices are named as such."""
+    """Nothing is cut off at 120 columns. Estimates, assumptions and idle devices are noted."""
     planned = [Planned(f"en-de {name}", "en-de", recipe.training) for name, recipe in WMT14.recipes.items()]
     shown = _shown(forecast(WMT14, planned, replace(H100_8, devices=16), tmp_path))
     assert "16 × H100 SXM: 989 TFLOP/s in bfloat16 each, published" in shown
@@ -143,7 +143,7 @@ def test_what_is_shown_says_what_is_assumed(tmp_path: Path) -> None:
 
 
 def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The real commands forecast every training for the named hardware and write nothing."""
+    """The real commands forecast every run on the named hardware and write nothing."""
     named = {"plan": True, "profile": "wmt14", "gpus": 8, "gpu": "h100", "store": tmp_path / "new"}
     reproduce_table2.main(**named)
     shown = capsys.readouterr().out
@@ -157,7 +157,7 @@ def test_the_plan_of_both_tables_ends_in_the_forecast(tmp_path: Path, capsys: py
         assert f"en-de {row}, 2 seeds, each" in beneath
     reproduce_claims.main(sections="6", pairs="en-de", models="base", rows="base,A1", **named)
     beneath = capsys.readouterr().out.split("Forecast for")[1]
-    # Base of Tables 2 and 3 is the same, and has three seeds; the attention functions are not whole models.
+    # Base of Tables 2 and 3 is the same, with three seeds. The attention functions are not forecast.
     assert re.search(r"Not included: \d+ × run of an attention function\.", " ".join(beneath.split()))
     assert beneath.count("\nen-de base") == beneath.count("en-de base, 3 seeds, each") == 1
     assert beneath.count("\nen-de A1, 3 seeds, each") == 1

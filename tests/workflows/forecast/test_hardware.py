@@ -1,4 +1,4 @@
-"""The hardware of a forecast: published rates as literal text, the share of them, and what is chosen."""
+"""A forecast's hardware: published rates, fractions of them, and the choice of devices."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, Hard
 
 
 def test_a_width_has_the_share_of_the_widest_known_one_below() -> None:
-    """Nothing is known of widths below all known ones; the shares are those that the page documents."""
+    """Widths below all known ones have no fraction. The fractions are those of the docs."""
     gpu, cpu = Hardware("gpu", "a GPU"), Hardware("cpu", "a CPU")
     assert [gpu.fraction(width) for width in (64, BASE.d_model, BIG.d_model - 1, BIG.d_model, 4096)] == [
         None,
@@ -35,7 +35,7 @@ def test_a_width_has_the_share_of_the_widest_known_one_below() -> None:
 
 
 def test_the_rate_of_cpus_is_that_of_the_training_s_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is measured with as many, and torch has as many as before afterwards; a GPU's does not depend on them."""
+    """A CPU is measured with this number of threads, and torch's is restored. A GPU's rate does not depend on it."""
     monkeypatch.setattr(hardware, "matmul_flop_s", lambda device, dtype: 1e10 * torch.get_num_threads())
     before = torch.get_num_threads()
     cpu = Hardware("cpu", "a CPU")
@@ -45,7 +45,7 @@ def test_the_rate_of_cpus_is_that_of_the_training_s_threads(monkeypatch: pytest.
 
 
 def test_dtype_follows_precision_and_gpu() -> None:
-    """bfloat16 is used unless float32 is asked for or the GPU has none."""
+    """bfloat16 is used unless float32 is requested or the GPU lacks it."""
     h100 = Hardware("gpu", "H100 SXM", gpu=GPUS["h100"])
     assert h100.flop_s("auto", 1) == h100.flop_s("bfloat16", 1) == ("bfloat16", 989e12)
     assert h100.flop_s("float32", 1) == ("float32", 67e12)
@@ -53,7 +53,7 @@ def test_dtype_follows_precision_and_gpu() -> None:
 
 
 def test_what_is_named_is_forecast_for() -> None:
-    """A named GPU counts once unless a number is given; case does not matter; without a name it is this machine."""
+    """A named GPU counts once without a number. Case is ignored. Without a name, it is this machine."""
     assert find(None, "H100") == Hardware("gpu", "H100 SXM", 1, GPUS["h100"])
     assert find(4, "t4").devices == 4
     here = find(None, None)

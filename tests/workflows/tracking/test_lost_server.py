@@ -1,4 +1,4 @@
-"""A tracking server that is lost: a real one, killed; nothing stops, and the same command sends the rest."""
+"""A lost tracking server, a real one, killed: the workflow continues, and the same command sends the rest."""
 
 import json
 import socket
@@ -29,7 +29,7 @@ def runs_of(client: MlflowClient) -> list[Run]:
 
 
 def assert_arrived(client: MlflowClient, trained: TrainingRun) -> None:
-    """Asserts that curves, scores, table and model of a training are there, and each point once."""
+    """Asserts that a run's curves, scores, table and model are there, and each point once."""
     fingerprint = trained.manifest["fingerprint"]
     (child,) = [run for run in runs_of(client) if run.data.tags.get(TRAINING_TAG) == fingerprint]
     parent = client.get_run(child.data.tags["mlflow.parentRunId"])
@@ -59,7 +59,7 @@ def test_killed_in_mid_training(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One warning, and the training ends well; the same command sends what is missing, and makes nothing."""
+    """One warning, and the workflow succeeds. The same command sends what is missing without running a stage."""
     client, store = MlflowClient(server.uri), copy_of_table2.store
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     before = {*store.glob("store/training-*")}
@@ -93,7 +93,7 @@ def test_killed_in_mid_training(
 def test_a_server_that_was_away_gets_the_rest_of_the_curve(
     server: TrackingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is asked again after a while, not at once, and has each point once; the user is warned once."""
+    """It is retried after a while, not at once, and gets each point once. The user is warned once."""
     tracker, lines = Tracker(server.uri, "away", tmp_path), [{"update": n, "loss": 1 / n, "train_s": n} for n in (1, 2)]
     run = tracker.open({"aiayn.workflow": "f"}, "x", {}).info.run_id
     assert tracker.attempt(lambda: tracker.curves(run, lines[:1], 1.0))
@@ -111,7 +111,7 @@ def test_a_server_that_was_away_gets_the_rest_of_the_curve(
 
 
 def test_a_server_that_hangs_costs_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes connections and answers none: what waits for it waits once, and nothing is sent for a while."""
+    """It accepts connections and never responds: one request waits, then none is sent for a while."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.delenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", raising=False)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -142,7 +142,7 @@ def test_a_wrong_address_is_told_at_the_start(uri: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["127.0.0.1:9", "no-such-host.invalid:5000"])
 def test_no_server_at_the_address(place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A warning without user and password: in containers the name of a server that is away does not resolve either."""
+    """A warning without user and password. In containers, the name of a stopped server does not resolve either."""
     assert not _open(Tracker(f"http://somebody:se@cret@{place}", "table2", tmp_path))
     (warning,) = caplog.records
     assert warning.message.startswith(f"MLflow at http://{place} does not answer (")

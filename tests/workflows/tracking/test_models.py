@@ -24,14 +24,14 @@ from workflows.tracking.tracker import Tracker
     ],
 )
 def test_a_registered_name_ends_no_query(model: str, name: str) -> None:
-    """It holds no sign that MLflow's queries and addresses understand."""
+    """It has no character that is special in MLflow's queries and addresses."""
     assert registered_name(model, "en-de") == name
 
 
 def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each set of weights is one version; the same again adds none; `newest` and the profile's name move.
+    """Each set of weights is one version, added once; `newest` and the profile's name move.
 
-    What is loaded by `models:/aiayn-en-de-base@newest` translates as its checkpoint does.
+    The model of `models:/aiayn-en-de-base@newest` translates like its checkpoint.
     """
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     corpus, store = make_corpus(tmp_path / "corpus"), Store(tmp_path)
@@ -54,7 +54,7 @@ def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pyte
     assert len(client.search_model_versions("name = 'aiayn-en-de-base'")) == 2
     assert client.get_model_version_by_alias("aiayn-en-de-base", "multi30k").tags["profile"] == "multi30k"
 
-    register(client, "aiayn-en-de-base", model_id, run, {"profile": "v2"})  # an alias that MLflow reserves
+    register(client, "aiayn-en-de-base", model_id, run, {"profile": "v2"})  # an alias reserved by MLflow
 
     import mlflow
 

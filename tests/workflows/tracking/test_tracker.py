@@ -1,4 +1,4 @@
-"""MLflow on a real SQLite store: runs are found again, nothing is sent twice, statuses are right."""
+"""MLflow on a real SQLite store: runs are found again, nothing is sent twice, statuses are correct."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ from workflows.tracking.tracker import MEASURED_TAG, PARENT_TAG, WORKFLOW_TAG, S
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder whose SQLite store is made only once, since creating its schema takes seconds."""
+    """A folder whose SQLite store is created once, since its schema takes seconds."""
     return tmp_path_factory.mktemp("runs")
 
 
@@ -28,7 +28,7 @@ LINES = [{"update": n, "epoch": 1, "loss": 5 - n / 100, "train_s": n / 10} for n
 
 
 def _opened(uri: str, runs: Path, experiment: str, params: dict[str, Any] | None = None) -> tuple[Tracker, str]:
-    """A tracker, and the id of the run of a workflow."""
+    """A tracker, and the id of a workflow's run."""
     tracker = Tracker(uri, experiment, runs)
     return tracker, tracker.open({WORKFLOW_TAG: "w"}, "workflow", params or {}).info.run_id
 
@@ -38,7 +38,7 @@ def _steps(tracker: Tracker, run: str, name: str) -> list[int]:
 
 
 def test_a_second_command_continues_and_sends_nothing_twice(runs: Path, uri: str) -> None:
-    """After half a curve, a kill and then the whole file there is one run, with each point once."""
+    """After half a curve, a kill and the whole file, there is one run, with each point once."""
     first, run = _opened(uri, runs, "table2", {"profile": "embedded"})
     first.curves(run, LINES[:100], time.time())
     first.curves(run, LINES[:150], time.time())
@@ -66,7 +66,7 @@ def test_a_second_command_continues_and_sends_nothing_twice(runs: Path, uri: str
 
 
 def test_a_model_is_shown_below_the_newest_table(runs: Path, uri: str) -> None:
-    """A model's run that is complete, or that was left, moves there and is continued; one that is written to stays."""
+    """A complete or abandoned model's run moves to the new parent. An active one stays."""
     tracker = Tracker(uri, "moving", runs)
 
     def child(measured: str, parent: Any, status: Status | None = None, n_lines: int = 0) -> str:
@@ -80,7 +80,7 @@ def test_a_model_is_shown_below_the_newest_table(runs: Path, uri: str) -> None:
     first, second, third = (tracker.open({WORKFLOW_TAG: name}, name, {}) for name in ("first", "second", "third"))
     whole, half, live = child("whole", first, "FINISHED", 20), child("half", first, "KILLED", 10), child("live", first)
 
-    assert child("live", first) == live  # a command that was killed left it so; the same one continues it
+    assert child("live", first) == live  # left by a killed command, which continues it
     assert child("whole", second) == whole
     assert child("half", second, None, 20) == half
     other = child("live", second)
@@ -97,12 +97,12 @@ def test_a_model_is_shown_below_the_newest_table(runs: Path, uri: str) -> None:
 
     tracker.end(third.info.run_id, "FINISHED", "third")
     (complete,) = tracker.runs({WORKFLOW_TAG: "third"})
-    assert child("whole", complete) == whole  # a table that is complete takes none back
+    assert child("whole", complete) == whole  # a complete table adopts none
     assert len(tracker.runs({PARENT_TAG: second.info.run_id})) == 3
 
 
 def test_runs_below_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database, and what MLflow keeps beside it, are in that folder, and nothing is beside the folder."""
+    """The database and MLflow's other files are in that folder, and nothing is beside it."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "wh?at #1 per%20cent 50 % 'ü' \"d@t\" [bold]"
     folder.mkdir()
@@ -116,7 +116,7 @@ def test_runs_below_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
-    """Parameters that a killed command did not send are added, tags replaced, passwords never sent."""
+    """Parameters missing after a kill are added, tags are replaced, passwords are never sent."""
     mirror = {"corpus": {"mirrors": ["https://me:secret@mirror/"], "train_pairs": 600}}
     for params, commit in (({}, "a"), (mirror, "b")):
         tracker = Tracker(uri, "lacking", runs)
@@ -131,7 +131,7 @@ def test_a_run_found_again_gets_what_it_lacks(runs: Path, uri: str) -> None:
 
 
 def test_a_damaged_file_is_reported_with_what_helps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The remedy is about the variable only where it is set."""
+    """The remedy mentions the variable only if it is set."""
     (tmp_path / "mlflow.db").write_text("no database")
     for variable, remedy in (
         ("", "move the file elsewhere; a new one will be filled"),

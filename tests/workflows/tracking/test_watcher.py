@@ -1,4 +1,4 @@
-"""The runs of a workflow in MLflow: one for each model that is measured; nothing waits for a server that hangs."""
+"""A workflow's runs in MLflow: one per measured model. Nothing waits for a server that hangs."""
 
 import json
 import logging
@@ -33,21 +33,21 @@ BASE = to_step(CELLS["en-de base"].training)
 
 @pytest.fixture
 def claims(tmp_path: Path) -> Experiments:
-    """What §5.4 and §6.1 are judged by on WMT14: Tables 2 and 3, and averaging, which share their base's training."""
+    """What §5.4 and §6.1 need on WMT14: Tables 2 and 3, and averaging, which share base's runs."""
     profile = load_profile("wmt14")
     request = requested("claims", profile, Common(store=str(tmp_path), plan=True))
     return experiments(profile, ["5.4", "6.1"], request, (["en-de"], ["base"]), "base", None)
 
 
 def test_each_measured_model_has_a_run(claims: Experiments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models of one training that are measured differently have runs of their own; a failed trial closes its own."""
+    """Models of one run with different measurements have separate MLflow runs. A failed trial closes its own."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     tracker = Tracker(default_uri(tmp_path), "claims", tmp_path)
     workflow = Workflow("f", "wmt14", {}, claims.models, is_served=False)
     watcher = MlflowWatcher(tracker, workflow, Store(tmp_path))
     (parent,) = tracker.runs({"aiayn.workflow": "f"})
     opened = tracker.runs({PARENT_TAG: parent.info.run_id})
-    # Averaging's seeds are those of Table 3's base: the same trainings, scored on the same set.
+    # Averaging's seeds are those of Table 3's base: the same runs, scored on the same set.
     names = {run.info.run_name for run in opened}
     assert names == {"table2 en-de base", *(f"table3 base seed {seed}" for seed in (1, 2, 3))}
     assert len(opened) == len(names)
@@ -57,28 +57,28 @@ def test_each_measured_model_has_a_run(claims: Experiments, tmp_path: Path, monk
     watcher.failed(trial.name, trial.evaluation.results, "")  # its run is that of Table 3's base, which has not failed
     watcher.failed("table3 base seed 1", trial.evaluation.results, "")
     began_s, status = time.monotonic(), dict.fromkeys(names, "RUNNING")
-    while set(status.values()) == {"RUNNING"} and time.monotonic() - began_s < 30:  # it is sent from a thread
+    while set(status.values()) == {"RUNNING"} and time.monotonic() - began_s < 30:  # sent by a thread
         status = {run.info.run_name: run.info.status for run in tracker.runs({PARENT_TAG: parent.info.run_id})}
     assert {name for name in names if status[name] != "RUNNING"} == {"table3 base seed 1"}
     watcher.close("FAILED")
 
 
 def watching(server: TrackingServer, store: Store, experiment: str) -> MlflowWatcher:
-    """Watches two models, of which nothing is made."""
+    """Watches two models without any artifacts."""
     return MlflowWatcher(
         Tracker(server.uri, experiment, store.root), Workflow("f", "embedded", {}, CELLS, is_served=True), store
     )
 
 
 def children(server: TrackingServer, experiment: str) -> dict[str, Any]:
-    """The runs of the models, by name."""
+    """The models' runs by name."""
     client = MlflowClient(server.uri)
     found = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
     return {run.info.run_name: run for run in found if PARENT_TAG in run.data.tags}
 
 
 def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path: Path) -> None:
-    """Events are taken at once; what they had to send has arrived, in order, when the runs are closed."""
+    """Events return at once. Their data has arrived, in order, when the runs are closed."""
     store, experiment = Store(tmp_path), "hangs"
     watcher = watching(server, store, experiment)
     store.scratch(BASE.name).mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path:
 def test_a_server_that_was_away_at_the_start_gets_live_curves(
     server: TrackingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once it answers, the runs are opened, and the curve so far is sent, without a line that a disk has damaged."""
+    """When it responds, the runs are opened and the curve so far is sent, without a line damaged by the disk."""
     store, experiment = Store(tmp_path), "away at the start"
     monkeypatch.setattr(tracker_module, "AWAY_S", 0.0)
     server.kill()
@@ -124,7 +124,7 @@ def test_a_server_that_was_away_at_the_start_gets_live_curves(
 def test_a_model_that_the_store_has_lost(
     server: TrackingServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A table in the store whose models were removed: one warning names them, and their runs and the table's end."""
+    """A table in the store without its models: one warning names them, and their runs and the table's end."""
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "table2.md").write_text("| |\n|-|\n")
     watcher = watching(server, Store(tmp_path), "lost")
