@@ -557,7 +557,7 @@ COMPARED = {text: case.needs for text, case in CASES.items() if case.needs in ("
 
 @pytest.mark.parametrize(("text", "needs"), COMPARED.items())
 def test_comparisons_need_all_their_cells(text: str, needs: str) -> None:
-    """Models that were not trained, or without known costs, are ignored."""
+    """Missing models or costs matter only if the claim needs them."""
     found: Mapping[Any, Any] = TABLE_2 if needs == "table2" else TABLE_4
     needed = [cell for cell in found if verdict(text, needs, {**found, cell: []}) == "not run"]
     assert needed

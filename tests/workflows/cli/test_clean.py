@@ -1,4 +1,4 @@
-"""workflows.cli.clean: what may go from a store and what may not, beside processes that use it or are killed."""
+"""workflows.cli.clean: deletes only unused artifacts, even beside processes that use the store or are killed."""
 
 import shutil
 from pathlib import Path
@@ -31,7 +31,7 @@ cleaning.clean(store, cleaning.plan(store))
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three finished runs of one text: two with the first profile, one with another."""
+    """Three finished runs of one text: two of the first profile, one of another."""
     root = tmp_path_factory.mktemp("made")
     run_table(Store(root), 1)
     run_table(Store(root), 2)
@@ -41,7 +41,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def store(made: Path, tmp_path: Path) -> Store:
-    """A copy of these runs, which all links stay within, in a folder whose name could be a pattern."""
+    """A copy of these runs, with all links inside, in a folder whose name could be a pattern."""
     return Store(shutil.copytree(made, tmp_path / "my [ab]* runs?", symlinks=True))
 
 
@@ -50,7 +50,7 @@ def _names(store: Store) -> list[str]:
 
 
 def _only(seed: int) -> list[str]:
-    """The artifacts of a run that no other has."""
+    """The artifacts of one run only."""
     return sorted(step.name for step in in_order([table_of(seed)]) if step.stage is not TEXT)
 
 
@@ -59,9 +59,9 @@ def _give_up(store: Store, number: int) -> None:
 
 
 def test_a_run_whose_folder_is_removed_goes(store: Store) -> None:
-    """What it alone was made of; the text, which others were made from, stays, and they stay cached as a whole.
+    """Only its own artifacts go. The text, an input of others, stays, and the others stay fully cached.
 
-    Its command makes again what it lacks, and no more.
+    Its command rebuilds only what was deleted.
     """
     assert _names(store) == []
     _give_up(store, 1)
@@ -80,7 +80,7 @@ def test_a_run_whose_folder_is_removed_goes(store: Store) -> None:
 
 
 def test_what_is_not_finished_stays(store: Store) -> None:
-    """A run that has begun has names for all it needs: what is made of it, and a training that is half made."""
+    """A run that has begun links everything it needs, including inputs and a partial training run."""
     table = table_of(9)
     run = begin_run(store, "table2", "embedded", table)
     text, training, averaged, *_ = in_order([table])
@@ -93,7 +93,7 @@ def test_what_is_not_finished_stays(store: Store) -> None:
 
 
 def test_no_training_of_an_interrupted_run_goes(tmp_path: Path) -> None:
-    """Of the workflow with the most trainings, half made or finished: a run names every one of them."""
+    """For the workflow with the most training runs, partial or finished: all are linked."""
     store = Store(tmp_path)
     table = drawn("claims", "wmt14", store)
     begin_run(store, "claims", "wmt14", table)
@@ -109,7 +109,7 @@ def test_no_training_of_an_interrupted_run_goes(tmp_path: Path) -> None:
 
 
 def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
-    """It may be all that is left of weeks of work; a run needs it as long as its own artifact is missing."""
+    """It may be the only copy of weeks of work. A run needs it as long as its artifact is missing."""
     training = next(step for step in in_order([table_of(1)]) if step.stage is TRAIN)
     store.set_aside(training.name)
     (aside,) = store.artifacts.glob(".aside-*")
@@ -124,7 +124,7 @@ def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
 
 
 def test_copies_that_are_being_made_stay(at_s3: S3Server) -> None:
-    """Of a store in a bucket, whose own locks this machine's folder does not have."""
+    """For a store in a bucket, whose locks are not in this machine's folder."""
     store = Store.at(f"{at_s3.bucket()}/runs")
     worker = store.shared_scratch("training-0000000000000009")
     with worker.opened() as folder:
@@ -135,7 +135,7 @@ def test_copies_that_are_being_made_stay(at_s3: S3Server) -> None:
 
 
 def test_a_half_made_training_that_a_user_links_to_stays(store: Store) -> None:
-    """By the link alone: no run names it."""
+    """By its lock only: no run links to it."""
     half = half_make(store, "training-0000000000000009")
     assert _names(store) == [half.name]
     (store.root / "mine").symlink_to(half)
@@ -143,7 +143,7 @@ def test_a_half_made_training_that_a_user_links_to_stays(store: Store) -> None:
 
 
 def test_what_nobody_names_goes(store: Store) -> None:
-    """Artifacts without a run, halves that nobody continues, and what killed commands have left."""
+    """Artifacts without a run, partial ones that are not resumed, and leftovers of killed commands."""
     make(store, table_of(9))
     half_make(store, "decoding-0000000000000009")
     half_make(store, _only(2)[0])
@@ -157,7 +157,7 @@ def test_what_nobody_names_goes(store: Store) -> None:
 
 
 def test_nothing_goes_while_a_command_without_names_makes_something(store: Store) -> None:
-    """Which artifacts it reads is not known. A workspace is always a named workflow's, and stays by itself."""
+    """Its inputs are unknown. A workspace always belongs to a linked workflow, and stays."""
     make(store, table_of(9))
     before = listing(store.root)
     with lock_holder(store.folder("heads-0000000000000001")) as holder:
@@ -175,7 +175,7 @@ def test_nothing_goes_while_a_command_without_names_makes_something(store: Store
 
 
 def test_a_users_file_stays(store: Store) -> None:
-    """In the folder of a run and in the store."""
+    """In a run's folder and in the store."""
     run = store.root / "table2" / "embedded" / "1"
     (run / "models" / "notes.txt").write_text("mine")
     mine = store.folder("mine")
@@ -186,7 +186,7 @@ def test_a_users_file_stays(store: Store) -> None:
 
 
 def test_a_list_first_and_yes_deletes_it(store: Store, command_line: CommandLine) -> None:
-    """Without --yes nothing changes; the sizes are those of the files; the second time there is nothing left."""
+    """Without --yes nothing changes. Sizes are those of the files. The second time nothing is left."""
     (store.folder(table_of(1).name) / "report.html").write_bytes(b"x" * 2_500_000)
     _give_up(store, 1)
     root, before = str(store.root), listing(store.root)

@@ -1,4 +1,4 @@
-"""workflows.cli.closing: the last lines of a workflow can be pasted."""
+"""workflows.cli.closing: a workflow's last lines can be pasted."""
 
 import shlex
 import sys
@@ -14,7 +14,7 @@ from workflows.names import named_folder
 
 
 def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Report, models, the command that translates, MLflow's command; the model's name is understood."""
+    """Report, models, the translating command and MLflow's command. The model's name is accepted."""
     monkeypatch.chdir(tmp_path)
     run = run_table(Store(tmp_path / "runs"), 1)
     report, models, translate, curves = closing_lines(run, "report.html", "translate", "mlflow ui")
@@ -29,7 +29,7 @@ def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_command_of_this_installation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside the interpreter or where scripts are installed; never another installation's; as a module if nowhere."""
+    """Beside the interpreter or in the scripts folder, never another installation's; otherwise as a module."""
     here = Path(sysconfig.get_path("scripts"))
     assert (here / "aiayn").is_file()
     other = tmp_path / "other" / "aiayn"
@@ -41,5 +41,5 @@ def test_the_command_of_this_installation_is_found(tmp_path: Path, monkeypatch: 
     assert aiayn() == "aiayn"
     monkeypatch.setenv("PATH", str(other.parent))
     assert aiayn() == str(shown(here / "aiayn"))
-    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path))  # a layout that has no script
+    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path))  # a layout without scripts
     assert aiayn() == f"'{sys.executable}' -m workflows.cli"

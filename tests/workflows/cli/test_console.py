@@ -1,4 +1,4 @@
-"""What a user sees of mistakes: one line on standard error, exit status 2."""
+"""User errors are one line on standard error, with exit status 2."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ from workflows.command_line import command_line
 
 
 def _assert_one_line(done: Done, message: str) -> None:
-    """No traceback, nothing but whose settings are in force and the plan's first line on standard output."""
+    """No traceback; standard output has only the settings in force and the plan's first line."""
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1, done.stderr
     assert message in done.stderr
@@ -26,7 +26,7 @@ def _assert_one_line(done: Done, message: str) -> None:
 
 
 def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line: CommandLine) -> None:
-    """None of the libraries that are imported adds to it. No run is begun."""
+    """Imported libraries add nothing. No run begins."""
     arguments = ["workflows.reproduce_table2", "--address", "127.0.0.1:9", "--store", str(tmp_path)]
     _assert_one_line(command_line.in_process(*arguments), "no Ray cluster answers")
     assert not (tmp_path / "table2").exists()
@@ -35,7 +35,7 @@ def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line:
 def test_a_wrong_address_of_mlflow_begins_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
-    """As a wrong address of a cluster."""
+    """Like a wrong cluster address."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://:5000")
     done = command_line.here("workflows.reproduce_table2", "--store", str(tmp_path))
     _assert_one_line(done, "MLFLOW_TRACKING_URI: http://:5000 is not an address")
@@ -70,7 +70,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(arguments: list[str], message: str, command_line: CommandLine) -> None:
-    """What is wrong and where."""
+    """The problem and the place."""
     _assert_one_line(command_line.here(*arguments), message)
 
 
@@ -95,7 +95,7 @@ AVERAGE = ["workflows.cli", "average", "RUN", "--last", "1", "--out"]
 def test_a_place_that_cannot_be_used_is_one_line_and_status_2(
     arguments: list[str], message: str, tmp_path: Path, command_line: CommandLine
 ) -> None:
-    """Where no folder can be made, a file stands where a folder should be, or a folder where a file should."""
+    """A folder cannot be created, a file is in a folder's place, or a folder in a file's."""
     (tmp_path / "file").write_text("ein Hund .\n")
     places = {"FILE": str(tmp_path / "file"), "FOLDER": str(tmp_path), "RUN": str(_run(tmp_path / "run"))}
     for word, place in places.items():
@@ -104,7 +104,7 @@ def test_a_place_that_cannot_be_used_is_one_line_and_status_2(
 
 
 def test_an_output_that_takes_nothing_is_one_line_and_status_2(tmp_path: Path) -> None:
-    """Nothing is raised again when the process ends and standard output is flushed."""
+    """Nothing is raised again when standard output is flushed at exit."""
     (tmp_path / "text").write_text("ein Hund .\n")
     options = ["--hyp", "text", "--ref", "text", "--lang", "de"]
     with Path("/dev/full").open("w") as full:
@@ -124,7 +124,7 @@ PLAN = "-m workflows.reproduce_table1 --plan --profile cpu --config größe.toml
 
 
 def _in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a folder that has a file of settings without any."""
+    """Runs a command in a folder with an empty settings file."""
     (folder / "größe.toml").write_text("")
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     return subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, encoding="utf-8")
@@ -147,7 +147,7 @@ def _in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_streams_that_are_closed_or_take_few_characters(
     environment: str, redirected: str, status: int, stdout: str, stderr: str, tmp_path: Path
 ) -> None:
-    """The command does what it would do otherwise; what an encoding lacks is escaped."""
+    """The command works as usual. Characters outside the encoding are escaped."""
     done = _in_shell(f"{environment} {sys.executable} {PLAN} {redirected}", tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (status, 1 if stderr else 0), done.stderr
     assert done.stdout.startswith(stdout)
@@ -156,7 +156,7 @@ def test_streams_that_are_closed_or_take_few_characters(
 
 
 def test_a_closed_stream_s_number_is_no_other_file_s() -> None:
-    """What other programs inherit as their standard output is /dev/null, and takes what they print."""
+    """Child processes inherit /dev/null as standard output, which accepts their output."""
     code = (
         "import os, subprocess, sys; from workflows.cli.console import open_streams; open_streams(); print('lost');"
         "subprocess.run(['echo', 'lost too'], check=True);"
@@ -167,7 +167,7 @@ def test_a_closed_stream_s_number_is_no_other_file_s() -> None:
 
 
 def test_an_odd_place_or_width_is_no_obstacle(tmp_path: Path) -> None:
-    """Where COLUMNS is 0, lines are as long as on any pipe; a working directory that is gone is one line."""
+    """With COLUMNS=0, lines are as long as on any pipe. A deleted working directory is a one-line error."""
     wide = _in_shell(f"COLUMNS=0 {sys.executable} {PLAN}", tmp_path)
     assert wide.stdout == _in_shell(f"{sys.executable} {PLAN}", tmp_path).stdout
     assert "3 stages to run" in wide.stdout
@@ -178,7 +178,7 @@ def test_an_odd_place_or_width_is_no_obstacle(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_leaves_ends_a_command_quietly(tmp_path: Path) -> None:
-    """As `| head` does: no traceback, no message."""
+    """Like with `| head`: no traceback, no message."""
     done = _in_shell(f"set -o pipefail; {sys.executable} {PLAN} | true", tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
 
@@ -194,7 +194,7 @@ def test_a_reader_that_leaves_ends_a_command_quietly(tmp_path: Path) -> None:
 def test_what_a_file_system_refuses_is_one_line(
     raised: OSError, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Errors that no test can bring about: a disk or a server that fails, a limit that is reached."""
+    """Errors that tests cannot cause: a failing disk or server, or a reached limit."""
     app = typer.Typer()
 
     @app.command()
@@ -209,7 +209,7 @@ def test_what_a_file_system_refuses_is_one_line(
 
 
 def test_without_a_command_there_is_help(command_line: CommandLine) -> None:
-    """As it is laid out by --help, and status 2."""
+    """Formatted like by --help, with status 2."""
     done = command_line.here("workflows.cli")
     assert done.returncode == 2
     assert done.stderr == command_line.here("workflows.cli", "--help").stdout
@@ -217,13 +217,13 @@ def test_without_a_command_there_is_help(command_line: CommandLine) -> None:
 
 
 def test_the_version(command_line: CommandLine) -> None:
-    """That of the installed package."""
+    """The version of the installed package."""
     done = command_line.here("workflows.cli", "--version")
     assert (done.returncode, done.stdout) == (0, f"aiayn {version('aiayn')}\n")
 
 
 def test_an_error_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not name a place that the user can mend is no mistake of the user's."""
+    """Errors without a path that the user could fix are not user errors."""
     app = typer.Typer()
 
     @app.command()
@@ -236,14 +236,14 @@ def test_an_error_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch
 
 
 def _run(folder: Path) -> Path:
-    """Makes the folder of a training that has one checkpoint, as far as averaging asks before it begins to write."""
+    """Writes the folder of a run with one checkpoint, enough for averaging to begin writing."""
     (folder / "checkpoints" / "00000001").mkdir(parents=True)
     (folder / "run.json").write_text("{}")
     return folder
 
 
 def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With quotation marks where a shell needs them; a function that another process calls has its changes alone."""
+    """Quoted for a shell. A function called by another process has only its changes."""
     module, typed = "workflows.reproduce_table3", ["--rows", "base,my row", "--store", "/tmp/a"]
     monkeypatch.setattr(sys, "argv", ["/home/me/workflows/reproduce_table3.py", *typed])
     assert command_line(module, "").typed == f"python -m {module} --rows 'base,my row' --store /tmp/a"
@@ -253,7 +253,7 @@ def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_folder_is_printed_as_it_is_named(tmp_path: Path, command_line: CommandLine) -> None:
-    """Neither brackets nor colons in it are markup."""
+    """Brackets and colons in it are not markup."""
     folder = tmp_path / "[bold]my[/bold] :warning: [/]"
     done = command_line.here("workflows.reproduce_table2", "--plan", "--store", str(folder), "--gpu", "h100")
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""`aiayn export` in a process of its own, and the Python code that it prints."""
+"""`aiayn export` in a separate process, and the Python code that it prints."""
 
 import json
 import os
@@ -41,7 +41,7 @@ def test_the_printed_code_translates(kind: str, tmp_path: Path) -> None:
     """The folder is published at a relative path with a space and a quote. The printed code runs unchanged, offline,
     and so does the card's in the folder."""
     pytest.importorskip(LIBRARIES[kind])
-    few_positions = {"positions": "learned", "max_positions": 40} if kind == "huggingface" else {}  # end its outputs
+    few_positions = {"positions": "learned", "max_positions": 40} if kind == "huggingface" else {}  # short outputs
     make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus"), **few_positions)
     done = run(tmp_path, kind, "checkpoint", "--out", "the model's")
     assert (done.returncode, done.stderr) == (0, "")
@@ -73,7 +73,7 @@ def test_the_printed_code_translates(kind: str, tmp_path: Path) -> None:
 
 
 def test_the_card_says_what_the_store_knows(tmp_path: Path) -> None:
-    """Text and its licence, sizes, settings and scores; a copy without manifests has the sizes alone."""
+    """Text and licence, sizes, settings and scores. A copy without manifests has only the sizes."""
     store = Store(tmp_path / "runs")
     checkpoint = publish_model(store)
     scores = BleuScores(paper_bleu=27.31, sacrebleu=26.9, signature="nrefs:1|tok:13a", sentences=4)

@@ -21,14 +21,14 @@ def uri(at_s3: S3Server) -> str:
 
 
 def test_runs_are_listed(uri: str, command_line: CommandLine) -> None:
-    """On the machine that has the names."""
+    """On the machine with the runs' folders."""
     listed = command_line.here("workflows.cli", "runs", "--store", uri)
     assert listed.returncode == 0, listed.stderr
     assert "table2/embedded/2" in listed.stdout
 
 
 def test_the_doctor_looks_at_the_bucket(uri: str, command_line: CommandLine) -> None:
-    """Its locks hold; of a bucket that does not exist, one line says so, without a secret."""
+    """Its locks are exclusive. For a missing bucket, one line says so without a secret."""
     examined = command_line.here("workflows.cli", "doctor", "--store", uri).stdout
     assert f"{uri} is writable, and its locks are exclusive" in " ".join(examined.split())
     missing = command_line.here("workflows.cli", "doctor", "--store", "s3://no-such-bucket")

@@ -1,4 +1,4 @@
-"""The commands of `aiayn`, one after another, on a little generated text in real files."""
+"""The commands of `aiayn` in turn, on a little generated text in real files."""
 
 import gzip
 import io
@@ -22,7 +22,7 @@ TINY = overrides(
 
 @pytest.fixture(scope="module")
 def toml(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's own corpus of plain and gzip files, described by a TOML file."""
+    """A user's corpus of plain and gzip files, with its TOML file."""
     folder = tmp_path_factory.mktemp("own")
     derivations = [grammar.derive(3, number) for number in range(700)]
     for split, rows in (("train", slice(0, 600)), ("dev", slice(600, 650)), ("test", slice(650, 700))):
@@ -40,7 +40,7 @@ def toml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_downloads_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the training text and both evaluation sets, which keep them beside their own folders."""
+    """From the training text and both evaluation sets, which are cached beside their folders."""
     prepared: list[Step[Artifact]] = []
 
     def plan(steps: list[Step[Artifact]], *_: object) -> list[Artifact]:
@@ -58,7 +58,7 @@ def test_downloads_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_text_to_score(
     toml: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """prepare, train, average, translate and score work on folders alone, and each output can be read."""
+    """prepare, train, average, translate and score work on plain folders, and each output is readable."""
     main.prepare(out=tmp_path / "prepared", files=toml, overrides=TINY)
     assert json.loads((tmp_path / "prepared/corpus/corpus.json").read_text())["report"]["kept"] == 600
     assert len((tmp_path / "prepared/evaluation-own/own.de").read_text().splitlines()) == 50
@@ -78,7 +78,7 @@ def test_text_to_score(
     assert run["settings"]["model"]["vocabulary_size"] == 300
     main.train(
         tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:]
-    )  # finished already: nothing to do
+    )  # already finished: nothing to do
     with pytest.raises(UserError, match=r"run was built with seed 1 \(here 2\); move it"):
         main.train(
             tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=[*TINY[1:4], "recipes.base.training.seed=2"]

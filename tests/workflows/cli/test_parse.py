@@ -23,7 +23,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 
 
 def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_line: CommandLine) -> None:
-    """Even random weights give trees; a blank line gives a blank line, and brackets among the words are escaped."""
+    """Even random weights yield trees. A blank line yields a blank line; brackets among the words are escaped."""
     text = "".join(line + "\n" for line in SENTENCES)
     done = command_line.here("workflows.cli", "parse", str(checkpoint.folder), *OPTIONS, text=text)
     assert (done.returncode, done.stderr) == (0, "")
@@ -39,7 +39,7 @@ def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_l
 
 @pytest.mark.parametrize("line", ["x" * 2500 + " sleeps .", "The \u200b dog"])
 def test_a_part_of_a_word_is_no_sentence(checkpoint: Checkpoint, command_line: CommandLine, line: str) -> None:
-    """A word longer than what is searched for at once, and one without a visible character, stay one word each."""
+    """A word longer than a search chunk, and one without a visible character, stay one word each."""
     done = command_line.here(
         "workflows.cli", "parse", str(checkpoint.folder), *OPTIONS, "--constrained", text=line + "\n"
     )
@@ -49,7 +49,7 @@ def test_a_part_of_a_word_is_no_sentence(checkpoint: Checkpoint, command_line: C
 
 
 def test_a_tree_fits_into_learned_positions(tmp_path: Path) -> None:
-    """A sentence of as many words as the model has positions is parsed in parts that leave room for their roots."""
+    """A sentence as long as the model's positions is parsed in parts, with room for their roots."""
     parser = make_parser(tmp_path / "parser", make_trees(tmp_path), positions="learned", max_positions=12)
     settings = FAST.model_copy(update={"well_formed": True})
     for n_words in range(1, 15):
@@ -59,7 +59,7 @@ def test_a_tree_fits_into_learned_positions(tmp_path: Path) -> None:
 
 
 def test_a_word_with_the_vocabulary_s_sign_for_a_space_is_one_word(checkpoint: Checkpoint) -> None:
-    """A constrained search finds a tree with as many words as the sentence has, so nothing is repaired."""
+    """A constrained search finds a tree with the sentence's number of words, so nothing is repaired."""
     settings = FAST.model_copy(update={"well_formed": True})
     (parsed,) = Parser(checkpoint.folder, settings).parse(["The d\u2581o\u2581g \u2581 sleeps ."])
     assert parsed is not None
@@ -68,7 +68,7 @@ def test_a_word_with_the_vocabulary_s_sign_for_a_space_is_one_word(checkpoint: C
 
 
 def test_a_translator_is_no_parser(tmp_path: Path, command_line: CommandLine) -> None:
-    """One line, status 2; likewise for a folder that holds no model."""
+    """One line, status 2; also for a folder without a model."""
     translator = make_checkpoint(tmp_path / "translator", make_corpus(tmp_path / "corpus"))
     refused = command_line.here("workflows.cli", "parse", str(translator.folder), text="A dog .\n")
     assert (refused.returncode, refused.stdout) == (2, "")

@@ -1,4 +1,4 @@
-"""`aiayn runs`: tables are found by their manifests; mistakes are one line."""
+"""`aiayn runs` finds tables by their manifests. Errors are one line."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_runs_are_listed(store: Store, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name, with the options of their commands and their folders in the store."""
+    """By name, with their commands' options and their folders in the store."""
     monkeypatch.setenv("COLUMNS", "120")
     done = command_line.in_process("workflows.cli", "runs", "--store", str(store.root))
     assert done.returncode == 0
@@ -32,7 +32,7 @@ def test_runs_are_listed(store: Store, command_line: CommandLine, monkeypatch: p
 
 
 def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: CommandLine) -> None:
-    """A run or a folder that is not there, a model of a wrong name; a folder without runs is no mistake."""
+    """A missing run or folder, or a model's wrong name. A folder without runs is not an error."""
     root = str(store.root)
     for arguments, message in (
         (["runs", "--store", str(tmp_path / "none")], "none: no such folder; python -m"),
@@ -53,7 +53,7 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
 
 
 def test_tables_that_are_made_are_listed(tmp_path: Path) -> None:
-    """Each with its folder in the store, of whatever profile; a run that has only begun is not."""
+    """Each with its folder in the store, of any profile. An unfinished run is not listed."""
     store = Store(tmp_path)
     assert runs_in(store) == []
     for seed, profile in ((1, "embedded"), (2, "embedded"), (1, "multi30k")):

@@ -1,4 +1,4 @@
-"""`aiayn score-trees`: EVALB's figures, messages on the error stream, and mistakes in one line."""
+"""`aiayn score-trees`: EVALB's scores, messages on the error stream, and errors in one line."""
 
 import gzip
 from pathlib import Path
@@ -21,13 +21,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(command_line: CommandLine, folder: Path, *options: str) -> Done:
-    """The command on the files of a folder."""
+    """Runs the command on a folder's files."""
     files = ("--gold", str(folder / "gold"), "--test", str(folder / "test"))
     return command_line.here("workflows.cli", "score-trees", *files, *options)
 
 
 def test_the_summary(folder: Path, command_line: CommandLine) -> None:
-    """EVALB's summary alone: 4 of 5 gold brackets and of 6."""
+    """Only EVALB's summary: 4 of 5 gold brackets and of 6."""
     done = run(command_line, folder)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.split("\n")
@@ -40,7 +40,7 @@ def test_the_summary(folder: Path, command_line: CommandLine) -> None:
 
 
 def test_errors(folder: Path, command_line: CommandLine) -> None:
-    """Messages go to the error stream, a line each; with too many there is one line alone."""
+    """Messages go to the error stream, one per line; too many end in a single line."""
     (folder / "test").write_text(f"{TEST.replace('dog', 'cat')}\n")
     done = run(command_line, folder)
     assert done.returncode == 0

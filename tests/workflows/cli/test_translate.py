@@ -1,4 +1,4 @@
-"""`aiayn translate` in a process of its own, through pipes and at a real pseudo-terminal."""
+"""`aiayn translate` in a separate process, through pipes and at a real pseudo-terminal."""
 
 import fcntl
 import os
@@ -39,13 +39,13 @@ def translator(checkpoint: Checkpoint) -> Translator:
 
 
 def piped(checkpoint: Checkpoint, text: str, *more: str) -> subprocess.CompletedProcess[bytes]:
-    """Runs the command with `text` as its standard input."""
+    """Runs the command with `text` as standard input."""
     command = [*COMMAND, str(checkpoint.folder), *OPTIONS, *more]
     return subprocess.run(command, input=text.encode(), capture_output=True, timeout=ENDS_S, check=False)
 
 
 def test_one_best_with_and_without_scores(checkpoint: Checkpoint, translator: Translator) -> None:
-    """Each sentence, even an empty one, gives one line, and nothing else; --scores prepends a number and a tab."""
+    """Each sentence, even an empty one, yields one line and nothing else. --scores adds a number and a tab in front."""
     text = "".join(line + "\n" for line in SENTENCES)
     plain = piped(checkpoint, text)
     assert plain.stdout.decode().split("\n") == [*translator.translate(SENTENCES), ""]
@@ -57,7 +57,7 @@ def test_one_best_with_and_without_scores(checkpoint: Checkpoint, translator: Tr
 
 
 def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Translator) -> None:
-    """Lines are numbered from 0 and have four fields, best first; an empty sentence has one entry."""
+    """Lines are numbered from 0 and have four fields, best first. An empty sentence has one entry."""
     written = piped(checkpoint, "A dog .\n\nThe window is red .\n", "--n-best", "2").stdout.decode().splitlines()
     fields = [line.split(" ||| ") for line in written]
     expected = translator.n_best(["A dog .", "", "The window is red ."], 2)
@@ -75,9 +75,9 @@ def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Tr
 def test_ctranslate2_translates_what_its_first_use_exports(
     command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exported model is an artifact in the store that the model is in, so that the next use finds it.
+    """The exported model is an artifact in the model's store, so that the next use finds it.
 
-    Where CTranslate2 is not installed, one line says what to install; int8 without it is refused.
+    Without CTranslate2, one line says what to install. int8 needs it.
     """
     pytest.importorskip("ctranslate2")
     store = Store(tmp_path / "runs")
@@ -101,7 +101,7 @@ def test_ctranslate2_translates_what_its_first_use_exports(
 
 
 def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, translator: Translator) -> None:
-    """Before the next one is typed; ctrl-C ends it without a traceback."""
+    """Before the next one is typed. Ctrl-C ends it without a traceback."""
     keyboard, terminal = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, str(checkpoint.folder), *OPTIONS],

@@ -1,4 +1,4 @@
-"""workflows.engine.cluster: a stage's function in a process of its own, and what killed actors leave behind."""
+"""workflows.engine.cluster: a stage's function in a separate process, and cleanup after killed actors."""
 
 import json
 import subprocess
@@ -20,20 +20,20 @@ PATIENCE_S = 30.0
 
 
 def _describe(context: Context, word: str) -> dict[str, Any]:
-    """Stands for a stage: says where it ran."""
+    """Stands in for a stage: returns where it ran."""
     context.progress(1, 2, word)
     return {"folder": context.folder, "device": context.device, "word": word}
 
 
 def test_function_gets_its_folder_and_the_device(ray_cluster: None, tmp_path: Path) -> None:
-    """With no share of a GPU it computes on the CPU; its peak memory comes back with its result."""
+    """Without a GPU it runs on the CPU. Its peak memory is returned with its result."""
     result, peak_bytes = on_gpu(0, _describe, Context(tmp_path), "pairs")
     assert result == {"folder": tmp_path, "device": "cpu", "word": "pairs"}
     assert 1e6 < peak_bytes < 1e11
 
 
 def test_nodes_get_the_packages_and_no_folder_of_the_same_name(tmp_path: Path) -> None:
-    """A user's folder `model`, with weights in it, stays where it is."""
+    """A user's folder `model`, with weights, is not shipped."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("weights")
     code = "import json, model; from workflows.engine.cluster import shipped_packages as s; print(json.dumps(s()))"
@@ -45,7 +45,7 @@ def test_nodes_get_the_packages_and_no_folder_of_the_same_name(tmp_path: Path) -
 
 @ray.remote(num_cpus=0)
 class Reserving:
-    """Reserves a CPU, as Ray Train's controller does for its workers."""
+    """Reserves a CPU, like Ray Train's controller for its workers."""
 
     def reserve(self) -> PlacementGroup:
         group = placement_group([{"CPU": 1}])
@@ -56,7 +56,7 @@ class Reserving:
 def test_what_a_killed_actor_reserved_is_freed_after_an_error(
     ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray's first answer is an error, as where its head is short of time; the next look frees the CPU."""
+    """Ray's first response is an error, like from a busy head. The next check frees the CPU."""
     removals = []
 
     def remove(group: PlacementGroup) -> None:

@@ -1,4 +1,4 @@
-"""Joining a Ray cluster by address, with and without the token it demands.
+"""Joining a Ray cluster by address, with and without its token.
 
 Run as a script, this file is a driver: `python tests/workflows/engine/test_cluster_address.py --address HOST:PORT`.
 """

@@ -1,4 +1,4 @@
-"""The DAG: fingerprints, the order of steps, and the cache."""
+"""The DAG: fingerprints, order of steps, and caching."""
 
 import shutil
 from pathlib import Path
@@ -23,7 +23,7 @@ def _joined(log: Path, left: str = "a", right: str = "b", workers: int = 1) -> S
 
 
 def test_the_fingerprint_depends_on_settings_inputs_and_version(tmp_path: Path) -> None:
-    """Whatever determines the output changes the fingerprint; settings that only affect how it is computed do not."""
+    """Everything that determines the output changes the fingerprint. Settings of how to compute do not."""
     step = _joined(tmp_path)
     assert step.fingerprint == _joined(tmp_path).fingerprint
     assert step.fingerprint == _joined(tmp_path, workers=7).fingerprint
@@ -44,7 +44,7 @@ def _publish(step: Step[Artifact], store: Store) -> Artifact:
 
 
 def test_only_needed_steps_run(tmp_path: Path) -> None:
-    """A published output needs none of its inputs; a missing output needs only those inputs that are missing."""
+    """A published output needs no inputs. A missing output needs only its missing inputs."""
     step = _joined(tmp_path)
     left, right = step.inputs
     _publish(left, Store(tmp_path))
@@ -56,7 +56,7 @@ def test_only_needed_steps_run(tmp_path: Path) -> None:
 
 
 def test_damaged_artifacts_count_as_missing(tmp_path: Path) -> None:
-    """A damaged output is made again from its intact inputs; the damage is reported, and of what is missing none."""
+    """A damaged output is rebuilt from its intact inputs. Damage is reported, and absence is not damage."""
     step = _joined(tmp_path)
     left, right = step.inputs
     for made in (left, right, step):
@@ -71,7 +71,7 @@ def test_damaged_artifacts_count_as_missing(tmp_path: Path) -> None:
 
 
 def test_damage_in_a_users_own_folder_is_reported_in_one_line(tmp_path: Path) -> None:
-    """A damaged `out` or input of a single stage is neither used nor removed; the message says what to do."""
+    """A damaged `out` or input of a single stage is neither used nor removed. The message has the remedy."""
     given = _publish(WRITE("given", WriteSettings(text="a")), Store(tmp_path))
     step = Step("join", JOIN, ([Pair(Words(given.folder))], tmp_path / "log"), out=tmp_path / "out")
     assert to_run([step], Store(tmp_path)) == {step: ""}
@@ -88,7 +88,7 @@ def test_damage_in_a_users_own_folder_is_reported_in_one_line(tmp_path: Path) ->
 
 
 def test_a_folder_that_was_made_otherwise_says_how(tmp_path: Path) -> None:
-    """By settings that differ, or of other text; a folder of the user's own is not called damaged."""
+    """With other settings or text. A user's own folder is not called damaged."""
     text, other = (_publish(WRITE("given", WriteSettings(text=text)), Store(tmp_path)) for text in "ab")
 
     def step(letter: str, words: Artifact = text) -> Step[Words]:
@@ -109,7 +109,7 @@ def test_a_folder_that_was_made_otherwise_says_how(tmp_path: Path) -> None:
 
 
 def test_tables_follow_the_source_and_trainings_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a change of the code a table is made again, but not the trainings it is made from."""
+    """After a change of the source, a table is rebuilt, but not its training runs."""
     assert reproduce_table2.TABULATE.follows_source
     assert reproduce_table3.TABULATE.follows_source
     follows, stays = (

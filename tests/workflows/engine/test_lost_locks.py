@@ -1,4 +1,4 @@
-"""A stage whose lock another process has taken ends soon, as that error, and leaves what is now the other's alone."""
+"""A stage that has lost its lock ends soon, with that error, and leaves the new owner's files alone."""
 
 import time
 from pathlib import Path
@@ -21,7 +21,7 @@ LONG_S = 180.0
 
 
 def _take_over(context: Context, uri: str) -> None:
-    """Takes the lock, as a file server or a waiter gives it away; in a folder, begins the artifact anew."""
+    """Takes the lock, like a file server or a waiter; in a folder, restarts the artifact."""
     name = context.folder.name.removeprefix(".making-")
     if uri:
         Bucket(uri).write(f"store/.locks/{name}.json", SUCCESSOR)
@@ -31,7 +31,7 @@ def _take_over(context: Context, uri: str) -> None:
 
 
 def _sleep(duration_s: float) -> None:
-    """Sleeps in steps: Ray cancels a task only between two, and until then the task keeps a CPU from the next test."""
+    """Sleeps in steps: Ray cancels a task only between two, and until then it keeps a CPU from the next test."""
     for _ in range(600):
         time.sleep(duration_s / 600)
 
@@ -44,7 +44,7 @@ def _map_long(context: Context, uri: str) -> Words:
 
 
 def _progress_long(context: Context, uri: str) -> Words:
-    """Takes minutes in many small steps."""
+    """Takes minutes, in many small steps."""
     _take_over(context, uri)
     for i in range(600):
         time.sleep(LONG_S / 600)
@@ -53,7 +53,7 @@ def _progress_long(context: Context, uri: str) -> Words:
 
 
 def _finish(context: Context, uri: str) -> Words:
-    """Has nothing left to do when its lock is taken."""
+    """Has no work left when its lock is taken."""
     (context.folder / "words.txt").write_text("ours")
     _take_over(context, uri)
     return Words(context.folder)
@@ -65,7 +65,7 @@ def _finish(context: Context, uri: str) -> Words:
 def test_a_stage_whose_lock_is_lost_ends_and_publishes_nothing(
     at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: Any, shared: str
 ) -> None:
-    """In a fraction of the time that its work would take, whatever it waits for."""
+    """In a fraction of its working time, whatever it waits for."""
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "cache")}
     monkeypatch.setattr(execution, "worker_environment", lambda: there)
     uri = f"{at_s3.bucket()}/runs" if shared == "bucket" else ""

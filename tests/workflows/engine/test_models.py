@@ -1,4 +1,4 @@
-"""Making the models of a table, with and without Ray Tune: real Ray and real, small trainings."""
+"""Building the models of a table, with and without Ray Tune: real Ray and small real runs."""
 
 import io
 import json
@@ -37,7 +37,7 @@ BAD = "the text is bad; write another"
 
 
 class Killer(Watcher):
-    """Kills the processes of Tune's trials, or those that train, once, at a given update of a training."""
+    """Kills the processes of Tune's trials, or training workers, once, at a given update."""
 
     def __init__(self, label: str, update: int) -> None:
         self._label, self._update, self.killed = label, update, False
@@ -56,7 +56,7 @@ def _trials(**rows: dict[str, Any]) -> list[RowTrial]:
 
 
 class Log(Watcher):
-    """Records how often steps begin, how many are announced, and which results fail."""
+    """Records how often steps begin, the number of announced steps, and failed results."""
 
     def __init__(self) -> None:
         self.begun: list[list[str]] = []
@@ -75,7 +75,7 @@ class Log(Watcher):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store with the prepared text."""
+    """A store with prepared text."""
     store = Store(tmp_path_factory.mktemp("grid"))
     text = stages.prepared(PROFILE, "en-de")
     run([text.corpus, text.dataset], store)
@@ -83,7 +83,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 class Tiny:
-    """A table of models of one step each, which is the number of those that did not fail, with their text."""
+    """A table of one-step models: the number of those that succeeded, with their text."""
 
     def __init__(self, log: Path, **results: Step[Any]) -> None:
         self._log, self.results = log, results
@@ -106,7 +106,7 @@ def _text(label: str, text: str) -> Step[Words]:
 
 @pytest.mark.parametrize("tuned", [False, TUNED])
 def test_a_model_that_fails_leaves_a_hole(tmp_path: Path, tuned: bool) -> None:
-    """The others are made, in one run with one count; the same call tries again what failed, and that alone."""
+    """The others are built, in one run with one count. The same call retries only failed ones."""
     store, log = Store(tmp_path / "runs"), Log()
     tiny = Tiny(tmp_path / "log", good=_text("good", "a"), bad=_text("bad", "bad"), other=_text("other", "b"))
     assert tiny.run(store, tuned, log) == ("a b [1, 1]", {"bad": BAD})
@@ -119,7 +119,7 @@ def test_a_model_that_fails_leaves_a_hole(tmp_path: Path, tuned: bool) -> None:
 
 @pytest.mark.parametrize("tuned", [False, TUNED])
 def test_a_failed_input_fails_the_models_behind_it_once(tmp_path: Path, tuned: bool) -> None:
-    """Two models need a text that cannot be made: both have its reason, and the third is made."""
+    """Two models need a text that cannot be built: both fail with its reason, and the third is built."""
     store, log = Store(tmp_path / "runs"), Log()
     bad, joined = _text("bad", "bad"), Stage("tiny_stages.join", join, Words)
     behind = {name: joined(name, [Pair(bad)], tmp_path / name) for name in ("first", "second")}
@@ -129,14 +129,14 @@ def test_a_failed_input_fails_the_models_behind_it_once(tmp_path: Path, tuned: b
 
 
 def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
-    """Where all models fail there is no table, but the reason of the first."""
+    """If all models fail, there is no table, but the first one's reason."""
     tiny = Tiny(tmp_path / "log", bad=_text("bad", "bad"))
     with pytest.raises(UserError, match="nothing was trained; bad failed: the text is bad"):
         tiny.run(Store(tmp_path / "runs"), False)
 
 
 def test_a_training_that_fits_nowhere_fails_alone(tmp_path: Path) -> None:
-    """On two CPUs there is no room for three workers; the model beside it is made."""
+    """Two CPUs have no room for three workers. The other model is built."""
     wide = BASE.model_copy(update={"workers": 3, "micro_batches": 3})
     steps = {"wide": _trained("wide", tmp_path / "log", 0), "good": _text("good", "a")}
     tiny = Tiny(tmp_path / "log", **steps)
@@ -147,7 +147,7 @@ def test_a_training_that_fits_nowhere_fails_alone(tmp_path: Path) -> None:
 
 
 def _trained(label: str, log: Path, seconds: float) -> Step[Words]:
-    """A step that counts as a training, and takes so long."""
+    """A step that counts as a training run, and takes this long."""
     stage = Stage("tiny_stages.linger", linger, Words, resumes=True)
     return stage(f"train {label}", label, seconds, log)
 
@@ -157,7 +157,7 @@ def _view() -> View:
 
 
 def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
-    """Two workers of one CPU each leave no room for a second training; the one with the most work begins."""
+    """Two workers of one CPU each leave no room for a second run. The one with the most work begins."""
     log, wide = tmp_path / "log", BASE.model_copy(update={"workers": 2, "micro_batches": 2})
     steps = {name: _trained(name, log, 0.3) for name in ("a", "b", "c")}
     made = {name: Model([step], wide) for name, step in steps.items()}
@@ -168,7 +168,7 @@ def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
 
 
 def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
-    """Its training ends with it; that of another model, which shares its text, does not."""
+    """Its training run ends with it. Another model's, on the same text, does not."""
     log, began_s = tmp_path / "log", time.monotonic()
     long, short, good = _trained("long", log, 120), _trained("short", log, 3), _text("good", "a")
     bad = Stage("tiny_stages.join", join, Words)("bad", [Pair(good), Pair(_text("worse", "bad"))], tmp_path / "bad")
@@ -183,7 +183,7 @@ def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
 
 
 def test_models_that_share_a_training_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    """The third begins beside the first, not the second, which is then made of the same training."""
+    """The third begins beside the first, not the second, which then uses the first one's run."""
     log = tmp_path / "log"
     one, other = _trained("one", log, 1.5), _trained("other", log, 0.2)
     joined = Stage("tiny_stages.join", join, Words)
@@ -199,7 +199,7 @@ def test_models_that_share_a_training_do_not_wait_for_each_other(tmp_path: Path)
 def test_a_lost_process_is_tried_again_and_a_mistake_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuned: bool
 ) -> None:
-    """A stage whose process dies as often as Ray starts it again fails in a line, or the model is tried again."""
+    """A stage whose process dies as often as Ray restarts it fails in one line, or the model is retried."""
     dying, mistaken, store = tmp_path / "dying", tmp_path / "mistaken", Store(tmp_path / "runs")
     tiny = Tiny(
         tmp_path / "log",
@@ -220,7 +220,7 @@ def test_a_lost_process_is_tried_again_and_a_mistake_is_not(
 
 @pytest.mark.slow
 def test_a_killed_trial_continues_from_its_checkpoint(store: Store, tmp_path: Path) -> None:
-    """After Tune's process gets a SIGKILL at update 4, the trial is retried and its curve has each update once."""
+    """After a SIGKILL of Tune's process at update 4, the trial is retried and its curve has each update once."""
     (trial,) = _trials(F3={"d_ff": 48})
     killer, trained = Killer("train en-de F3", 4), to_step(trial.evaluation.training)
     made = {trial.name: Model(trial.evaluation.results, BASE)}

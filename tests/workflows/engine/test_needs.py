@@ -1,4 +1,4 @@
-"""workflows.engine.needs: what keeps Ray from starting, with a remedy that helps."""
+"""workflows.engine.needs: obstacles to starting Ray, with remedies that work."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ VARIABLES = ("RAY_TMPDIR", "TMPDIR", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUT
 
 
 def _folder_of(n_bytes: int, parent: str = "/tmp") -> str:
-    """Returns the path of a folder that is so long; it need not exist."""
+    """Returns the path of a folder with this length; it need not exist."""
     return f"{parent}/{'x' * (n_bytes - len(parent) - 1)}"
 
 
@@ -45,7 +45,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_ray_needs(
     variables: dict[str, str], problem: str, remedy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A folder with a short path and a token, both of which can be written; nothing is left behind."""
+    """A folder with a short path and a token, both writable. Nothing is left behind."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found = list(obstacles())
@@ -60,7 +60,7 @@ def test_what_ray_needs(
 @pytest.mark.ray
 @pytest.mark.parametrize("n_bytes", [LONGEST, LONGEST + 10])
 def test_ray_starts_where_nothing_is_in_its_way(n_bytes: int, tmp_path: Path) -> None:
-    """The longest path that is allowed, without a home folder, but with a token; longer ones are one line."""
+    """The longest valid path, without a home folder but with a token. Longer ones are one-line errors."""
     folder = _folder_of(n_bytes, f"/tmp/{os.getpid()}")
     os.makedirs(folder)
     code = (

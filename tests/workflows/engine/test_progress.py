@@ -25,7 +25,7 @@ def _show(watcher: View, corpus: Corpus) -> None:
     watcher.started(STEP)
     watcher.event(STEP, {"waiting": "no GPU is free"})
     watcher.event(STEP, {"warning": "4 of 8 GPUs would idle"})
-    for done in (10, 20, 30):  # the first is where it resumed; a rate takes two more
+    for done in (10, 20, 30):  # the first one is where it resumed; a rate takes two more
         watcher.event(STEP, {**PROGRESS, "done": done})
     watcher.event(STEP, PROGRESS)
     watcher.event(STEP, {"metrics": {"dev_perplexity": 12.345}, "step": 50})
@@ -36,13 +36,13 @@ def _show(watcher: View, corpus: Corpus) -> None:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    """A described corpus from which cleaning dropped some pairs."""
+    """A corpus with statistics, of which cleaning dropped some pairs."""
     report = {"dropped": {"blank": 2000, "too_long": 0, "ratio": 1}}
     return corpus_of(tmp_path, [], shards=[5000, 4000], collections=["all"] * 2, report=report)
 
 
 def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start, what is waited for, warnings, progress, dev perplexity and outcome each get a line of plain text."""
+    """Start, waits, warnings, progress, dev perplexity and outcome are each a line of plain text."""
     monkeypatch.setattr(progress, "PLAIN_PROGRESS_S", 0.0)
     file = io.StringIO()
     console = Console(file=file, width=120)
@@ -60,7 +60,7 @@ def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: 
 
 
 def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:
-    """The running stage has a bar with its rate; at the end its line stands alone."""
+    """The active stage has a bar with its rate; at the end only its line remains."""
     file = io.StringIO()
     console = Console(file=file, width=120, force_terminal=True, legacy_windows=False)
     _show(View(console), corpus)
@@ -73,7 +73,7 @@ def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:
 
 
 def test_a_model_that_fails_has_a_line(corpus: Corpus) -> None:
-    """Its reason stands there; a step that another model went on to make may still be finished."""
+    """Its line has the reason. A step that another model continues may still finish."""
     file = io.StringIO()
     view = View(Console(file=file, width=120))
     training = replace(STEP, stage=replace(STEP.stage, resumes=True))

@@ -1,4 +1,4 @@
-"""Why steps run again, from real artifacts in a store, and the plan that says so."""
+"""Reasons for reruns, from real artifacts in a store, and the plan that lists them."""
 
 import io
 from dataclasses import replace
@@ -27,7 +27,7 @@ def _joined(
 
 @pytest.fixture(scope="module")
 def store(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store in which `_joined("a", "b")` was made, and before it `_joined("a", "c")`."""
+    """A store in which `_joined("a", "b")` was built, and before it `_joined("a", "c")`."""
     store = Store(tmp_path_factory.mktemp("reasons"))
     for right in ("c", "b"):
         run([_joined(store, "a", right)], store)
@@ -39,12 +39,12 @@ def _why(target: Step[Words], store: Store) -> dict[str, Reason]:
 
 
 def test_what_is_made_has_no_reason(store: Store) -> None:
-    """Nothing is missing, so nothing is explained."""
+    """Nothing is missing, so there are no reasons."""
     assert _why(_joined(store, "a", "b"), store) == {}
 
 
 def test_a_changed_setting_is_named_with_both_values(store: Store) -> None:
-    """The nearest artifact is compared: of two that were made, the newest; what follows is no cause itself."""
+    """The nearest artifact is compared, the newest of two. Consequences are not causes."""
     why = _why(_joined(store, "a", "d"), store)
     assert why == {
         "right": Reason("built with text b (here d)"),
@@ -79,7 +79,7 @@ def test_another_input_that_is_there_is_a_cause(store: Store) -> None:
 
 
 def test_versions_source_and_arguments(store: Store) -> None:
-    """A stage's version is named; without one, and with equal settings, it is the source or a plain argument."""
+    """A stage's version is named. With the same version and settings, it is the source or a plain argument."""
     raised = _joined(store, "a", "b", join_stage=replace(JOIN, version=2))
     assert _why(raised, store) == {"join": Reason("built by version 1 of tiny_join.join (here 2)")}
     following = _joined(store, "a", "b", join_stage=replace(JOIN, follows_source=True))
@@ -89,7 +89,7 @@ def test_versions_source_and_arguments(store: Store) -> None:
 
 
 def test_what_was_never_made_and_what_is_damaged(store: Store, tmp_path: Path) -> None:
-    """An unknown label was never built; a file that has changed is named."""
+    """An unknown label was never built. A changed file is named."""
     new = WRITE("new", WriteSettings(text="z"))
     assert _why(new, store) == {"new": Reason("never built")}
     assert grouped(reasons(to_run([new], store), store)) == []
@@ -102,7 +102,7 @@ def test_what_was_never_made_and_what_is_damaged(store: Store, tmp_path: Path) -
 
 
 def test_a_manifest_that_cannot_be_read_explains_nothing(store: Store, tmp_path: Path) -> None:
-    """Of another version, or broken: the step is one that was never built, and no error ends the command."""
+    """Broken or of another version: the step counts as never built, without an error."""
     for number, text in enumerate(
         ("", "[]", "{}", '{"stage": "tiny_write.write", "label": "new", "version": 1, "inputs": [1]}')
     ):
@@ -121,9 +121,9 @@ def _plan(target: Step[Words], store: Store, verbose: bool = False, forced: list
 
 
 def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
-    """How much of each is to run and why; the count is that of the steps that would run."""
+    """The steps to run and the reasons; the counts are those of the engine."""
     shown = _plan(_joined(store, "d", "b"), store)
-    shared, rest = (line.split() for line in shown.splitlines()[1:3])  # no training is behind the model
+    shared, rest = (line.split() for line in shown.splitlines()[1:3])  # the model depends on no training run
     assert shared == ["shared", "1", "of", "1", "made", "with", "text", "a", "(here", "d)"]
     assert rest == ["tables", "1", "of", "2", "another", "input"]
     assert f"2 stages to run; store: {store.display_name}" in shown
@@ -136,7 +136,7 @@ def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
 
 
 def test_forced_steps_are_those_of_a_stage_and_all_that_rest_on_them(store: Store) -> None:
-    """A stage is named by the first part of its name; another name is refused with those there are."""
+    """A stage is named by the first part of its name. The error for an unknown name lists the stages."""
     target = _joined(store, "a", "b")
     (chosen, *_), forced = (
         steps_of([target], "tiny_write", "force"),

@@ -76,7 +76,7 @@ def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_what_computes_runs_in_a_process_for_computing(tmp_path: Path) -> None:
-    """Its process has been started with the variables of those that train, and other stages' have not."""
+    """Its process has the environment of training workers; other stages' processes do not."""
     steps = [
         Stage("tiny_stages.tell_environment", tell_environment, Words, computes=computes)(f"tell {computes}", computes)
         for computes in (True, False)
@@ -87,7 +87,7 @@ def test_what_computes_runs_in_a_process_for_computing(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
-    """Outputs are correct and have a manifest; a second call runs nothing; a change reruns the steps it affects."""
+    """Outputs are correct and have a manifest. A second call runs nothing; a change reruns only affected steps."""
     store, log = Store(tmp_path), tmp_path / "log"
     watcher = Log()
     (words,) = runner.run([_joined(log)], store, [watcher])
@@ -120,7 +120,7 @@ def _flip(path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_what_is_damaged_is_named_and_made_again(tmp_path: Path) -> None:
-    """A flipped bit in a table and a cut manifest of its input: both are made again, as they were, and nothing else."""
+    """A flipped bit in a table and a truncated manifest of its input: only these two are rebuilt, identically."""
     store, step = Store(tmp_path), _joined(tmp_path / "log")
     runner.run([step], store)
     folders = [store.folder(step.name), store.folder(step.inputs[0].name)]
@@ -138,7 +138,7 @@ def test_what_is_damaged_is_named_and_made_again(tmp_path: Path) -> None:
 
 
 def _train(context: Context, log: Path) -> Words:
-    """Writes what an earlier call has not, and logs what it found."""
+    """Writes what an earlier call did not, and logs what it found."""
     found = sorted(path.name for path in context.folder.iterdir() if path.name != "manifest.json")
     with log.open("a") as lines:
         lines.write(f"{found}\n")
@@ -149,7 +149,7 @@ def _train(context: Context, log: Path) -> Words:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
-    """A training continues from what it had; what any other stage had made is set aside; both are said."""
+    """A training run resumes from its intact part; any other stage's is set aside. Both are reported."""
     store, log = Store(tmp_path), tmp_path / "log"
     train = Stage("tiny_stages.train", _train, Words, resumes=True)("train", log)
     join_step = JOIN("join", [Pair(train)], tmp_path / "joined")
@@ -171,12 +171,12 @@ def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_what_cannot_be_read_stays(tmp_path: Path) -> None:
-    """A published artifact one of whose files no process may read is an error, and nothing is built."""
+    """A published artifact with an unreadable file is an error, and nothing is built."""
     store, step = Store(tmp_path), _joined(tmp_path / "log")
     runner.run([step], store)
     table = store.folder(step.name) / "words.txt"
     table.unlink()
-    table.symlink_to(table.name)  # reading it fails with ELOOP, as root too
+    table.symlink_to(table.name)  # reading it fails with ELOOP, even as root
     with pytest.raises(UserError, match=r"words\.txt cannot be read \(Too many levels of symbolic links\)"):
         runner.run([step], store)
     assert table.is_symlink()
@@ -184,7 +184,7 @@ def test_what_cannot_be_read_stays(tmp_path: Path) -> None:
 
 
 class Warnings(Watcher):
-    """Records the warnings of steps."""
+    """Records the steps' warnings."""
 
     def __init__(self) -> None:
         self._warnings: list[tuple[Step[Artifact], str]] = []
@@ -199,7 +199,7 @@ class Warnings(Watcher):
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
-    """An input is damaged after the plan was made: the trial that finds it makes it again, on the screen too."""
+    """An input is damaged after planning: the trial that finds it rebuilds it, and the screen shows it."""
     store, step = Store(tmp_path), _joined(tmp_path / "log")
     (left, right), file = step.inputs, io.StringIO()
     runner.run([left, right], store)
@@ -214,7 +214,7 @@ def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
 
 
 class Killer(Log):
-    """Kills the processes that make other steps as soon as a step is finished."""
+    """Kills the processes of other steps as soon as one step is finished."""
 
     def __init__(self, processes: list[subprocess.Popen[str]]) -> None:
         super().__init__()
@@ -228,14 +228,14 @@ class Killer(Log):
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_waiting_for_steps_of_another_workflow_takes_no_cpu(tmp_path: Path) -> None:
-    """On two CPUs two steps wait while a third runs; then the makers of the two die and their steps are taken over."""
+    """Two steps wait for two CPUs while a third runs; then the first two's processes die, and others take over."""
     step = lingering(tmp_path / "log", 0.1)
     with ExitStack() as stack:
         others = [stack.enter_context(lock_holder(Store(tmp_path).folder(needed.name))) for needed in step.inputs[:2]]
         watcher = Killer(others)
         (words,) = runner.run([step], Store(tmp_path), [watcher])
     assert words.text == "a b c [1, 1, 1]"
-    for told in ("waiting", "warning"):  # of whom it waits for, and that it takes over the lock
+    for told in ("waiting", "warning"):  # the owner it waits for, and the lock it takes over
         assert sorted(label for event, label in watcher.calls if event == told) == ["linger a", "linger b"]
     finished = [label for event, label in watcher.calls if event == "finished"]
     assert finished[0] == "linger c"
@@ -262,7 +262,7 @@ def _driver(function: str, folder: Path) -> tuple[list[str], dict[str, str]]:
 
 @pytest.mark.ray
 def test_a_step_that_computes_on_a_gpu_waits_for_one(tmp_path: Path) -> None:
-    """In a cluster with a GPU that is not free, it says so and has it later, rather than computing on a CPU."""
+    """If the cluster's GPU is busy, it reports that it waits and gets it later, rather than using a CPU."""
     command, environment = _driver("drive_behind_a_gpu", tmp_path)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "tell GPUs: no GPU is free\nGPUs [0]\n"), done.stderr
@@ -271,7 +271,7 @@ def test_a_step_that_computes_on_a_gpu_waits_for_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.ray
 def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
-    """Two processes, each with a Ray of its own, begin together: both get the result, each stage has run once."""
+    """Two processes with separate Ray clusters begin together: both get the result, and each stage runs once."""
     command, environment = _driver("drive", tmp_path)
     drivers = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

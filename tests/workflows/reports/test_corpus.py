@@ -1,4 +1,4 @@
-"""The report of prepared text: its files are made from real text, its place in a report from made-up figures."""
+"""The report of prepared text: its files are from real text, its place in a page from synthetic statistics."""
 
 import json
 from dataclasses import replace
@@ -28,12 +28,12 @@ REASONS = ("blank", "too_long", "ratio", "invalid", "too_many_tokens")
 
 
 def collection(name: str, kept: int, *dropped: int) -> Collection:
-    """Makes a collection with the given numbers of pairs dropped for each of REASONS."""
+    """Returns a collection with these numbers of pairs dropped for each of REASONS."""
     return Collection(name, kept + sum(dropped), kept, dict(zip(REASONS, dropped, strict=True)), 0.0002)
 
 
 def lengths(language: str, *sentences: int) -> Lengths:
-    """Makes the lengths of a side with the given numbers of sentences of 1, 2, ... tokens."""
+    """Returns a side's lengths with these numbers of sentences of 1, 2, ... tokens."""
     mean = sum(n * count for n, count in enumerate(sentences, start=1)) / sum(sentences)
     return Lengths(language, mean, {"0.5": 2, "0.99": len(sentences), "0.999": len(sentences)}, [0, *sentences])
 
@@ -49,7 +49,7 @@ STATISTICS = CorpusStatistics(
 
 
 def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> None:
-    """The JSON reads back as what was measured; any XML reader can parse the SVG, which names pair and data."""
+    """The JSON reads back as measured. Any XML parser can parse the SVG, which names pair and data."""
     text = prepare_text(tmp_path, parallel_text)
     training = TrainingSettings(budget_tokens=3000, micro_batches=2, seed=1)
     (tmp_path / "report").mkdir()
@@ -79,12 +79,12 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
     ],
 )
 def test_percentages_tell_all_or_nothing_only_where_it_is(fraction: float, text: str) -> None:
-    """A percentage shows two digits of the smaller part."""
+    """A percentage has two digits of the smaller part."""
     assert percent(fraction) == text
 
 
 def test_a_report_shows_each_text() -> None:
-    """One page has the plots and counts of both language pairs, and needs nothing outside itself."""
+    """One page has the plots and counts of both language pairs, and is self-contained."""
     french = replace(STATISTICS, lengths=(STATISTICS.lengths[0], replace(STATISTICS.lengths[1], language="fr")))
     html = table2_report.render(table2.compute([]), [], [STATISTICS, french])
     assert_asks_for_nothing_outside(html)

@@ -1,4 +1,4 @@
-"""Plots as images inside a page: they show text as it is given, say in words what they show, and hold their data."""
+"""Plots as images in a page: text stays text, they have alternative text, and they include their data."""
 
 import pytest
 
@@ -25,14 +25,14 @@ def test_text_is_shown_as_it_is() -> None:
 
 
 def test_the_same_curves_are_the_same_text() -> None:
-    """Names inside a drawing do not depend on chance, nor does it hold the time, so a report made again is the same."""
+    """Ids in a drawing are deterministic, without the time, so a rebuilt report is the same."""
     line = [Curve("A1", FALLING)]
     assert curves("loss", "updates", line, "loss") == curves("loss", "updates", line, "loss")
 
 
 @pytest.mark.parametrize("text", ['a, "b"', "é<b>&\n", "#%+"])
 def test_a_figure_holds_its_data_whatever_is_in_it(text: str) -> None:
-    """The link gives back every cell and needs no other file; markup in it is no markup of the page."""
+    """The link returns every cell without another file. Markup in it is not the page's markup."""
     html = figure("<svg></svg>", "<i>seen", "loss", ("model", "loss"), [[text, "1.5"]])
     data = csv_files(html)["loss.csv"]
     assert data[0] == ["model", "loss"]

@@ -16,12 +16,12 @@ def report() -> str:
 
 
 def test_asks_for_nothing_outside(report: str) -> None:
-    """The page loads no script, address or file, so it is the same offline and in a mail."""
+    """The page loads no script, address or file, so it is the same offline and in an email."""
     assert_asks_for_nothing_outside(report)
 
 
 def test_rows_have_the_paper_s_figures_and_ours(report: str) -> None:
-    """A row for each layer type, and every element closed."""
+    """A row per layer type, and every element closed."""
     reader = Reader(report)
     assert reader.misnested == []
     row = next(row for row in reader.rows if row[0] == "recurrent" and len(row) == 12)

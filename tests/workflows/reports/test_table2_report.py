@@ -1,4 +1,4 @@
-"""The HTML report of Table 2 is complete, self-contained, and safe with text from outside."""
+"""The HTML report of Table 2 is complete, self-contained, and safe with external text."""
 
 import re
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def report(cell: Callable[..., Translation], tmp_path: Path) -> str:
 
 
 def test_asks_for_nothing_outside(report: str) -> None:
-    """The page loads no script, address or file, so it is the same offline and in a mail."""
+    """The page loads no script, address or file, so it is the same offline and in an email."""
     assert_asks_for_nothing_outside(report)
 
 
@@ -49,13 +49,13 @@ def test_every_part_is_there(report: str) -> None:
         "7.389",
     ):
         assert shown in reader.text
-    # In each cell's sample the word is marked that is wrong
+    # In each cell's sample, the wrong word is marked
     assert reader.text.count("Das alte Haus steht auf dem Hügel.") == 2
     assert report.count("auf dem <mark>Berg.</mark>") == report.count("auf dem <mark>Hügel.</mark>") == 2
 
 
 def test_first_screen_says_what_came_out(report: str) -> None:
-    """One sentence has each model's BLEU and the paper's; the plain table has the same figures."""
+    """A sentence has each model's BLEU and the paper's. The first table has the same values."""
     text = " ".join(Reader(report).text.split())
     (said,) = re.findall(r"Paper BLEU: EN-DE base ([\d.]+), EN-FR big ([\d.]+)\. The paper reports", text)
     assert "The paper reports 27.3 and 41.8 (on different data)." in text
@@ -63,13 +63,13 @@ def test_first_screen_says_what_came_out(report: str) -> None:
     assert [rows[name][0] for name in ("EN-DE base", "EN-FR big")] == ["27.3", "41.8"]
     measured = [float(rows[name][1]) for name in ("EN-DE base", "EN-FR big")]
     assert [float(figure) for figure in said] == pytest.approx(measured, abs=0.051)
-    assert (said[1], measured[1]) == ("47.3", 47.35)  # 47.346: rounded once, never a rounded figure again
+    assert (said[1], measured[1]) == ("47.3", 47.35)  # 47.346: rounded once, never from a rounded value
     assert "2 models of 1.4 M parameters, 400 updates each" in text
     assert "three sentences, 3 pairs" in text
 
 
 def test_without_a_paper_bleu_the_first_screen_has_sacre_bleu(cell: Callable[..., Translation], tmp_path: Path) -> None:
-    """It says which score it is; none is 0."""
+    """It names the score. None is 0."""
     (tmp_path / "table").mkdir()
     cells = [cell("en-zh", "base", references=CHINESE[:3], translated=CHINESE[:3]), cell("en-de", "base")]
     table = table2_report.tabulate(Context(tmp_path / "table"), cells)
@@ -80,7 +80,7 @@ def test_without_a_paper_bleu_the_first_screen_has_sacre_bleu(cell: Callable[...
 
 
 def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
-    """The data of the learning curves are the lines of `metrics.jsonl`; every drawing is described."""
+    """The learning curves' data are the lines of `metrics.jsonl`. Every drawing has alternative text."""
     data = csv_files(report)
     assert [*data] == ["loss.csv", "dev_perplexity.csv", "learning_rate.csv"]
     assert data["loss.csv"][1] == ["EN-DE base", "50", "5.5"]
@@ -91,7 +91,7 @@ def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
 
 
 def test_nothing_was_run() -> None:
-    """A table of printed figures alone says so first."""
+    """A table of printed values only says so first."""
     report = table2_report.render(table2.compute([]), [])
     assert "Nothing was run: the table has only the paper’s values." in Reader(report).text
     assert drawings(report) == []
@@ -99,7 +99,7 @@ def test_nothing_was_run() -> None:
 
 
 def test_competitors_are_drawn_over_seconds_and_flop(cell: Callable[..., Translation]) -> None:
-    """First of all pictures, a curve for each; without competitors there is no such picture."""
+    """Before all other plots, a curve per model. Without competitors there is no such plot."""
     base, recurrent = cell("en-de", "base"), cell("en-de", "recurrent", config=config_of("recurrent"))
     seconds, operations = table2_report.competitors([base, recurrent])
     for drawing, name in ((seconds, "dev-nll-over-seconds-of-training.csv"), (operations, "dev-nll-over-flop.csv")):

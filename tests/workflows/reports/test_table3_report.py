@@ -1,4 +1,4 @@
-"""The report of Table 3 is complete, self-contained, and safe with text from outside."""
+"""The report of Table 3 is complete, self-contained, and safe with external text."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def rendered(*rows: RowTrainings) -> str:
 
 @pytest.fixture
 def rows(cell: Cell) -> list[RowTrainings]:
-    """Base with two seeds, A1 worse, C1 better, rows that failed or were not run, and a user's own."""
+    """Base with two seeds, A1 worse, C1 better, rows that failed or were not run, and a user's row."""
     base = tuple(
         replace(cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value), evidence=("real text",))
         for seed, value in ((1, 7.0), (2, 7.4))
@@ -46,17 +46,17 @@ def rows(cell: Cell) -> list[RowTrainings]:
 
 @pytest.fixture
 def report(rows: list[RowTrainings]) -> str:
-    """The report of all of them."""
+    """The report of all these rows."""
     return rendered(*rows)
 
 
 def cells_of(report: str, name: str) -> list[str]:
-    """Returns the texts of a row of the table, which is wider than that of the first screen."""
+    """Returns the texts of a row of the full table, which is wider than the first screen's."""
     return next(row for row in Reader(report).rows if len(row) > 6 and row[0] == name)
 
 
 def test_asks_for_nothing_outside(report: str) -> None:
-    """The page loads nothing, drawings share no names, and markup from outside is shown and not interpreted."""
+    """The page loads nothing, drawings share no ids, and external markup is shown and not interpreted."""
     assert_asks_for_nothing_outside(report)
     assert not {"b", "i"} & set(re.findall(r"<(\w+)>", report))
     assert "F<b>1" in Reader(report).text
@@ -64,7 +64,7 @@ def test_asks_for_nothing_outside(report: str) -> None:
 
 
 def test_first_screen_says_what_came_out(report: str) -> None:
-    """One sentence has the claims and base; the plain table has each row's differences from base."""
+    """A sentence has the claims and base. The first table has each row's differences from base."""
     text = " ".join(Reader(report).text.split())
     assert "Claims that need trained models: 1 undecided, 6 not run." in text
     assert "Base reaches perplexity 7.20 and BLEU" in text
@@ -78,7 +78,7 @@ def test_first_screen_says_what_came_out(report: str) -> None:
 
 
 def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
-    """A row without printed figures is left out of the plot, and its learning curve has a drawing of its own."""
+    """A row without printed values is not in the plot, and its learning curve has a separate drawing."""
     assert cells_of(report, "F<b>1")[3:5] == ["", ""]
     shown = [Reader(drawing).text.split() for drawing in drawings(report)]
     perplexity, bleu, *curves = [panel for panel in shown if "intervals" not in panel]
@@ -90,8 +90,8 @@ def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
 
 
 def test_what_holds_is_put_into_words(report: str, rows: list[RowTrainings]) -> None:
-    """The page gives the rank correlation, and for each claim its effect here and in the paper, and a verdict."""
-    # A1 is ln(9 / √(7·7.4)) = 0.2235 behind base. It has one training, so there is no interval.
+    """The page has the rank correlation and, for each claim, both effects and a verdict."""
+    # A1 is ln(9 / √(7·7.4)) = 0.2235 behind base. It has one run, so there is no interval.
     reader = Reader(report)
     assert "rank correlation" in reader.text
     (line,) = (row for row in reader.rows if "single-head attention is worse than the best setting" in row)
@@ -101,11 +101,11 @@ def test_what_holds_is_put_into_words(report: str, rows: list[RowTrainings]) -> 
     assert len(forests) == 4  # rows and the negative control, in nats and in BLEU
     twice = rendered(rows[0], replace(rows[1], trainings=rows[1].trainings * 2))
     assert "within noise" in Reader(drawings(twice)[1]).text  # by BLEU
-    assert not any("within noise" in Reader(drawing).text for drawing in drawings(report))  # a single training
+    assert not any("within noise" in Reader(drawing).text for drawing in drawings(report))  # single runs
 
 
 def test_effects_can_be_had_as_csv(report: str) -> None:
-    """Each with its interval, its unit, its n and the verdict of the claim."""
+    """Each with its interval, unit, n and the claim's verdict."""
     heading, *data = csv_files(report)["effects-table-3-nats.csv"]
     (line,) = data
     effect = dict(zip(heading, line, strict=True))

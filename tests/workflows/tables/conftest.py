@@ -1,4 +1,4 @@
-"""The four tables, made of small artifacts, and the artifact folders of a row of Table 4 as its stages write them."""
+"""The four tables from small artifacts, and the artifact folders of a row of Table 4 as its stages write them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +28,7 @@ SEARCH = DecodingSettings(beam_size=4, length_penalty=0.3, max_extra_tokens=300)
 
 @pytest.fixture
 def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[..., ParserRow]:
-    """Makes a row of two candidates; of the outputs of the second, every third has its last two symbols cut off."""
+    """Writes a row of two candidates. Every third output of the second lacks its last two symbols."""
 
     def folder(*parts: str) -> Path:
         path = tmp_path.joinpath(*parts)
@@ -102,7 +102,7 @@ def made(
     trained_row: Callable[..., RowTrainings],
     parser_row: Callable[..., ParserRow],
 ) -> JsonArtifact[Any]:
-    """Each table in turn; a stage behind it has warned.
+    """Each table in turn; one of its stages has a warning.
 
     Table 1 with times as in theory; Table 2 with a cell with word-by-word substitution, another without, and two that
     were not run; Table 3 with several seeds, a row that has not converged, rows without values, and a user's own; Table

@@ -1,4 +1,4 @@
-"""The page of the claims: all of them in the paper's order, four tallies, what a table judged, and what differs."""
+"""The claims page: all claims in the paper's order, four tallies, the tables' claims, and the differences."""
 
 import json
 from collections.abc import Callable
@@ -36,7 +36,7 @@ JUDGED = Judged(
 
 
 def test_without_evidence_nothing_is_judged() -> None:
-    """Each claim has a row that says what would fill it; the paper's own arithmetic stands there all the same."""
+    """Each claim has a row with what would fill it. The paper's own arithmetic is there anyway."""
     results = compute(Sources(), Evidence())
     assert [claim.text for claim in results.claims] == [claim.text for claim in CLAIMS]
     verdicts = {claim.verdict for claim in results.claims}
@@ -54,7 +54,7 @@ def test_without_evidence_nothing_is_judged() -> None:
 def test_competitors_are_compared_over_timed_seconds(
     schedule: Any, cell: Callable[..., Translation], tmp_path: Path
 ) -> None:
-    """Each model with its own learning rate. A schedule that ends with its run serves no shorter budget."""
+    """Each model has its own learning rate. A schedule that ends with its run is not used for shorter budgets."""
     trials, speeds = [], []
     for model, rate, update_s in (("base", 0.7, 0.5), ("recurrent", 1.4, 0.25), ("convolutional", 0.35, 1.0)):
         for seed in (1, 2):
@@ -92,7 +92,7 @@ def test_competitors_are_compared_over_timed_seconds(
 
 
 def test_tallies_are_never_added_up() -> None:
-    """A sentence for each kind; of comparisons, the verdict is that on the paper's own figures."""
+    """A sentence per kind. For comparisons, the verdict is that on the paper's values."""
     printed = Judged("6.1", "", "Table 2", "printed", "needs WMT14", printed=Printed("fails", "38.1 − 39.2"))
     timed = Judged("3.2.1", "", "timings", "timing", "holds")
     control = Judged("negative control", "", "negative control", "control", "undecided")
@@ -105,13 +105,13 @@ def test_tallies_are_never_added_up() -> None:
 
 
 def test_a_kind_without_verdicts_has_no_tally() -> None:
-    """Nor has a comparison of which the paper prints nothing."""
+    """Nor is a comparison without the paper's values."""
     nothing = Judged("6.1", "", "Table 2", "printed", "needs WMT14")
     assert tallies([JUDGED, nothing]) == ["Claims that need trained models: 1 holds."]
 
 
 def test_effects_are_written_with_interval_and_unit() -> None:
-    """To the digits of the unit, the paper's beside it; nothing has a sign where it is zero."""
+    """With the unit's digits, beside the paper's. Zero has no sign."""
     (row,) = claims_table([JUDGED]).rows
     assert row.group == "6.2"
     written = {unit: effect_text(Effect("", unit, 1.23456, 3)) for unit in ("accuracy", "share", "F1", "BLEU")}
@@ -126,7 +126,7 @@ def test_effects_are_written_with_interval_and_unit() -> None:
 
 
 def test_the_terminal_has_the_claims_where_they_are_the_only_table() -> None:
-    """Without what is printed, n and p, for which it is too narrow; beneath another table it has the tallies only."""
+    """Without the paper's values, n and p, which do not fit. Below another table, only the tallies."""
     beneath, only = claims_table([JUDGED]), claims_table([JUDGED], on_terminal=True)
     assert (beneath.on_terminal, only.on_terminal) == (False, True)
     shown = [column.heading for column in only.columns if column.on_terminal]
@@ -134,7 +134,7 @@ def test_the_terminal_has_the_claims_where_they_are_the_only_table() -> None:
 
 
 def test_the_page(tmp_path: Path) -> None:
-    """It has what a table judged by itself, the tallies, what differs in the table, the command and the warnings."""
+    """It has the tables' claims, the tallies, the table's differences, the command and the warnings."""
     (tmp_path / "table").mkdir()
     (tmp_path / "page").mkdir()
     table = Table3Artifact(tmp_path / "table")
@@ -155,14 +155,14 @@ def test_the_page(tmp_path: Path) -> None:
 
 
 def test_a_page_of_an_earlier_version_is_still_listed(tmp_path: Path) -> None:
-    """Its rows are not read, but neither is it an error."""
+    """Its rows are not read, but it is not an error."""
     (tmp_path / "claims.json").write_text(json.dumps({"rows": [{"section": "6.2"}], "differences": [], "notes": ["a"]}))
     results = ClaimsArtifact(tmp_path).load()
     assert (results.tables, results.notes) == ((), ["a"])
 
 
 def test_each_identity_names_its_test() -> None:
-    """One that exists; on the page it stands in a line, and is not counted."""
+    """The tests exist. On the page they are listed in one line, and not counted."""
     tests = Path(__file__).parents[2]
     for identity in IDENTITIES:
         file, _, function = identity.test.rpartition("::")

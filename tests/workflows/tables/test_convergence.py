@@ -1,4 +1,4 @@
-"""Whether a row was still improving when it ended, from the lines of its `metrics.jsonl`."""
+"""Whether a row was still improving at its end, from the lines of its `metrics.jsonl`."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ TrainedRow = Callable[..., RowTrainings]
 
 
 def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
-    """Makes lines of `metrics.jsonl`: after each line of an update, one of a measurement on the dev set."""
+    """Returns lines of `metrics.jsonl`: after each update's line, a measurement on the dev set."""
     lines: list[dict[str, float]] = []
     for update, perplexity in points:
         lines += [{"update": update, "loss": 3.0}, {"update": update, "dev_perplexity": perplexity}]
@@ -33,13 +33,13 @@ def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
     ],
 )
 def test_the_fall_is_that_over_the_last_tenth(points: list[tuple[int, float]], fall: float | None) -> None:
-    """Between measurements the curve is taken as exponential; without one before nine tenths, nothing is known."""
+    """Between measurements the curve is interpolated exponentially. Without one before nine tenths, it is unknown."""
     fall_here = last_fall(curve(*points), 1000)
     assert fall_here == (None if fall is None else pytest.approx(fall))
 
 
 def test_a_row_still_falling_is_marked(trained_row: TrainedRow) -> None:
-    """The limit is 5 %, and a row of several seeds is judged by their mean; the note names the rows."""
+    """The limit is 5%. A row with several seeds is judged by their mean. The note names the rows."""
     rows = [trained_row("base", 7.0, last_fall=0.049), trained_row("A1", 7.0, last_fall=0.051)]
     two = trained_row("C1", 7.0).trainings + trained_row("C2", 7.0, last_fall=0.12).trainings
     table, _ = table3.compute([*rows, RowTrainings("C1", {}, two)])

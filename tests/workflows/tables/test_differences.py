@@ -1,4 +1,4 @@
-"""Differences from the paper: a training like the paper's has none but its time, and each aspect is named by itself."""
+"""Differences from the paper: a run like the paper's differs only in its time, and each aspect is listed by itself."""
 
 import shutil
 from collections.abc import Callable
@@ -22,7 +22,7 @@ A = TypeVar("A", bound=Artifact)
 
 @pytest.fixture
 def printed(cell: Cell) -> Translation:
-    """A cell whose figures are those of the paper's EN-DE base."""
+    """A cell with the values of the paper's EN-DE base."""
     measured = replace(cell("en-de", "base", config=BASE), data="WMT 2014")
     training = {"updates": 100_000, "source_tokens": 2_500_000_000, "target_tokens": 2_500_000_000, "train_s": 43_200.0}
     measured = changed(measured, "training", **training)
@@ -31,7 +31,7 @@ def printed(cell: Cell) -> Translation:
 
 
 def aspects_of(cell: Translation) -> dict[str, Difference]:
-    """Returns the differences of one cell by aspect, without the training time, which always differs."""
+    """Returns a cell's differences by aspect, without the training time, which always differs."""
     aspects = {difference.what: difference for difference in differences([cell])}
     assert aspects.pop("training time").cells == ("EN-DE base",)
     return aspects
@@ -40,13 +40,13 @@ def aspects_of(cell: Translation) -> dict[str, Difference]:
 def on(
     cell: Translation, name: str = "NVIDIA P100", count: int = 8, dtype: str = "float32", rate_flop_s: float = 5e10
 ) -> Translation:
-    """Returns the cell as trained on so many devices of a name."""
+    """Returns the cell as trained on a number of devices of a name."""
     devices = (SegmentDevices(name, count, rate_flop_s),)
     return changed(cell, "training", segments=(Segment(devices, 1, dtype, "2.13.0", False, cell.run.train_s),))
 
 
 def changed(cell: Translation, part: str, **fields: Any) -> Translation:
-    """Returns the cell with a copy of one of its artifacts that has other figures."""
+    """Returns the cell with changed values in a copy of one of its artifacts."""
     artifact = copied(getattr(cell, part))
     artifact.write(artifact.load().model_copy(update=fields))
     return replace(cell, **{part: artifact})
@@ -59,19 +59,19 @@ def copied(artifact: A) -> A:
 
 
 def of_pairs(cell: Translation, pairs: int) -> Translation:
-    """Returns the cell as trained on so many pairs."""
+    """Returns the cell as trained on this number of pairs."""
     return changed(cell, "corpus", shards=(pairs,))
 
 
 def with_model(cell: Translation, **fields: Any) -> Translation:
-    """Returns the cell as of base with some sizes changed."""
+    """Returns the cell with some of base's sizes changed."""
     checkpoint = copied(to_artifact(cell.checkpoint))
     checkpoint.write_json("model.json", replace(BASE, **fields).__dict__)
     return replace(cell, checkpoint=checkpoint)
 
 
 def scored(cell: Translation, **sentences: int) -> Translation:
-    """Returns the cell with the same scores of other test sets, which have so many sentences; the first is its own."""
+    """Returns the cell with the same scores on other test sets of these sizes; the first is its own."""
     sets = [changed(cell, "scores", name=name, sentences=n).scores for name, n in sentences.items()]
     name, n_sentences = next(iter(sentences.items()))
     main = changed(cell, "evaluation_set", name=name, sentences=n_sentences)
@@ -79,7 +79,7 @@ def scored(cell: Translation, **sentences: int) -> Translation:
 
 
 def test_a_training_like_the_paper_s_differs_in_its_time_alone(printed: Translation) -> None:
-    """Both times are given, with the seconds of an update."""
+    """Both times are listed, with the seconds per update."""
     (time,) = differences([printed])
     assert (time.paper, time.here) == ("12 hours, 0.4 s per update", "12 h 00 min, 0.43 s per update")
 
@@ -97,14 +97,14 @@ def test_a_training_like_the_paper_s_differs_in_its_time_alone(printed: Translat
     ],
 )
 def test_data_are_the_paper_s_within_a_tenth(printed: Translation, data: str, pairs: int, here: str | None) -> None:
-    """The paper rounds its number of pairs; other data differ whatever their size."""
+    """The paper's number of pairs is rounded. Other data differ whatever their size."""
     aspects = aspects_of(of_pairs(replace(printed, data=data), pairs))
     assert {what: entry.here for what, entry in aspects.items()} == ({"training data": here} if here else {})
 
 
 @pytest.mark.parametrize(("size", "differs"), [(37_370, False), (36_630, False), (37_371, True), (36_629, True)])
 def test_vocabulary_is_the_paper_s_within_a_hundredth(printed: Translation, size: int, differs: bool) -> None:
-    """A vocabulary learned with 37 000 pieces need not have exactly as many."""
+    """A vocabulary learned with 37,000 pieces need not have exactly this number."""
     aspects = aspects_of(with_model(printed, vocabulary_size=size))
     assert {what: entry.here for what, entry in aspects.items()} == (
         {"vocabulary": f"{size:,} pieces"} if differs else {}
@@ -125,7 +125,7 @@ def test_test_set_updates_and_hardware_are_reported(printed: Translation) -> Non
 
 
 def test_averaging_differs_in_number_or_interval(printed: Translation) -> None:
-    """100,000 is no multiple of the paper's 1,500, so the last interval of base's five checkpoints is 1,000 updates."""
+    """The last interval of base's five checkpoints is 1,000 updates, since 1,500 does not divide 100,000."""
     for updates, here in (
         (TrainingSettings().kept_updates, "last 5 (updates 94,500, …, 99,000, 100,000)"),
         ((95_500, 97_000, 98_500, 100_000), "last 4 (updates 95,500, …, 98,500, 100,000)"),
@@ -137,7 +137,7 @@ def test_averaging_differs_in_number_or_interval(printed: Translation) -> None:
 
 
 def test_optimizer_decoding_and_model_name_what_differs(printed: Translation) -> None:
-    """Only the fields that differ are listed, in the paper's symbols, on both sides."""
+    """Only differing fields are listed, in the paper's symbols, on both sides."""
     settings = printed.run.settings
     optimizer = replace(settings.optimizer, beta_2=0.98, warmup_steps=400, label_smoothing=0.0)
     aspects = aspects_of(changed(printed, "training", settings=settings.model_copy(update={"optimizer": optimizer})))
@@ -150,7 +150,7 @@ def test_optimizer_decoding_and_model_name_what_differs(printed: Translation) ->
 
 
 def test_cells_that_differ_alike_share_an_entry(printed: Translation) -> None:
-    """All of several cells are `all`; a part of them, or the only cell there is, is named."""
+    """All of several cells are `all`; some of them, or the only cell, are named."""
     wide = of_pairs(printed, 9_000_000)
     other = replace(wide, pair="en-fr", model="big")
     data = {entry.cells for entry in differences([wide, replace(wide, model="base")]) if entry.what == "training data"}

@@ -1,4 +1,4 @@
-"""What stands beneath a table about dtypes, devices and torch."""
+"""The notes below a table on dtypes, devices and torch."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,7 @@ ALONE = replace(TOGETHER, devices=(SegmentDevices("NVIDIA H100", 1, 6.2e14),), t
 
 
 def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
-    """The numbers of devices are those of all segments; without a difference in type there is no warning."""
+    """The numbers of devices are those of all segments. If dtypes do not differ, there is no warning."""
     inputs = cell("en-de", "base")
     inputs.training.write(inputs.training.load().model_copy(update={"segments": (TOGETHER, ALONE)}))
     assert provenance_notes([inputs]) == [
@@ -23,7 +23,7 @@ def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
 
 
 def test_dev_pairs_that_were_too_long_are_counted(cell: Cell) -> None:
-    """A line of their own says how many; there is none where there are none."""
+    """A separate note has their number, if there are any."""
     assert len(provenance_notes([cell("en-de", "base")])) == 1
     inputs = cell("en-fr", "base")
     inputs.training.write(inputs.training.load().model_copy(update={"dev_left_out": 2}))
@@ -33,7 +33,7 @@ def test_dev_pairs_that_were_too_long_are_counted(cell: Cell) -> None:
 
 
 def test_the_form_of_the_batches_is_named(cell: Cell) -> None:
-    """Packed batches and a CUDA graph, where the workers computed with them."""
+    """Packed batches and a CUDA graph, if used."""
     inputs = cell("en-de", "base")
     packed = replace(TOGETHER, packed=True, captured=True)
     inputs.training.write(inputs.training.load().model_copy(update={"segments": (packed,)}))

@@ -1,4 +1,4 @@
-"""Tables as text: all that a table shows is there, whatever the width of the terminal, and in Markdown."""
+"""Tables as text: everything is shown, at any terminal width, and in Markdown."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ def printed(width: int, *shown: RenderableType) -> list[str]:
 
 
 def test_a_terminal_shows_everything_within_its_width(made: JsonArtifact[Any]) -> None:
-    """Every table has its title; every figure is in it, and every note and difference beneath."""
+    """Every table has its title, all its values, and all notes and differences."""
     table = made.load()
     for width in (60, 80, 100, 140):
         lines = printed(width, render_terminal(table, width))
@@ -80,7 +80,7 @@ def test_a_terminal_shows_everything_within_its_width(made: JsonArtifact[Any]) -
 
 
 def test_markdown_has_a_line_for_each_line(made: JsonArtifact[Any]) -> None:
-    """Each with all columns, whether they fit a terminal or not, and a list of the notes."""
+    """Each with all columns, whether they fit the terminal or not, and a list of the notes."""
     table = made.load()
     markdown = render_markdown(table)
     shown = tables_of(table)
@@ -96,7 +96,7 @@ def test_markdown_has_a_line_for_each_line(made: JsonArtifact[Any]) -> None:
 
 
 def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
-    """In few parts, each with the columns that lead."""
+    """In few parts, each with the leading columns."""
     assert printed(50, *terminal_table(SCORES, 50))[1:] == [
         "                    perplexity",
         "row   change             paper       here",
@@ -129,7 +129,7 @@ def test_words_too_long_for_their_column_are_folded(width: int) -> None:
 
 
 def test_markdown_escapes_what_it_would_interpret() -> None:
-    """Measured lines say so; lines of a text stand behind each other."""
+    """Measured rows are marked; a text's lines are aligned."""
     shown = [Column(NAME, "model"), *columns("BLEU", block="EN-DE", spec="d")]
     rows = [in_order(shown, "a|b\\| *", 1, origin="paper"), in_order(shown, "c\nd", 2, origin="measured")]
     assert markdown_table(Table("", shown, rows)) == [

@@ -1,4 +1,4 @@
-"""The values in Tables 1 to 4 made from the small artifacts of these tests are those stored in `expected.jsonl`.
+"""The values of Tables 1 to 4, built from these tests' small artifacts, equal those stored in `expected.jsonl`.
 
     AIAYN_EXPECTED=write python -m pytest tests/workflows/tables/test_stored_tables.py
 
@@ -16,11 +16,11 @@ from tests.support.html_reader import Reader
 from tests.workflows.tables.conftest import WARNING
 
 EXPECTED = Path(__file__).with_name("expected.jsonl")
-"""A line for each table's keys with their formats, for each of its measured rows, and for a page's metrics."""
+"""A line for each table's keys with their formats, each measured row, and each page's metrics."""
 
 
 def test_values_are_those_stored(made: JsonArtifact[Any]) -> None:
-    """Of each table, whose page lists the warnings."""
+    """Every table's page lists the warnings."""
     assert WARNING in Reader((made.folder / "report.html").read_text(encoding="utf-8")).text
     written = [*stored_of(json.loads((made.folder / made.record_file).read_text()))]
     all_stored = [json.loads(line) for line in EXPECTED.read_text(encoding="utf-8").splitlines()]
@@ -45,6 +45,6 @@ def stored_of(results: dict[str, Any]) -> Iterator[list[Any]]:
 
 
 def values_of(values: dict[str, Any]) -> dict[str, Any]:
-    """Numbers, whose last digits may depend on the machine, to eight digits, and words such as "not run"."""
+    """Numbers to eight digits, since the last ones may depend on the machine, and texts such as "not run"."""
     rounded = {key: float(f"{value:.8g}") if isinstance(value, float) else value for key, value in values.items()}
     return {key: value for key, value in rounded.items() if not isinstance(value, str) or value.count(" ") < 2}

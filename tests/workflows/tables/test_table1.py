@@ -1,4 +1,4 @@
-"""Table 1: exponents are those of what was counted and measured, and the notes say which are not the paper's."""
+"""Table 1: exponents are those of the counts and measurements, and notes list deviations from the paper."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def results() -> Results:
 
 
 def test_exponents_are_those_of_flop_and_of_median_times(results: Results) -> None:
-    """One round of a disturbed time changes nothing; FLOP with projections grow by more than without."""
+    """One disturbed round changes nothing. FLOP with projections grow faster than without."""
     main, _, _, exponents = results.tables
     assert [row.name for row in main.rows] == [*EXPECTED]
     for row in main.rows:
@@ -36,7 +36,7 @@ def test_exponents_are_those_of_flop_and_of_median_times(results: Results) -> No
 
 
 def test_times_are_medians_over_the_rounds(results: Results) -> None:
-    """Of forward, backward and both; the report's drawings have the same."""
+    """Of forward, backward and both; the report's drawings have the same values."""
     for name, sizes in sizes_of(counts(), measurements(theory_s)).items():
         costs = sizes[64, 64]
         times = [costs["forward"], costs["backward"], costs["time"]]
@@ -54,7 +54,7 @@ def test_a_crossover_is_where_self_attention_becomes_the_slower(results: Results
 
 
 def test_all_counts_stand_beneath(results: Results) -> None:
-    """A row for each layer type and length, with the path through contiguous kernels where there are any."""
+    """A row per layer type and length, with the path through contiguous kernels if any."""
     (counted,) = (table for table in results.tables if table.title == "All counts")
     rows = [[column.text(row) for column in counted.columns] for row in counted.rows]
     assert rows[:2] == [["self-attention", "3", "1", "1", ""], ["self-attention", "6", "1", "2", ""]]
@@ -62,6 +62,6 @@ def test_all_counts_stand_beneath(results: Results) -> None:
 
 
 def test_exponents_far_from_the_theory_are_named() -> None:
-    """Each with its layer, quantity and what it should be."""
+    """Each with its layer, quantity and expected value."""
     table = compute(counts(), measurements(lambda name, n, d: theory_s(name, n, d) * (d if name == "recurrent" else 1)))
     assert "More than 0.15 from the theory: recurrent, time over d (3.00 instead of 2)." in table.notes

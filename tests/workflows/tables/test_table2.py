@@ -15,14 +15,14 @@ Cell = Callable[..., Translation]
 
 
 def shown(results: Results, *names: str) -> list[list[str]]:
-    """Returns the texts of the measured rows of these models."""
+    """Returns the texts of these models' measured rows."""
     main = results.tables[0]
     rows = [row for row in main.rows if row.origin == "measured" and row.name in names]
     return [[column.text(row) for column in main.columns[1:]] for row in rows]
 
 
 def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) -> None:
-    """The row has the numbers of scores.json and cost.json; the other three of the four cells were not run."""
+    """The row has the values of scores.json and cost.json. The other three of four cells were not run."""
     inputs = cell("en-de", "base")
     results = table2.compute([inputs])
     base, big = results.tables[0].rows[-2:]
@@ -36,7 +36,7 @@ def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) ->
 
 
 def test_printed_scores_keep_their_digits_and_their_column(cell: Cell) -> None:
-    """26.30 as the paper prints it, and 24.6 with a figure space, so that the points stand below each other."""
+    """26.30 as printed, and 24.6 with a figure space, so that the decimal points align."""
     main = table2.compute([cell("en-de", "base")]).tables[0]
     texts = {row.name: main.columns[1].text(row) for row in main.rows if row.origin == "paper"}
     assert (texts["GNMT + RL ensemble"], texts["GNMT + RL"], texts["Deep-Att + PosUnk"]) == ("26.30", "24.6\u2007", "")
@@ -44,7 +44,7 @@ def test_printed_scores_keep_their_digits_and_their_column(cell: Cell) -> None:
 
 
 def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
-    """Its cell says so and a note says why; a GPU's time counts at the rate measured on it."""
+    """Its cell and a note say so. A GPU's time counts at its measured rate."""
     results = table2.compute([cell("en-de", "base"), cell("en-de", "big", "NVIDIA H100")])
     costs = [texts[4:6] for texts in shown(results, "Transformer (base)", "Transformer (big)")]
     assert costs == [[NOT_MEASURED, "3.1e12"], ["1.0e13", "3.1e12"]]
@@ -56,7 +56,7 @@ def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
 
 
 def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
-    """sacreBLEU is there, by the tokenizer for the language; a note says why, and the main figures have that score."""
+    """sacreBLEU is there, by the language's tokenizer. A note has the reason, and the main metrics have that score."""
     table = table2.compute([cell("en-zh", "base", references=CHINESE[:3], translated=[*CHINESE[:2], CHINESE[3]])])
     sacrebleu = table.tables[0].rows[-2].number("en-zh.sacrebleu")
     assert sacrebleu is not None
@@ -68,7 +68,7 @@ def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
 
 
 def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
-    """A line for each beam of a cell; a cell that was decoded with fewer α has no figure for the others."""
+    """A row per beam size of a cell. A cell decoded with fewer α has no value for the others."""
 
     def choice(chosen: tuple[int, float], *bleu: tuple[int, float, float | None]) -> DecodingChoiceRecord:
         scores = [
@@ -93,7 +93,7 @@ def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
 
 
 def test_what_else_was_measured_of_each_model(cell: Cell) -> None:
-    """Parameters, time, rate, dev NLL and chrF stand in a table of their own, from the artifacts' files."""
+    """Parameters, time, rate, dev NLL and chrF are in a separate table, from the artifacts' files."""
     inputs = cell("en-de", "base")
     table = table2.compute([inputs]).tables[1]
     (row,) = table.rows
@@ -105,7 +105,7 @@ def test_what_else_was_measured_of_each_model(cell: Cell) -> None:
 
 
 def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
-    """Below base and big, one that was measured and one that failed; in a run of base alone there is neither."""
+    """Below base and big, one measured and one failed competitor. A run of only base has neither."""
     base = cell("en-de", "base")
     competitor = cell("en-de", "recurrent", config=config_of("recurrent"))
     results = table2.compute([base, competitor], {"EN-DE convolutional": "killed"})

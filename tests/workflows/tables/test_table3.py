@@ -1,4 +1,4 @@
-"""Table 3 from artifacts: figures over seeds, differences from base, and the paper's claims."""
+"""Table 3 from artifacts: metrics over seeds, differences from base, and the paper's claims."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ def by_name(results: Results) -> dict[str, Row]:
 
 
 def bleu_of(inputs: RowTrainings) -> list[float]:
-    """Reads paper BLEU on the dev set from the files of a row's trainings."""
+    """Reads paper BLEU on the dev set from the files of a row's runs."""
     scores = []
     for training in inputs.trainings:
         assert training.scores is not None
@@ -28,7 +28,7 @@ def bleu_of(inputs: RowTrainings) -> list[float]:
 
 
 def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
-    """Perplexities 5, 6 and 8 have mean 19/3 and deviation √(14/6); time and operations are means over the three."""
+    """Perplexities 5, 6 and 8 have mean 19/3 and deviation √(14/6). Time and FLOP are means over the three."""
     inputs = trained_row("A1", 5.0, 6.0, 8.0, errors=(0, 1, 2))
     row = by_name(table3.compute([inputs])[0])["A1"]
     assert row.values["perplexity"] == pytest.approx(19 / 3)
@@ -41,7 +41,7 @@ def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
 
 
 def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_row: TrainedRow) -> None:
-    """The column of paper BLEU says so, and a note beneath the table says what Δ is of."""
+    """The heading of paper BLEU says so, and a note below the table defines Δ."""
     chinese = {"references": CHINESE[:3], "pair": "en-zh"}
     base = trained_row("base", 7.0, translated=CHINESE[:3], **chinese)
     other = trained_row("B1", 8.0, translated=[*CHINESE[:2], CHINESE[3]], **chinese)
@@ -54,7 +54,7 @@ def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_r
 
 
 def test_a_single_training_is_never_beyond_noise(trained_row: TrainedRow) -> None:
-    """However far it lies from base, whose seeds are close together; two trainings are."""
+    """However far it is from base, whose seeds are close together. Two runs suffice."""
     trained = [trained_row("base", 7.0, 7.01), trained_row("B1", 12.0), trained_row("B2", 12.0, 12.01)]
     rows = by_name(table3.compute(trained)[0])
     assert [rows[name].values["perplexity.is_beyond_noise"] for name in ("B1", "B2")] == [None, True]
@@ -80,7 +80,7 @@ def test_differences_from_base_stay_in_their_column(trained_row: TrainedRow) -> 
     ],
 )
 def test_rank_correlation_with_ties(trained_row: TrainedRow, perplexities: Sequence[float], spearman: float) -> None:
-    """Tied rows share the mean of their ranks; the expected values are worked out by hand."""
+    """Tied rows share the mean of their ranks. Expected values are computed by hand."""
     names = ("base", "C1", "C2", "E")
     table, _ = table3.compute([trained_row(*figures) for figures in zip(names, perplexities, strict=True)])
     correlations = {name: figure for name, figure in table.metrics.items() if "correlation" in name}

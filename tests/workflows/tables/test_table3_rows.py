@@ -1,4 +1,4 @@
-"""The rows of Table 3 as trainings: the paper's rows in the sizes of a smaller base, and a user's own rows."""
+"""The rows of Table 3 as settings: the paper's rows scaled to a smaller base, and a user's rows."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ def by_name(grid: Grid) -> dict[str, GridRow]:
 
 @pytest.mark.parametrize("profile", [EMBEDDED, MULTI30K, Profile(name="paper", corpora={}, recipes={})], ids=str)
 def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
-    """A size or dropout that the paper varies keeps its ratio to base, and everything else is as in base."""
+    """A size or dropout that the paper varies keeps its ratio to base; all else is like base."""
     base, by_row = profile.grid.training, by_name(profile.grid)
     assert list(by_row) == NAMES
     for variation in TABLE_3:
@@ -51,7 +51,7 @@ def test_big_trains_three_times_as_long() -> None:
 
 
 def test_a_size_that_would_not_be_whole_is_refused() -> None:
-    """A base of two layers has no third of them; rows that do not need a third still train."""
+    """A base of two layers has no third of them. Rows that do not need a third are still trained."""
     grid = load_profile(overrides=["grid.training.model.n_layers=2"]).grid
     with pytest.raises(UserError, match=r"^row C1 takes 1/3 of base's N, but 2 is not .*\.n_layers to a multiple of 3"):
         rows(grid)
@@ -59,7 +59,7 @@ def test_a_size_that_would_not_be_whole_is_refused() -> None:
 
 
 def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
-    """They may set sizes, optimizer and training as written, and come after the paper's rows."""
+    """They may set sizes, optimizer and training settings in absolute values, and come after the paper's rows."""
     config = tmp_path / "mine.toml"
     config.write_text(
         'profile = "multi30k"\n[grid.training]\nupdates = 600\n'
@@ -87,7 +87,7 @@ def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_a_row_of_one_s_own_is_one_line(tmp_path: Path, written: str, message: str) -> None:
-    """The line names the row, and what a row can change."""
+    """The line has the row and its valid settings."""
     config = tmp_path / "mine.toml"
     config.write_text(f"[grid.rows]\n{written}\n")
     with pytest.raises(UserError, match=f"^{message}") as caught:
@@ -96,7 +96,7 @@ def test_a_mistake_in_a_row_of_one_s_own_is_one_line(tmp_path: Path, written: st
 
 
 def test_rows_are_chosen_by_name_or_letter() -> None:
-    """Chosen rows are in the table's order, each once; "b" and "C9" name nothing."""
+    """Selected rows are in the table's order, each once. "b" and "C9" select nothing."""
     assert table3_rows.chosen([*NAMES, "F1"], "big, F,B,B1,E") == ["B1", "B2", "E", "big", "F1"]
     assert table3_rows.chosen(NAMES, None) == NAMES
     for asked in ("b", "C9", "A,,B", "", "F"):

@@ -1,4 +1,4 @@
-"""Table 4 from the files of its stages: rows, printed and measured."""
+"""Table 4 from its stages' files: printed and measured rows."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ F1 = table4.F1
 
 
 def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
-    """The paper's twelve, the baseline, the chosen parser's F1, and the row that was not run."""
+    """The paper's twelve, the baseline, the chosen parser's F1, and a row that was not run."""
     inputs = parser_row()
     tables = {table.title: table.rows for table in table4.compute([inputs]).tables}
     *printed, right, parser, silver = tables["Table 4"]
@@ -40,7 +40,7 @@ def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
 
 
 def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> None:
-    """On WSJ the measured rows are named and trained as printed; data and test set do not differ then."""
+    """On WSJ, measured rows have the printed name and training data. Data and test set do not differ."""
     table = table4.compute([parser_row(data="WSJ"), parser_row("semi-supervised", "WSJ")])
     assert [(row.name, row.values["training"]) for row in table.tables[0].rows[12:]] == [
         ("right-branching trees", "none"),
@@ -52,7 +52,7 @@ def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> Non
 
 
 def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row) -> None:
-    """Also in the first screen of the report, in its sentence, and in MLflow."""
+    """Also in the report's first screen and sentence, and in MLflow."""
     inputs = parser_row()
     assert inputs.free is not None
     scored = inputs.free.scores
@@ -69,7 +69,7 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
 
 
 def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
-    """No figure, and the reason of each."""
+    """No value, and the reason for each."""
     made = parser_row()
     failed = ParserRow(made.training, made.data, (), made.failures, made.baseline, None, None)
     results = table4.compute([failed])
