@@ -1,1 +1,1 @@
-"""The tests mirror the packages; what they share lies in `tests.support`."""
+"""The tests mirror the packages; shared code is in `tests.support`."""

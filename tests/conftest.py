@@ -1,4 +1,4 @@
-"""What the tests share: the devices, a folder of text, and one Ray cluster a session."""
+"""Shared fixtures: the devices, a folder of text, and one Ray cluster per session."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.command_line import CommandLine
     from tests.support.s3_server import S3Server
 
-# An example may take as long as it likes: on a busy machine the time limit of 0.2 s would fail by chance.
+# Examples have no time limit: on a busy machine, the default of 0.2 s would fail by chance.
 hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
@@ -27,7 +27,7 @@ NO_RAY = "/dev/null/a test that is not marked ray starts Ray"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of the shared Ray cluster; a test that starts a Ray of its own is marked where it stands."""
+    """Marks tests of the shared Ray cluster. Tests that start Ray themselves are marked in place."""
     for item in items:
         if "ray_cluster" in getattr(item, "fixturenames", ()):
             item.add_marker("ray")
@@ -50,13 +50,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _interruptible() -> None:
-    """In a script's background (`make test &`) SIGINT is ignored; whatever a test starts would inherit that."""
+    """In a script's background (`make test &`) SIGINT is ignored, and child processes would inherit this."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(params=["cpu", "cuda"])
 def device(request: pytest.FixtureRequest) -> str:
-    """Each type of device in turn: the same test runs on the CPU and, where torch finds one, on a GPU."""
+    """Each kind of device in turn: the test runs on the CPU and, if torch finds one, on a GPU."""
     name: str = request.param
     if name == "cuda" and not torch.cuda.is_available():
         pytest.skip("torch finds no CUDA device")
@@ -77,7 +77,7 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def parallel_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder named by AIAYN_DATA or, where it is not set, one of the same layout with generated text."""
+    """The folder AIAYN_DATA or, if unset, a folder with the same layout and generated text."""
     folder = os.environ.get("AIAYN_DATA")
     return Path(folder) if folder else write_parallel_text(tmp_path_factory.mktemp("parallel_text"))
 
@@ -92,7 +92,7 @@ def command_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator["S3Server"]:
-    """An S3 server of the session's own."""
+    """An S3 server for the session."""
     from tests.support.s3_server import s3_server
 
     with s3_server() as server:
@@ -101,7 +101,7 @@ def s3() -> Iterator["S3Server"]:
 
 @pytest.fixture
 def at_s3(s3: "S3Server", monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> "S3Server":
-    """The server, which this process finds by its environment; copies of artifacts are in `tmp_path / "cache"`."""
+    """The server, set in this process's environment. Copies of artifacts are in `tmp_path / "cache"`."""
     for name, value in s3.variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "cache"))
@@ -117,7 +117,7 @@ def ray_cluster() -> Iterator[None]:
     from workflows.engine.cluster import set_local_variables
 
     set_local_variables()
-    # Workers import what the tests pass them.
+    # Workers must import the tests' functions.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     with loopback_only():
         ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

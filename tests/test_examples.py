@@ -17,13 +17,13 @@ from workflows import reproduce_table3
 
 ROOT = Path(__file__).parents[1]
 H100 = ["--gpus", "1", "--gpu", "h100"]
-"""Hardware named, so that the forecast measures none."""
+"""A named GPU, so that the forecast measures none."""
 Planned = Callable[[str], str]
 
 
 @pytest.fixture
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> Planned:
-    """Prints what the command in an example's header prints with --plan, typed in `tmp_path`, which has `examples`."""
+    """Returns the output of an example's command with --plan, run in `tmp_path`, which has `examples`."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
 
@@ -40,19 +40,19 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Comma
 
 
 def test_an_experiment_changes_what_it_names(planned: Planned) -> None:
-    """The plan of the smaller vocabulary has both pairs' base models, with as many parameters as its pieces make."""
+    """The plan has both pairs' base models, with the parameter counts of their vocabularies."""
     trainings = re.findall(r"^(en-\w\w \w+) +(\d\.\d) M ", planned("multi30k_smaller_vocabulary.toml"), re.MULTILINE)
     assert trainings == [("en-de base", "3.7"), ("en-fr base", "3.9")]  # 256 more for each piece: 4 000 and 5 000
 
 
 def test_rows_of_ones_own_stand_behind_the_papers(planned: Planned) -> None:
-    """The plan has the rows asked for, in the order of the table, base with the seeds that tell the noise."""
+    """The plan has the requested rows in the table's order, and base with several seeds."""
     trained = re.findall(r"^train en-de (\w+(?: seed \d)?) +to run", planned("table3_own_rows.toml"), re.MULTILINE)
     assert trained == ["base seed 1", "base seed 2", "base seed 3", "B1", "F1", "F2", "F3", "F4"]
 
 
 def test_rows_on_real_text_have_the_sizes_that_the_paper_prints(planned: Planned) -> None:
-    """Seven rows of three seeds; one head has as many columns as all of base's, whose d_k is the paper's."""
+    """Seven rows of three seeds. One head is as wide as all of base's together, whose d_k is the paper's."""
     output = planned("table3_multi30k.toml")
     trained = set(re.findall(r"^train en-de (\w+) seed \d +to run", output, re.MULTILINE))
     assert trained == {"base", "A1", "A4", "B1", "D1", "D3", "E"}
@@ -61,7 +61,7 @@ def test_rows_on_real_text_have_the_sizes_that_the_paper_prints(planned: Planned
 
 
 def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_path: Path) -> None:
-    """With the files it names beside it the description makes a DAG over its language pair."""
+    """With its files next to it, the example yields a DAG for its language pair."""
     text = (ROOT / "examples" / "own_text.toml").read_text()
     (tmp_path / "own_text.toml").write_text(text)
     for name in re.findall(r'"([\w.]+\.(?:en|cs)(?:\.gz)?)"', text):
@@ -70,7 +70,7 @@ def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_
 
 
 def test_attention_by_hand_is_what_the_page_prints_and_the_model_computes() -> None:
-    """The page has the output to the last digit; the model's own attention ends where the steps do."""
+    """The page has the exact output. The model's attention has the result of the steps."""
     done = subprocess.run(
         [sys.executable, "examples/attention_by_hand.py"],
         capture_output=True,
@@ -88,7 +88,7 @@ def test_attention_by_hand_is_what_the_page_prints_and_the_model_computes() -> N
 @pytest.mark.slow
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_row_of_ones_own_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F1 of the example, shrunk, ends in the table as a measured row with nothing printed beside it."""
+    """F1 of the example, shrunk, is a measured row of the table, without a printed one."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     example = ROOT / "examples" / "table3_own_rows.toml"
     reproduce_table3.main(

@@ -1,4 +1,4 @@
-"""The benchmarks' commands at their smallest sizes, without the libraries that they do without."""
+"""The benchmarks' commands at their smallest sizes, without the libraries that they do not need."""
 
 import gzip
 import json
@@ -34,7 +34,7 @@ from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpu
 ROOT = Path(__file__).parents[2]
 LINES = [line for line in SENTENCES if line.strip()]
 UNIMPORTABLE = ("ray", "mlflow", "scipy", "matplotlib", "transformers", "ctranslate2")
-"""The project's other libraries, which a machine that is only lent does not have."""
+"""The project's other libraries, which a borrowed machine lacks."""
 BLOCKED = f"""
 import sys
 class Blocker:
@@ -46,7 +46,7 @@ sys.meta_path.insert(0, Blocker())
 
 
 def run(folder: Path, command: str, *options: str, blocked: bool = True) -> str:
-    """Runs a command in `folder`, with the libraries above made unimportable in its own processes too."""
+    """Runs a command in `folder`; it and its processes cannot import the libraries above."""
     if blocked:
         (folder / "sitecustomize.py").write_text(BLOCKED)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "COLUMNS": "200"}
@@ -74,7 +74,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_training(tmp_path: Path) -> None:
-    """All loops take the same batches, the results are consistent, and a peer that is not installed is null."""
+    """All loops read the same batches, the results are consistent, and a missing peer is null."""
     result = json.loads(run(tmp_path, "training", "--size=tiny", "--updates=2", "--rounds=2", "--json"))
     ours, peer = result["contenders"]
     assert (ours["name"], peer["name"]) == (OURS, "torch.nn.Transformer")
@@ -91,7 +91,7 @@ def test_training(tmp_path: Path) -> None:
 
 
 def test_each_round_has_its_own_roofline() -> None:
-    """A round on a machine at half speed has a slow product too; the spread shows what is left."""
+    """A round on a machine at half speed has a slow product, too; the spread shows the rest."""
     ours = Contender(OURS, "float32", dict, workers=0)
     work = {"target_tokens": 5.0, "source_tokens": 4.0, "computed_tokens": 10.0, "peak_memory_gb": 1.0}
     ours.rounds = [
@@ -104,7 +104,7 @@ def test_each_round_has_its_own_roofline() -> None:
 
 
 def test_decoding_alone(model: Path, tmp_path: Path) -> None:
-    """Without peers their ratios are null. The model repeats the source, so BLEU 100 proves the order of the lines."""
+    """Without peers, ratios are null. The model repeats the source, so BLEU 100 proves the order of the lines."""
     write_lines(tmp_path / "text.gz", [*LINES * 4, ""])
     options = ("--src=text.gz", "--ref=text.gz", "--lang=en", "--rounds=2", "--json")
     result = json.loads(run(tmp_path, "decoding", str(model), *options))
@@ -118,7 +118,7 @@ def test_decoding_alone(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_translators_translate_the_same(model: Path) -> None:
-    """At length penalty 0, where both search for the same output, CTranslate2's is what the model repeats."""
+    """At length penalty 0, both searches have the same optimum, and CTranslate2 repeats the source, too."""
     pytest.importorskip("ctranslate2")
     settings = DecodingSettings(length_penalty=0)
     result = decoding.measure(model, [(line, line) for line in LINES * 4], "en", settings, rounds=1)
@@ -130,7 +130,7 @@ def test_translators_translate_the_same(model: Path) -> None:
 
 @pytest.mark.slow
 def test_preparation(tmp_path: Path) -> None:
-    """Every stage reports time, CPU time and memory; processes seen from outside use no less; the archives are read."""
+    """Every stage has time, CPU time and memory. External processes use no less. The archives are read."""
     options = ("--pair=en-fr", "--pairs=8000", "--vocabulary-size=2000", "--folder=kept", "--json")
     result: dict[str, Any] = json.loads(run(tmp_path, "preparation", *options, blocked=False).split("\n")[-2])
     names = ("read", "clean", "read dev", "vocabulary", "encode", "report", "read newstest2014")
@@ -148,7 +148,7 @@ def test_preparation(tmp_path: Path) -> None:
 
 
 def test_error_rates(tmp_path: Path) -> None:
-    """Shares for each rule and effect, the same in either form; adjusted for the family, fewer verdicts are wrong."""
+    """Fractions by rule and effect, the same in both formats. Corrected for the family, fewer verdicts are wrong."""
     result = json.loads(run(tmp_path, "error_rates", "--tables=50", "--json", blocked=False))
     names, rules = ["old rule", "3 seeds", "3 seeds, Holm", "5 seeds", "5 seeds, Holm"], result["rules"]
     assert (result["tables"], [*rules]) == (50, names)
@@ -187,7 +187,7 @@ def test_gpu_in_tiny_form(tmp_path: Path) -> None:
 
 
 def test_a_table_of_libraries_has_a_row_for_each() -> None:
-    """One that failed says why; a step that failed has one row."""
+    """A failed form has its reason. A failed step has one row."""
     peers = [{"name": "aiayn", "tokens_s": 1e5, "dtype": "bfloat16"}, {"name": "MarianMT", "failed": "out of memory"}]
     cells = [row.strip("| ").split(" | ") for row in gpu.rows("peers-big", {"contenders": peers})]
     assert [row[:3] for row in cells] == [["peers-big", "aiayn", "100,000"], ["peers-big", "MarianMT", ""]]
@@ -196,7 +196,7 @@ def test_a_table_of_libraries_has_a_row_for_each() -> None:
 
 
 def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its row says why."""
+    """Its row has the reason."""
 
     def measure(settings: TrainingSettings, *_: Any) -> gpu.Result:
         if settings.exact_reduction:
@@ -212,7 +212,7 @@ def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatc
 
 
 def test_the_largest_micro_batch_is_the_last_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each try has twice the tokens of the one before, in one micro-batch, until one does not fit."""
+    """Each try doubles the tokens, in one micro-batch, until one does not fit."""
     tried = []
 
     def loop(settings: TrainingSettings, *_: Any) -> Any:
@@ -228,7 +228,7 @@ def test_the_largest_micro_batch_is_the_last_that_fits(tmp_path: Path, monkeypat
 
 
 def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None:
-    """It says what to run instead, with exit status 2."""
+    """The message has the command to run instead; exit status 2."""
     if torch.cuda.is_available():
         pytest.skip("torch finds a GPU")
     words = [sys.executable, "-m", "benchmarks.gpu", "--out", str(tmp_path)]
@@ -239,7 +239,7 @@ def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None
 
 
 def test_the_tests_of_make_gpu_need_few_libraries(tmp_path: Path) -> None:
-    """They can be imported without the libraries that the steps do without, and there are some."""
+    """They import without the steps' libraries, and there are some."""
     (tmp_path / "sitecustomize.py").write_text(BLOCKED)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "-m pytest -q -m gpu" in line)
@@ -250,7 +250,7 @@ def test_the_tests_of_make_gpu_need_few_libraries(tmp_path: Path) -> None:
 
 
 def test_a_peer_that_fails_drops_out_and_ours_ends_the_benchmark() -> None:
-    """A peer's process that is killed says so, later calls end at once; our own is an error of one line."""
+    """A peer's killed process is reported, and later calls return at once. Ours is a one-line error."""
     with processes():
         peer = Contender("peer", "float32", os._exit, 3)
         assert peer.call("anything") is None
@@ -262,7 +262,7 @@ def test_a_peer_that_fails_drops_out_and_ours_ends_the_benchmark() -> None:
 
 @pytest.mark.skipif(not shutil.which("fincore"), reason="counts pages with util-linux's fincore")
 def test_what_a_command_reads(tmp_path: Path) -> None:
-    """Bytes count however they are read; files that are only opened, or written, do not count."""
+    """Bytes count however they are read. Files that are only opened or written do not count."""
     if (
         "tmpfs"
         in subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout

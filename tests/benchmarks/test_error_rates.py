@@ -9,7 +9,7 @@ from workflows.paper import VARIATIONS
 
 
 def old(**means: float) -> dict[str, int]:
-    """The earlier rule's verdicts where base's first seeds are -1, 0 and 1, and the other rows' first seed is 0."""
+    """The earlier rule's verdicts if base's first seeds are -1, 0 and 1, and the other rows' first seed is 0."""
     rows = {name: [means.get(name, 0.0), 99, 99, 99] for name in VARIATIONS} | {"base": [-1.0, 0, 1, 99]}
     values = {name: np.array([seeds])[:, :, None] * [1, 1, 1] for name, seeds in rows.items()}
     values["D3"] = values["D3"] * [1, -1, -1]
@@ -31,7 +31,7 @@ def test_the_earlier_rule_by_hand() -> None:
 
 
 def test_claims_that_are_plainly_true_hold_and_false_ones_fail() -> None:
-    """In the order of CLAIMS; one head and too many are each other's rivals, as good as each other here."""
+    """In the order of CLAIMS. One head and too many are each other's rivals, and equally good here."""
     random = np.random.default_rng(0)
     for found in verdicts(simulated(50, 2, 3, random), margin=50):
         assert found.tolist() == [[1] * 7] * 2
@@ -40,7 +40,7 @@ def test_claims_that_are_plainly_true_hold_and_false_ones_fail() -> None:
 
 
 def test_the_rows_are_judged_in_nats() -> None:
-    """E's margin is one of the standard deviations that are drawn."""
+    """E's margin is one standard deviation."""
     values = simulated(0, 1, 3, np.random.default_rng(0))
     equal = family(rows_of(values, 0, margin=2))[CLAIMS.index(EQUAL)].effects[0]
     difference = (values["base"] - values["E"])[0, :, 0].mean()

@@ -1,4 +1,4 @@
-"""The peers compute what our model computes, so that their rates can be compared."""
+"""The peers compute our model, so that rates are comparable."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -51,13 +51,13 @@ def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
 
 
 def _as_marian(ours: Transformer, peer: Marian) -> None:
-    """Copies our weights into MarianMT as they are exported; what is missing is tied, or a bias that is 0."""
+    """Copies our exported weights into MarianMT. Missing ones are tied, or biases of 0."""
     peer.marian.load_state_dict(marian_weights(ours), strict=False)
 
 
 @pytest.mark.parametrize("name", ["torch", "marian", "marian, learned positions"])
 def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
-    """With dropout 0, copied weights and perturbed norms, a peer's loss and gradient equal ours: so does its work."""
+    """With dropout 0, copied weights and perturbed norms, a peer's loss and gradient equal ours."""
     if name != "torch":
         pytest.importorskip("transformers")
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Compares the results of completed workflows, leaving out values that depend on the clock."""
+"""Compares the results of finished workflows, ignoring values that depend on the clock."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 CLOCK = ("tokens_s", "train_s")
-"""Values of metrics.jsonl that differ between any two trainings."""
+"""Values of metrics.jsonl that differ between any two runs."""
 TIMED = {".json", ".jsonl", ".html", ".md", ".csv"}
 """Files with times. Only metrics.jsonl and table2.json are compared, without the times: the others repeat them."""
 
@@ -64,7 +64,7 @@ def differences(expected: Outcome, found: Outcome) -> list[str]:
 
 
 def _first_difference(expected: Any, found: Any) -> str:
-    """Names the first line in which two curves differ."""
+    """Returns the first line in which two curves differ."""
     if isinstance(expected, str):
         return ""
     pairs = zip([*expected, None], [*found, None], strict=False)

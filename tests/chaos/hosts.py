@@ -1,4 +1,4 @@
-"""Hosts on this machine: network namespaces with an address each, in which the project cannot be imported.
+"""Hosts on this machine: network namespaces with their own addresses, in which the project cannot be imported.
 
     with hosts(3) as (head, *others):
         head.start([PYTHON, "-m", "http.server"], log)
@@ -25,7 +25,7 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 PYTHON = Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}")
-"""The Python beneath the virtual environment."""
+"""The Python of the virtual environment's base."""
 SUBNET = "10.213.77"
 GONE_S = 30
 _calls = count()
@@ -39,7 +39,7 @@ class Host:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment in which PYTHON finds the libraries: nothing of Ray's, MLflow's or Python's."""
+        """The environment in which PYTHON finds the libraries, without variables of Ray, MLflow or Python."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_", "PYTHON"))}
         return kept | {"PYTHONPATH": str(self._libraries)}
 
@@ -65,7 +65,7 @@ class Host:
             )
 
     def processes(self) -> list[psutil.Process]:
-        """Returns what runs on this host."""
+        """Returns the host's processes."""
         found = []
         for pid in _ip("netns", "pids", self.name).split():
             with suppress(psutil.NoSuchProcess):
@@ -73,7 +73,7 @@ class Host:
         return found
 
     def power_off(self) -> None:
-        """Kills all processes of the host at once, as a loss of power does, and takes it off the network."""
+        """Kills all processes of the host at once, like a power failure, and disconnects it."""
         _ip("netns", "exec", self.name, "ip", "link", "set", "eth0", "down")
         end_s = time.monotonic() + GONE_S
         while processes := self.processes():
@@ -85,7 +85,7 @@ class Host:
 
 
 def can_make_hosts() -> bool:
-    """Says whether this process may make network namespaces here."""
+    """Whether this process may create network namespaces here."""
     return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("ip") is not None
 
 

@@ -1,4 +1,4 @@
-"""Kills the processes of a workflow, one after another, at moments drawn from a seed."""
+"""Kills the processes of a workflow, one after another, at random moments by a seed."""
 
 import time
 from collections import Counter
@@ -15,7 +15,7 @@ from tests.chaos.workflow_process import Workflow
 DELAY_S = 3, 12
 """Range of the minimum delay between two kills."""
 RECOVERED = 3 / 4
-"""Share of kills that wait until the workflow makes progress after the last kill; the rest may hit its recovery."""
+"""The fraction of kills that wait for progress after the last kill; the others may hit its recovery."""
 ABSENCE_S = 1, 5
 """Range of the time from the end of the second node to the start of a new one."""
 
@@ -36,7 +36,7 @@ class Killer:
 
     @property
     def done(self) -> bool:
-        """Whether all kills have been made."""
+        """Whether all kills are done."""
         return self.kills.total() >= self._wanted and not self._spared
 
     @property

@@ -66,11 +66,11 @@ class Nodes:
             time.sleep(0.2)
 
     def cache(self, host: Host) -> Path:
-        """Where a host keeps its copies of what is in a bucket."""
+        """A host's folder for copies from a bucket."""
         return self._folder / f"cache-{host.name}"
 
     def cleaned_shards(self, host: Host) -> int:
-        """Counts the shards of cleaned text that tasks on a host have fetched."""
+        """Counts the shards of cleaned text fetched by tasks on a host."""
         return len([*self.cache(host).glob("*/store/cleaning-*/*.en")])
 
     def bucket(self) -> str:
@@ -89,7 +89,7 @@ class Nodes:
         return "s3://aiayn/runs"
 
     def fetched(self, uri: str) -> Path:
-        """Brings all that is in a bucket to the head's host; returns where it is."""
+        """Downloads a bucket to the head's host; returns the folder."""
         fetch = (
             "from pipeline.store.store import Store\n"
             f"store = Store.at({uri!r})\n"
@@ -104,7 +104,7 @@ class Nodes:
         return Path(log.read_text().strip().split("\n")[-1])
 
     def workflow(self, store: Path, uri: str = "") -> "Workflow":
-        """Starts Table 2 on the head's host, as a user there does."""
+        """Starts Table 2 on the head's host, like a user there."""
         command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de", "--models", "base"]
         command += ["--dev-bleu", "--address", self.address, "--store", uri or str(store)]
         command += [word for name, value in WHOLE.items() for word in ("--set", f"{name}={json.dumps(value)}")]
@@ -125,12 +125,12 @@ class Workflow:
         self._process = host.start(command, self.log, variables, sees_project=True)
 
     def wait_for_checkpoint(self) -> None:
-        """Waits until the training has a checkpoint to go on from."""
+        """Waits until the run has a checkpoint to resume from."""
         self._wait(lambda: bool(self.checkpoints()), "no checkpoint")
         assert self._process.poll() is None, self.log.read_text()
 
     def checkpoints(self) -> set[int]:
-        """Returns the updates of the checkpoints there are."""
+        """Returns the updates of existing checkpoints."""
         paths = [path for folder in self._seen for path in folder.glob("**/store/*/recovery/*")]
         found = (re.search(r"(\d+)$", path.name) for path in paths)
         return {int(match[1]) for match in found if match}
@@ -167,7 +167,7 @@ def nodes() -> Iterator[Nodes]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """The results where no host is lost, with a shared disk."""
+    """The results without a lost host, with a shared disk."""
     with three_nodes() as started:
         workflow = started.workflow(tmp_path_factory.mktemp("undisturbed") / "runs")
         workflow.finish()
@@ -175,7 +175,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 
 
 def test_the_hosts_do_not_have_the_project(nodes: Nodes, tmp_path: Path) -> None:
-    """What the other tests show would be worth nothing otherwise."""
+    """Otherwise the other tests would prove nothing."""
     for package in ("ray", "workflows"):
         log = tmp_path / package
         asked = nodes.hosts[1].start([PYTHON, "-c", f"import {package}"], log, nodes.variables)
@@ -205,5 +205,5 @@ def test_a_lost_host_changes_no_weight(nodes: Nodes, undisturbed: Outcome, tmp_p
 
 
 def _trains(host: Host) -> bool:
-    """Says whether a training worker runs on the host."""
+    """Whether a training worker runs on the host."""
     return any("RayTrainWorker" in " ".join(process.cmdline()) for process in host.processes())

@@ -1,4 +1,4 @@
-"""A command as its user sees it: exit status and both streams, with or without a process of its own."""
+"""Commands as users see them: exit status and both streams, in a separate process or in this one."""
 
 import io
 import subprocess
@@ -21,7 +21,7 @@ APPS = {
 
 
 class Done(NamedTuple):
-    """A command that has ended."""
+    """A finished command."""
 
     returncode: int
     stdout: str
@@ -29,14 +29,14 @@ class Done(NamedTuple):
 
 
 class CommandLine:
-    """Runs commands of the project, named by their modules."""
+    """Runs the project's commands by module."""
 
     def __init__(self, capture: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capture = capture
         self._monkeypatch = monkeypatch
 
     def here(self, module: str, *arguments: str, text: str = "") -> Done:
-        """In this process, which has imported all that takes seconds: for what does not depend on a process."""
+        """In this process, which has imported the slow libraries: for tests that do not depend on a process."""
         self._capture.readouterr()
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "argv", [module, *arguments])
@@ -47,7 +47,7 @@ class CommandLine:
         return Done(ended.value.code, *self._capture.readouterr())
 
     def in_process(self, module: str, *arguments: str, text: str = "") -> Done:
-        """In a process of its own."""
+        """In a separate process."""
         command = [sys.executable, "-m", module, *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         return Done(done.returncode, done.stdout, done.stderr)

@@ -1,4 +1,4 @@
-"""The tables of the experiments, as their commands draw them before anything runs."""
+"""The experiments' tables, as steps, without running anything."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Trainings on Ray in which one worker fails, and what they leave behind.
+"""Training runs on Ray in which one worker fails, and their leftovers.
 
 `FaultyScratch` reaches every worker before its first collective, so that is where a worker is made different from the
 others: its clock, and its error.
@@ -30,35 +30,35 @@ from workflows.engine.cluster import set_local_variables
 
 Fault = Literal["not finite", "fetch", "update"]
 FAULTY_UPDATE = 2
-"""The first one after the learning rate, far too high, has been applied."""
+"""The first one after the learning rate, far too high, was applied."""
 RARELY = {"log_updates": 10, "validation_updates": 1000, "checkpoint_updates": 1000, "updates": 1000}
-"""Most updates are followed by nothing that the workers do together."""
+"""Most updates are not followed by any collective operation."""
 
 
 class Ending(NamedTuple):
-    """How a training ended."""
+    """The end of a training run."""
 
     error: Exception
     seconds: float
-    """From the fault until `train` raised."""
+    """The time from the fault until `train` raised."""
     starts: int
-    """Number of workers started, all attempts together."""
+    """The number of workers started, over all attempts."""
     left: list[int]
-    """Process ids of workers that are alive after it."""
+    """Process ids of workers that are still alive."""
 
 
 @dataclass
 class FaultyScratch(Scratch):
-    """Sets `loop.PROGRESS_S` of each rank, and makes the last rank fail here (`fetch`) or amid an update (`update`)."""
+    """Sets `loop.PROGRESS_S` of each rank; the last rank fails here (`fetch`) or within an update (`update`)."""
 
     progress_s: Sequence[float]
     fault: Fault
     error: Exception
     diary: Path
-    """Each worker adds a file as it starts, and the last rank one more as the fault begins."""
+    """Each worker adds a file at its start, and the last rank one more at the fault."""
 
     def on_this_node(self, folder: Path) -> Path:
-        """Runs at each rank before anything else."""
+        """Runs first at each rank."""
         worker = ray.train.get_context()
         (self.diary / f"start-{os.getpid()}").touch()
         loop.PROGRESS_S = self.progress_s[worker.get_world_rank()]
@@ -82,7 +82,7 @@ class FaultyScratch(Scratch):
 def ending(
     dataset: EncodedDataset, folder: Path, progress_s: Sequence[float], fault: Fault, error: Exception | None = None
 ) -> Ending:
-    """Trains with a worker for each of `progress_s` until the last one fails."""
+    """Trains with one worker per `progress_s` until the last one fails."""
     for path in (folder, diary := folder / "diary"):
         path.mkdir()
     optimizer = OptimizerConfig(learning_rate_scale=1e30) if fault == "not finite" else OptimizerConfig()
@@ -102,7 +102,7 @@ def ending(
 
 
 def workers_left(patience_s: float = 20) -> list[int]:
-    """Lists Ray Train's workers that are alive when patience ends: killed processes take a moment to go."""
+    """Lists Ray Train's workers still alive after a while: killed processes take a moment to go."""
     end_s = time.monotonic() + patience_s
     while (left := workers_alive("RayTrainWorker", "TrainController")) and time.monotonic() < end_s:
         time.sleep(0.05)
@@ -110,7 +110,7 @@ def workers_left(patience_s: float = 20) -> list[int]:
 
 
 def in_new_cluster(workers: int, *arguments: Any) -> Ending:
-    """Calls `ending(*arguments)` in a Ray cluster of this process's own that claims to have a CPU for each worker."""
+    """Calls `ending(*arguments)` in a separate Ray cluster that claims one CPU per worker."""
     set_local_variables()
     with loopback_only():
         ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)

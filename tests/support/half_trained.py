@@ -1,4 +1,4 @@
-"""A checkpoint that has half learned to map each of a few lines to another: its outputs vary, and most of them end."""
+"""A checkpoint that has half learned to map some lines to others: outputs vary, and most of them end."""
 
 import dataclasses
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpu
 
 KNOWN = [line for line in SENTENCES if line.strip()]
 LINES = [*KNOWN, "A dög ."]
-"""Test sentences; the last holds a character that the vocabulary lacks, or spells in bytes."""
+"""Test sentences. The last has a character that the vocabulary lacks, or spells in bytes."""
 TINY = TransformerConfig(60, n_layers=2, d_model=32, d_ff=48, n_heads=2, d_k=16, d_v=16, dropout=0.0)
 MODELS: dict[str, dict[str, Any]] = {
     "sinusoids": {},
@@ -39,7 +39,7 @@ def shifted(target_BT: torch.Tensor) -> torch.Tensor:
 
 
 def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transformer:
-    """Makes the checkpoint, with differences from TINY."""
+    """Writes the checkpoint, with differences from TINY."""
     make_checkpoint(folder, make_corpus(folder.with_name("corpus")), byte_fallback)
     processor = vocabulary.load(folder / "joint.model")
     source_BS = ids(processor, KNOWN)
@@ -59,7 +59,7 @@ def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transf
 
 
 def make_exported(folder: Path, kind: str, export: Callable[[Context, Checkpoint], Any]) -> tuple[Transformer, Path]:
-    """Makes one of MODELS in `folder / "checkpoint"`; returns it and the folder beside it to which it was exported."""
+    """Writes one of MODELS to `folder / "checkpoint"`; returns it and the folder of its export."""
     model = make_model(folder / "checkpoint", **MODELS[kind])
     (folder / "out").mkdir()
     export(Context(folder / "out"), Checkpoint(folder / "checkpoint"))

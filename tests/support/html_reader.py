@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 
 class Reader(HTMLParser):
-    """Collects text, tags and table rows; notes elements that are closed in the wrong order."""
+    """Collects text, tags and table rows; records elements closed in the wrong order."""
 
     VOID = frozenset({"meta", "br", "hr", "link", "img", "input", "use", "path"})
 
@@ -20,7 +20,7 @@ class Reader(HTMLParser):
         self.rows: list[list[str]] = []
         self.misnested: list[str] = []
         self._open: list[str] = []
-        self.feed(str(html))  # a Markup would escape text added to it
+        self.feed(str(html))  # a Markup would escape added text
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
@@ -47,7 +47,7 @@ class Reader(HTMLParser):
 
 
 def drawings(html: str) -> list[str]:
-    """Returns the SVG elements, and those in images."""
+    """Returns the SVG elements, including those in images."""
     matches = re.findall(r'(<svg.*?</svg>)|src="data:image/svg\+xml;base64,([^"]*)"', html, flags=re.DOTALL)
     return [inline or base64.b64decode(data).decode() for inline, data in matches]
 
@@ -70,6 +70,6 @@ def assert_asks_for_nothing_outside(html: str) -> None:
 
 
 def csv_files(html: str) -> dict[str, list[list[str]]]:
-    """Returns the data of the figures, which links hold, as rows by the names of the files."""
+    """Returns the figures' data, from their links, as rows by file name."""
     links = re.findall(r'href="data:text/csv;charset=utf-8,([^"]*)" download="([^"]+)"', html)
     return {name: [*csv.reader(unquote(data).splitlines())] for data, name in links}

@@ -1,4 +1,4 @@
-"""Floating-point operations of the layer types' matrix products (paper §4), by formula.
+"""FLOP of the layer types' matrix products (paper §4), by formula.
 
     forward_flop("self-attention", LayerSizes(width=512), length=70)
 
@@ -26,5 +26,5 @@ def forward_flop(layer_type: LayerType, sizes: LayerSizes, length: int) -> int:
 
 
 def projected_flop(layer_type: Projected, sizes: LayerSizes, length: int) -> int:
-    """Counts the same with W_Q, W_K, W_V and W_O, four matrices of d × d."""
+    """Counts the same with W_Q, W_K, W_V and W_O, four d × d matrices."""
     return forward_flop(layer_type, sizes, length) + 2 * (4 * length * sizes.width**2)

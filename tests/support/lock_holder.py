@@ -1,4 +1,4 @@
-"""A lock held by another process, for tests of locks and of workflows that wait for them."""
+"""A lock held by another process, for tests of waiting."""
 
 import subprocess
 import sys

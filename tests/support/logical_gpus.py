@@ -39,14 +39,14 @@ started: list[Cluster] = []
 
 
 class Placed(NamedTuple):
-    """Where a training worker is, and what it has."""
+    """A training worker's node and resources."""
 
     rank: int
     n_workers: int
     gpus: list[str]
-    """Ray's numbers of the GPUs that it has reserved."""
+    """The indices of its reserved GPUs."""
     device: str
-    """What Ray Train says is its device."""
+    """Its device according to Ray Train."""
     visible: str
     """CUDA_VISIBLE_DEVICES."""
     cpus: float
@@ -55,14 +55,14 @@ class Placed(NamedTuple):
 
 @dataclass
 class RecordingScratch(Scratch):
-    """Notes where each worker is, before anything else happens, and what watches over it on the head."""
+    """Records where each worker is, before anything else, and the controllers on the head."""
 
     diary: Path
     head_raylet: int
     """Process id."""
 
     def on_this_node(self, folder: Path) -> Path:
-        """Runs at each rank; in the stage itself, for the vocabulary alone."""
+        """Runs at each rank; in the stage itself, only for the vocabulary."""
         if folder.is_file():
             return folder
         worker, runtime = ray.train.get_context(), ray.get_runtime_context()
@@ -81,12 +81,12 @@ class RecordingScratch(Scratch):
 
     @property
     def placed(self) -> list[Placed]:
-        """What all workers have noted."""
+        """The records of all workers."""
         return [Placed(*json.loads(path.read_text())) for path in sorted(self.diary.glob("rank-*.json"))]
 
 
 def titles_below(pid: int) -> list[str]:
-    """Names what the processes of a node are at work on, by the process id of its raylet."""
+    """Names the active tasks of a node's processes, by the process id of its raylet."""
     lines = [process.cmdline() for process in psutil.Process(pid).children(recursive=True)]
     return [line[0].removeprefix("ray::") for line in lines if line and line[0].startswith("ray::")]
 
@@ -121,7 +121,7 @@ def raylet(node: Any) -> int:
 
 
 def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, emit: Any = None) -> Any:
-    """Starts a training as the workflow engine does; returns a reference to its result, and its scratch."""
+    """Starts a training run like the workflow engine; returns a reference to its result, and its scratch."""
     for new in (folder, diary := folder.with_name(f"{folder.name}-diary")):
         new.mkdir()
     scratch = RecordingScratch(folder, diary, raylet(started[0].head_node))
@@ -131,7 +131,7 @@ def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, 
 
 
 def trained(dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> tuple[list[Placed], list[str], str]:
-    """Trains; returns where the workers were, what ran on the head meanwhile, and the node with the GPUs."""
+    """Trains; returns the workers' places, the head's tasks meanwhile, and the node with the GPUs."""
     reference, scratch = training(dataset, settings, folder)
     ray.get(reference)
     all_free()
@@ -145,7 +145,7 @@ def all_free() -> None:
 
 
 def until(happened: Callable[[], Any], otherwise: str) -> None:
-    """Waits until `happened` returns something true."""
+    """Waits until `happened` returns a true value."""
     end_s = time.monotonic() + PATIENCE_S
     while not happened():
         assert time.monotonic() < end_s, otherwise
@@ -153,7 +153,7 @@ def until(happened: Callable[[], Any], otherwise: str) -> None:
 
 
 def _hold(path: Path, event: dict[str, Any]) -> None:
-    """Keeps a training at its update 3 until a file is there; to be used as `emit`."""
+    """Holds a run at update 3 until a file exists; for use as `emit`."""
     if event.get("step", 0) >= 3:
         path.with_name("held").touch()
         until(path.exists, f"{path} never came")
@@ -167,7 +167,7 @@ def decoded_beside(
     decoding: DecodingSettings,
     folder: Path,
 ) -> tuple[TrainingRun, Hypotheses, list[Placed]]:
-    """Decodes while one worker's training holds a GPU, and lets that go on only when the decoding is done."""
+    """Decodes while one worker's run holds a GPU, and releases the run only after decoding."""
     reference, scratch = training(dataset, settings, folder / "run", partial(_hold, folder / "decoded"))
     until((folder / "held").exists, "the training did not begin")
     (folder / "hypotheses").mkdir()
@@ -180,7 +180,7 @@ def decoded_beside(
 
 
 class Seen(NamedTuple):
-    """What the processes of the two nodes were at work on, and the most GPUs that were reserved at once."""
+    """The active tasks of both nodes' processes, and the maximum number of reserved GPUs."""
 
     on_head: set[str]
     on_node: set[str]
@@ -188,7 +188,7 @@ class Seen(NamedTuple):
 
 
 def watched(command: list[str]) -> Seen:
-    """Runs a command of the project on this cluster, and looks what Ray does for it."""
+    """Runs a command of the project on this cluster, and records Ray's work for it."""
     (node,) = started[0].worker_nodes
     on_head, on_node, gpus = set(), set(), 0.0
     with subprocess.Popen([sys.executable, *command, "--address", address()], stdout=subprocess.DEVNULL) as driver:

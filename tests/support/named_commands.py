@@ -1,4 +1,4 @@
-"""The project's commands as texts name them: found in pages, and held against the real applications."""
+"""The project's commands in texts, checked against the real applications."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ COMMANDS = {
 
 
 def commands_in(text: str) -> list[list[str]]:
-    """The command lines of the project in code blocks and in backticks, each as words from the command's name on."""
+    """The project's command lines in code blocks and backticks, each as words from the command's name on."""
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()] + re.findall(
@@ -39,7 +39,7 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 def unknown(words: list[str]) -> list[str]:
-    """Subcommands and options that the command has not got."""
+    """Subcommands and options that the command lacks."""
     command, rest = COMMANDS[words[0]], words[1:]
     while (below := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
         if rest[0] not in below:
@@ -50,7 +50,7 @@ def unknown(words: list[str]) -> list[str]:
 
 
 def parsed(words: list[str]) -> dict[str, Any]:
-    """Parses a command line of the project as the command itself would, without running it; returns its values."""
+    """Parses a command line like the command would, without running it; returns its values."""
     return COMMANDS[words[0]].make_context(words[0], words[1:]).params
 
 

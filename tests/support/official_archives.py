@@ -1,4 +1,4 @@
-"""Small archives with the names and the member layout of WMT14's official ones."""
+"""Small archives with the names and member layout of WMT14's official ones."""
 
 import gzip
 import hashlib
@@ -36,7 +36,7 @@ def sgml(lines: Sequence[str]) -> bytes:
 
 
 def write_official(folder: Path, target: Wmt14Target, train: Mapping[str, Pairs], dev: Pairs, test: Pairs) -> None:
-    """All archives of a language pair in the folders of a server; `train` by the name of the archive.
+    """All archives of a language pair in a server's folders; `train` by the archive's name.
 
     They also contain the other language pair's members, with other text, so that the right ones must be chosen.
     """
@@ -61,7 +61,7 @@ def write_official(folder: Path, target: Wmt14Target, train: Mapping[str, Pairs]
 
 
 def settings_of(folder: Path, target: Wmt14Target, dev_pairs: int, test_pairs: int) -> dict[str, Any]:
-    """Fields of Wmt14Settings that expect the archives of `write_official` instead of the published ones.
+    """Fields of Wmt14Settings for the archives of `write_official` instead of the official ones.
 
     Archives without a published checksum have none here either.
     """
@@ -81,5 +81,5 @@ def settings_of(folder: Path, target: Wmt14Target, dev_pairs: int, test_pairs: i
 
 
 def checksum(path: Path) -> str:
-    """Returns a file's checksum in the form that settings use."""
+    """Returns a file's checksum in the format of settings."""
     return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()

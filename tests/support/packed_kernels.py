@@ -1,4 +1,4 @@
-"""Lets torch's attention for variable lengths run on a CPU, sentence by sentence, in place of the GPUs' kernels.
+"""Runs torch's variable-length attention on a CPU, sentence by sentence, in place of the GPU kernels.
 
 The operator, its gradient and its rules for tracing stay torch's own: only the kernels are these. Rows of no sentence
 are NaN, as the GPUs' kernels leave them undefined.

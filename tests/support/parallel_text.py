@@ -1,4 +1,4 @@
-"""Parallel text for the tests: corpora of it and, where AIAYN_DATA is unset, the embedded grammar's in its folders."""
+"""Parallel text: corpora of it and, if AIAYN_DATA is unset, generated text in the same folders."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -18,11 +18,11 @@ FILES = {
     "dev": {"multi30k/val": (200, 3)},
     "test": {"multi30k/test_2016_flickr": (300, 3), "newstest2013/newstest2013": (100, 6)},
 }
-"""Files made of a split of the embedded corpus: their pairs, and the most sentences that a line has."""
+"""Files from a split of the embedded corpus: their pairs, and the maximum number of sentences per line."""
 
 
 def write_parallel_text(folder: Path) -> Path:
-    """English and German files: lines of one sentence to several, mostly short ones, and no sentence in two splits."""
+    """English and German files: lines of one to several sentences, mostly short, without overlap between splits."""
     wanted = {split: sum(pairs * (most + 1) // 2 for pairs, most in files.values()) for split, files in FILES.items()}
     sizes = {f"{split}_pairs": sentences for split, sentences in wanted.items()}
     settings = EmbeddedSettings.model_validate(sizes)
@@ -30,7 +30,7 @@ def write_parallel_text(folder: Path) -> Path:
     for split, files in FILES.items():
         pairs_here = [*_sentences(folder / "sentences", settings, split)]
         for side, language in enumerate(("en", "de")):
-            sentences, random = iter(pairs_here), Random(split)  # alike for both languages
+            sentences, random = iter(pairs_here), Random(split)  # the same for both languages
             for name, (pairs, most) in files.items():
                 path = folder / f"{name}.{language}.gz"
                 path.parent.mkdir(exist_ok=True)
@@ -62,7 +62,7 @@ def corpus_of(
     shard_pairs: int = 1000,
     **described: Any,
 ) -> Corpus:
-    """Training text in shards of at most `shard_pairs`; `described` are figures of it."""
+    """Training text in shards of at most `shard_pairs`; `described` are statistics of it."""
     corpus = Corpus(folder)
     folder.mkdir(parents=True, exist_ok=True)
     shards = write_shards(corpus, languages, pairs, shard_pairs)

@@ -1,4 +1,4 @@
-"""Random trees as hypothesis draws them: unary chains, punctuation, and labels that contain each other."""
+"""Random trees for hypothesis: unary chains, punctuation, and labels that contain each other."""
 
 from hypothesis import strategies as st
 
@@ -10,7 +10,7 @@ WORDS = ("a", "dog", "XX", "X", ",", ".", "--", "``", "'", "-LRB-", "1\\/2", "é
 
 
 def trees(labels: tuple[str, ...] = LABELS) -> st.SearchStrategy[Tree]:
-    """Constituents over tagged words; one in many is a word alone."""
+    """Constituents over tagged words; few are single words."""
     tagged = st.builds(lambda tag, word: Tree(tag, word=word), st.sampled_from(TAGS), st.sampled_from(WORDS))
     return st.recursive(
         tagged,

@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that serves a folder with ranges and can cut off, stall, refuse or corrupt."""
+"""A real loopback HTTP server that serves a folder with ranges, and can cut off, stall, reject or corrupt."""
 
 import threading
 import time
@@ -22,16 +22,16 @@ class RangeServer(ThreadingHTTPServer):
         self.cut_bytes: int | None = None
         """Number of bytes after which a response is cut off."""
         self.ranges = True
-        """Whether to heed the Range header."""
+        """Whether to honour the Range header."""
         self.status = 200
         self.pause_s = 0.0
         """Pause before each block."""
         self.stalls = 0
         """Number of responses that stall after `cut_bytes` without ending."""
         self.replacement: bytes | None = None
-        """What the file holds from the first stall on."""
+        """The file's content from the first stall on."""
         self.etags = False
-        """Whether to send ETags, which change with the content, and to heed the If-Match header."""
+        """Whether to send ETags, which change with the content, and to honour the If-Match header."""
         self.damaged = 0
         """Number of responses that contain a wrong byte."""
         self.asked: list[tuple[str, str | None]] = []
@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
             server.at_once += 1
             server.most_at_once = max(server.most_at_once, server.at_once)
         try:
-            with suppress(ConnectionError):  # the client has given up
+            with suppress(ConnectionError):  # the client has disconnected
                 self._respond(requested)
         finally:
             with server.counting:
@@ -72,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
             content[len(content) // 2] ^= 1
         begin = 0
         if requested and status == 200 and server.ranges:
-            begin = int(requested.removeprefix("bytes=").partition("-")[0])  # all that are asked for reach to the end
+            begin = int(requested.removeprefix("bytes=").partition("-")[0])  # all requested ranges extend to the end
             status = 206 if begin < len(content) else 416
         etag = f'"{zlib.crc32(content):x}"'
         if server.etags and status in (200, 206) and self.headers["If-Match"] not in (None, etag):
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(5)
 
     def log_message(self, format: str, *arguments: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The processes of this session's Ray cluster: others on the machine are neither counted nor killed."""
+"""The processes of this session's Ray cluster; others on the machine are neither counted nor killed."""
 
 from contextlib import suppress
 
@@ -6,7 +6,7 @@ import psutil
 
 
 def workers_alive(*names: str) -> list[int]:
-    """Process ids of those at work as one of `names`; Ray names its processes after the class or the function."""
+    """Process ids of active workers named `names`: Ray names processes by class or function."""
     alive = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):

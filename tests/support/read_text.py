@@ -1,4 +1,4 @@
-"""All of a text, read by the functions of its stages in this process, without a store."""
+"""A complete text, read by its stages' functions in this process, without a store."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ class Text(NamedTuple):
     sets: dict[str, EvaluationSet]
 
     def pairs(self, name: str = "train") -> list[tuple[str, str]]:
-        """The pairs of training, or of an evaluation set."""
+        """The pairs of training text or of an evaluation set."""
         return pairs_of(self.corpus) if name == "train" else pairs_of_set(self.sets[name])
 
 

@@ -1,4 +1,4 @@
-"""An S3 server in a process of its own, and a proxy in front of it that can fail and be slow.
+"""An S3 server in a separate process, and a proxy that can fail and be slow.
 
 with s3_server() as server, FaultyProxy(server.address) as proxy:
     uri = server.bucket()            # s3://bucket-1, empty
@@ -34,11 +34,11 @@ class S3Server:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The environment variables by which clients find it."""
+        """The environment variables for clients."""
         return {**CREDENTIALS, "AWS_ENDPOINT_URL": self.address}
 
     def bucket(self) -> str:
-        """Makes a new bucket and returns its URI."""
+        """Creates a bucket and returns its URI."""
         name = f"bucket-{os.getpid()}-{next(self._numbers)}"
         urllib.request.urlopen(urllib.request.Request(f"{self.address}/{name}", method="PUT")).close()
         return f"s3://{name}"
@@ -46,7 +46,7 @@ class S3Server:
 
 @contextmanager
 def s3_server(host: str = "127.0.0.1") -> Iterator[S3Server]:
-    """Starts moto's server on a free port, and ends it after the body."""
+    """Starts moto's server on a free port, and stops it after the body."""
     with socket.create_server((host, 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
@@ -68,19 +68,19 @@ def s3_server(host: str = "127.0.0.1") -> Iterator[S3Server]:
 
 
 class FaultyProxy:
-    """Passes requests on to a server, unless it is set to fail or to wait first."""
+    """Forwards requests to a server, unless set to fail or to wait first."""
 
     def __init__(self, behind: str, host: str = "127.0.0.1") -> None:
         self.behind = urlsplit(behind).netloc
         self.fails, self.fail_next, self.delay_s, self.n_failed, self.n_passed = False, 0, 0.0, 0, 0
         self.fail_every = 0
-        """One of how many requests fails; 0: none."""
+        """One in this many requests fails; 0: none."""
         self.lost_answers = 0
-        """How many of the next requests are passed on, and then answered as if they had not been."""
+        """The number of next requests that are forwarded, but answered with an error."""
         self.failing_writes_of = ""
-        """Part of the names of objects that cannot be written."""
+        """Part of the names of unwritable objects."""
         self.losing_write_of = ""
-        """The same of an object whose next write succeeds without an answer; later ones fail."""
+        """Part of the name of an object whose next write succeeds without an answer; later ones fail."""
         self.hides_e_tags = False
         self._server = _Server((host, 0), _Handler)
         self._server.proxy = self
@@ -148,4 +148,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _pass_on
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Keeps the requests out of the tests' output."""
+        """Omits requests from the tests' output."""

@@ -1,4 +1,4 @@
-"""The libraries that a command imports only where it needs them."""
+"""Libraries that commands import only when needed."""
 
 SLOW = {"torch", "ray", "mlflow", "matplotlib", "scipy", "pandas", "pyarrow", "sacrebleu", "sacremoses"}
-"""They take from a tenth of a second to two seconds to import."""
+"""Each takes 0.1 to 2 s to import."""

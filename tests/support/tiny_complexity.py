@@ -1,4 +1,4 @@
-"""Counts and measurements of the layer types of Table 1, made by formulas: exponents that a test knows."""
+"""Synthetic counts and measurements of Table 1's layer types, with known exponents."""
 
 from collections.abc import Callable
 
@@ -30,7 +30,7 @@ EXPECTED: dict[LayerType, tuple[int, int]] = {
 
 
 def counts() -> Counts:
-    """What the formulas say, with paths of one step for three positions and two for six."""
+    """Counts by formula, with paths of one step for three positions and two for six."""
 
     def size(flop: int, n: int, d: int) -> SizeCounts:
         return SizeCounts(length=n, width=d, counted_flop=flop)
@@ -53,7 +53,7 @@ def counts() -> Counts:
 
 
 def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurements:
-    """Three rounds of the same times, but for one disturbed one; self-attention meets recurrence at n = 200."""
+    """Three rounds of equal times, one of them disturbed. Self-attention meets recurrence at n = 200."""
 
     def layer(name: LayerType) -> LayerMeasurements:
         return LayerMeasurements(

@@ -1,4 +1,4 @@
-"""Runs of a workflow of five steps whose artifacts, names and locks are real, made without Ray."""
+"""Runs of a five-step workflow with real artifacts, names and locks, without Ray."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +13,20 @@ from workflows.names import begin_run, finish_run
 
 
 class SeedSettings(Settings):
-    """The setting in which runs differ."""
+    """The setting that differs between runs."""
 
     seed: int
 
 
 @dataclass(frozen=True)
 class TinyScores(Artifact):
-    """A figure that follows from the seed."""
+    """A number that depends on the seed."""
 
     record_file: ClassVar[str] = "scores.json"
 
 
 def write(context: Context, before: Artifact | None, settings: SeedSettings | str) -> Artifact:
-    """Writes what users have names for."""
+    """Writes a text artifact with a name in runs."""
     for file in ("model.safetensors", "run.json", "metrics.jsonl"):
         (context.folder / file).write_text("{}\n")
     return Artifact(context.folder)
@@ -50,7 +50,7 @@ SCORE = Stage("scoring.score", score, TinyScores)
 
 
 def table_of(seed: int) -> Step[Artifact]:
-    """The last step of a workflow: a table of a model that was trained, with this seed, on the one text."""
+    """The last step of a workflow: the table of a model trained with this seed on the shared text."""
     settings = SeedSettings(seed=seed)
     trained = TRAIN("train en-de base", TEXT("clean en-de", None, "text"), settings)
     scored = SCORE("score en-de base", AVERAGE("average en-de base", trained, "last"), settings)
@@ -58,7 +58,7 @@ def table_of(seed: int) -> Step[Artifact]:
 
 
 def make(store: Store, target: Step[Artifact]) -> list[str]:
-    """Makes what is missing of a step and its inputs, and returns the labels of that."""
+    """Builds the missing artifacts of a step and its inputs, and returns their labels."""
     labels = []
     for step in in_order([target]):
         if store.find(step.name) is None:
@@ -84,7 +84,7 @@ def make(store: Store, target: Step[Artifact]) -> list[str]:
 
 
 def run_table(store: Store, seed: int, profile: str = "embedded") -> Path:
-    """Runs the workflow, and returns the folder of its run."""
+    """Runs the workflow, and returns its run's folder."""
     target = table_of(seed)
     run = begin_run(store, "table2", profile, target)
     make(store, target)
@@ -93,7 +93,7 @@ def run_table(store: Store, seed: int, profile: str = "embedded") -> Path:
 
 
 def half_make(store: Store, name: str) -> Path:
-    """Leaves the folder in which an artifact was being made by a process that is gone."""
+    """Leaves a partial artifact's folder of a dead process."""
     folder = store.scratch(name)
     folder.mkdir()
     (folder / "half").write_text("half")
@@ -101,7 +101,7 @@ def half_make(store: Store, name: str) -> Path:
 
 
 def listing(root: Path) -> dict[str, str]:
-    """All files and links below a folder with what they hold; locks apart, whose times change."""
+    """All files and links below a folder with their content, except locks, whose times change."""
     contents = {}
     for path in root.rglob("*"):
         if ".locks" not in path.parts:
@@ -111,5 +111,5 @@ def listing(root: Path) -> dict[str, str]:
 
 
 def dangling(root: Path) -> list[Path]:
-    """The links below a folder that lead nowhere."""
+    """The broken links below a folder."""
     return [path for path in root.rglob("*") if path.is_symlink() and not path.exists()]

@@ -1,4 +1,4 @@
-"""A store with one model, whose text the real stages have prepared; it is not trained."""
+"""A store with one untrained model, whose text was prepared by the real stages."""
 
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.settings import AveragingSettings
@@ -37,7 +37,7 @@ def _average(context: Context, training: Artifact, settings: AveragingSettings, 
 
 
 def publish_model(store: Store) -> Checkpoint:
-    """Publishes generated text, its token ids, and a checkpoint of random weights made from them."""
+    """Publishes generated text, its token ids, and a checkpoint of random weights."""
     text = stages.prepared(PROFILE, "en-de")
     trained = Stage("training.train", _train, Artifact)("train en-de base", text.dataset)
     average = Stage("averaging.average", _average, Checkpoint)

@@ -1,4 +1,4 @@
-"""A parser that takes no time to make: generated trees, a real vocabulary of them, and random weights."""
+"""A parser that is instant to create: generated trees, their real vocabulary, and random weights."""
 
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,19 @@ SETTINGS = EmbeddedSettings(target="trees", train_pairs=300, dev_pairs=12, test_
 
 
 def make_trees(folder: Path) -> Corpus:
-    """Makes generated trees to train on, in `folder`/trees."""
+    """Writes generated training trees to `folder`/trees."""
     (folder / "trees").mkdir(parents=True)
     return generate(Context(folder / "trees"), SETTINGS.text("train"))
 
 
 def make_tree_set(folder: Path, name: SplitName = "test") -> EvaluationSet:
-    """Makes generated trees with gold ones beside the symbols, in `folder`/`name`."""
+    """Writes generated trees, gold ones and symbols, to `folder`/`name`."""
     (folder / name).mkdir(parents=True)
     return generate_set(Context(folder / name), SETTINGS.text(name))
 
 
 def make_parser(folder: Path, corpus: Corpus, **more: Any) -> Checkpoint:
-    """Makes a checkpoint whose outputs are symbols in no order."""
+    """Writes a checkpoint whose outputs are random symbols."""
     checkpoint = make_checkpoint(folder, corpus, pieces=300, **more)
     checkpoint.write(AveragingRecord(updates=(1,)))
     return checkpoint

@@ -1,4 +1,4 @@
-"""The smallest profile whose workflows still do all that the real ones do: a model of one layer, trained in seconds."""
+"""The smallest profile with all features of the real ones: a model of one layer, trained in seconds."""
 
 import json
 import sqlite3
@@ -20,7 +20,7 @@ MODEL = {"n_layers": 1, "d_model": 32, "d_ff": 64, "d_k": 16, "d_v": 16}
 
 
 def training(of: str, updates: int, checkpoints: int = 2, validations: int = 2, **more: Any) -> dict[str, Any]:
-    """Settings of `recipes.base` or `grid`: a model of one layer, with so many checkpoints and validations."""
+    """Settings of `recipes.base` or `grid`: a model of one layer, with these numbers of checkpoints and validations."""
     lengths = {
         "updates": updates,
         "checkpoint_updates": updates // checkpoints,
@@ -33,16 +33,16 @@ def training(of: str, updates: int, checkpoints: int = 2, validations: int = 2, 
 TABLE_2: dict[str, Any] = {**TEXT, **training("recipes.base", 10, checkpoints=5)}
 TABLE_3: dict[str, Any] = {**TEXT, "grid.base_seeds": 2, **training("grid", 8)}
 CELL = ("--pairs", "en-de", "--models", "base")
-"""The cell of Table 2 that TABLE_2 is for."""
+"""The cell of Table 2 in TABLE_2."""
 
 
 def overrides(settings: Mapping[str, Any]) -> list[str]:
-    """The values of as many --set."""
+    """The settings as values of --set."""
     return [f"{name}={value}" for name, value in settings.items()]
 
 
 def toml(settings: Mapping[str, Any]) -> str:
-    """The text of a --config."""
+    """The settings as text for --config."""
     return "".join(f"{override}\n" for override in overrides(settings))
 
 
@@ -54,7 +54,7 @@ def options(settings: Mapping[str, Any]) -> list[str]:
 def command_of_table2(
     store: str | Path, settings: Mapping[str, Any] = TABLE_2, python: Sequence[str] = ()
 ) -> list[str]:
-    """The command that fills the cell, for a process of its own."""
+    """The cell's command, for a separate process."""
     module = [sys.executable, *python, "-m", "workflows.reproduce_table2"]
     return [*module, *CELL, "--store", str(store), *options(settings)]
 
@@ -64,7 +64,7 @@ class MadeTable2(NamedTuple):
 
     store: Path
     output: str
-    """What the command printed."""
+    """The command's output."""
 
     @property
     def folder(self) -> Path:
@@ -87,7 +87,7 @@ class MadeTable2(NamedTuple):
         return values
 
     def copied(self, to: Path) -> "MadeTable2":
-        """A copy that a test may change; what MLflow's database says of places is that of the copy."""
+        """A copy for a test to change, with the paths in MLflow's database adapted."""
         copytree(self.store, to, symlinks=True)
         places = {
             "experiments": "artifact_location",
@@ -101,11 +101,11 @@ class MadeTable2(NamedTuple):
         return MadeTable2(to, self.output)
 
     def stages(self) -> dict[str, int]:
-        """Number of folders of each kind in the store."""
+        """The number of folders of each kind in the store."""
         kinds = [folder.name.rpartition("-")[0] for folder in (self.store / "store").iterdir()]
         return {kind: kinds.count(kind) for kind in kinds}
 
 
 def run_in_process(*command: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    """Runs a command in a process of its own."""
+    """Runs a command in a separate process."""
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)

@@ -1,4 +1,4 @@
-"""What `run.json` of a small training holds, made up."""
+"""A synthetic `run.json` of a small run."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=51
 def trained_on(
     name: str = CPU, count: int = 2, train_s: float = 100.0, dtype: str = "float32", **figures: Any
 ) -> TrainingRecord:
-    """A training in one segment on so many devices of a name, with other `figures` where given."""
+    """A run in one segment on a number of devices of a name, with other `figures` if given."""
     devices = (SegmentDevices(name, count, None if name == CPU else 5e10),)
     return TRAINING.model_copy(
         update={

@@ -51,13 +51,13 @@ def write(context: Context, settings: WriteSettings) -> Words:
 
 
 def tell_environment(context: Context, computes: bool) -> Words:
-    """Writes the variables with which its process was started, as JSON; `computes` tells two such steps apart."""
+    """Writes its process's initial environment as JSON; `computes` distinguishes two such steps."""
     (context.folder / "words.txt").write_text(json.dumps(psutil.Process().environ()))
     return Words(context.folder)
 
 
 def tell_gpus(context: Context) -> Words:
-    """Writes which GPUs Ray has given to its process."""
+    """Writes its process's GPUs."""
     (context.folder / "words.txt").write_text(f"GPUs {ray.get_gpu_ids()}")
     return Words(context.folder)
 
@@ -76,7 +76,7 @@ def join(context: Context, pairs: list[Pair], log: Path) -> Words:
 
 
 def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
-    """Takes the given time, and logs when it begins and ends."""
+    """Takes this time, and logs its begin and end."""
     with log.open("a") as file:
         file.write(f"begins {text}\n")
     ends = time.monotonic() + seconds
@@ -89,7 +89,7 @@ def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
 
 
 def die_once(context: Context, log: Path) -> Words:
-    """Kills its process the first time it is called."""
+    """Kills its process at the first call."""
     (context.folder / "words.txt").write_text("whole" if log.exists() else "half")
     if not log.exists():
         log.write_text(str(os.getpid()))
@@ -98,7 +98,7 @@ def die_once(context: Context, log: Path) -> Words:
 
 
 def die_often(context: Context, log: Path, deaths: int) -> Words:
-    """Kills its process for as long as it has not been called more than `deaths` times; each call adds a line."""
+    """Kills its process at the first `deaths` calls; each call adds a line."""
     with log.open("a") as file:
         file.write("called\n")
     if len(log.read_text().splitlines()) <= deaths:
@@ -108,7 +108,7 @@ def die_often(context: Context, log: Path, deaths: int) -> Words:
 
 
 def open_a_folder(context: Context, log: Path) -> Words:
-    """Tries to read a folder as a file, which is its user's mistake; each call adds a line."""
+    """Reads a folder as a file, a user error; each call adds a line."""
     with log.open("a") as file:
         file.write("called\n")
     log.parent.read_text()
@@ -116,7 +116,7 @@ def open_a_folder(context: Context, log: Path) -> Words:
 
 
 def work_or_fail(text: str, log: Path) -> None:
-    """Fails if the text is bad, once the other task is running; otherwise works for a minute and logs how it ended."""
+    """Fails on bad text once the other task runs; otherwise works for a minute and logs how it ended."""
     ends, ending = time.monotonic() + 60, "stopped"
     while text == "bad":
         if log.exists():
@@ -132,7 +132,7 @@ def work_or_fail(text: str, log: Path) -> None:
 
 
 def fail_in_a_task(context: Context, log: Path) -> Words:
-    """Runs two tasks, of which the second fails while the first is running."""
+    """Runs two tasks; the second fails while the first runs."""
     list(context.map(work_or_fail, [("good", log), ("bad", log)]))
     return Words(context.folder)
 
@@ -146,7 +146,7 @@ def lingering(log: Path, seconds: float) -> Step[Words]:
 
 
 class Waits(Watcher):
-    """Prints which owners the steps are waiting for."""
+    """Prints the owners that steps wait for."""
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         if "waiting" in event:
@@ -154,7 +154,7 @@ class Waits(Watcher):
 
 
 def drive(store: str, log: str) -> None:
-    """Runs one of two drivers, which start when both have their Ray, and prints the result."""
+    """Runs one of two drivers, which begin when both have joined Ray, and prints the result."""
     with cluster(None):
         Path(f"{log}.{os.getpid()}").touch()
         while len(list(Path(log).parent.glob("log.*"))) < 2:
@@ -167,11 +167,11 @@ class Holder:
     """Holds the GPU of a cluster."""
 
     def ready(self) -> None:
-        """Answers once it holds it."""
+        """Returns once it holds it."""
 
 
 class Release(Waits):
-    """Ends the holder of a GPU as soon as a step says that it waits."""
+    """Stops the holder of a GPU as soon as a step reports that it waits."""
 
     def __init__(self, holder: Any) -> None:
         self._holder = holder
@@ -182,7 +182,7 @@ class Release(Waits):
 
 
 def drive_behind_a_gpu(store: str, _log: str) -> None:
-    """Runs a step that computes on a GPU in a cluster whose only one is held; prints on which GPUs it ran."""
+    """Runs a step that needs a GPU in a cluster whose only one is held; prints its GPUs."""
     with loopback_only():
         ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
     holder = ray.remote(num_cpus=0, num_gpus=1)(Holder).remote()
@@ -199,7 +199,7 @@ def shorten(text: str) -> str:
 
 
 def abridge(context: Context, texts: list[str]) -> Words:
-    """Warns in its own process, then in the tasks of its map and in a thread, in that order; repeats the first."""
+    """Warns in its own process, then in its map's tasks and in a thread, in that order; repeats the first."""
     logger = logging.getLogger("pipeline.tiny_stages")
     logger.warning("nobody has read the\ntext")
     logging.getLogger("a_library").warning("this is none of the project's")

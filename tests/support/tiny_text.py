@@ -1,4 +1,4 @@
-"""Text of two collections, prepared as a workflow would: cleaned, a vocabulary learned, encoded."""
+"""Text of two collections, prepared like in a workflow: cleaned, a vocabulary learned, encoded."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -22,12 +22,12 @@ NOISE = [
 
 
 def every_character(size: int, **more: int) -> VocabularySettings:
-    """Settings of a vocabulary that has each character of its text and no bytes, so that it can be small."""
+    """Settings of a small vocabulary with every character of its text and no bytes."""
     return VocabularySettings(size=size, character_coverage=1, byte_fallback=False, **more)
 
 
 class PreparedText(NamedTuple):
-    """The artifacts made by the stages before training."""
+    """The artifacts of the stages before training."""
 
     corpus: Corpus
     vocabulary: Vocabulary
@@ -35,7 +35,7 @@ class PreparedText(NamedTuple):
 
 
 def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
-    """400 pairs of Multi30k, the first with a sign that the vocabulary has not, then NOISE and some of Europarl."""
+    """400 pairs of Multi30k, the first with a character that the vocabulary lacks, then NOISE and some of Europarl."""
 
     def pairs(name: str, number: int) -> list[tuple[str, str]]:
         read = text_pairs(parallel_text, name, number)

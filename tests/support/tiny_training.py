@@ -1,4 +1,4 @@
-"""A training small enough for tests, and what they do around it."""
+"""A small training run for tests, and operations on it."""
 
 import json
 import multiprocessing
@@ -37,21 +37,21 @@ TINY = TrainingSettings(
     device="cpu",
 )
 EPOCH_UPDATES = 7
-"""Updates of an epoch of the fixture `dataset`: update 7 ends the first one."""
+"""Updates per epoch of the fixture `dataset`: update 7 ends the first one."""
 
 
 def with_fields(**fields: Any) -> TrainingSettings:
-    """Returns TINY with other values for the given fields."""
+    """Returns TINY with other values for these fields."""
     return TINY.model_copy(update=fields)
 
 
 def weights(folder: Path, update: int = TINY.updates) -> bytes:
-    """Returns the bytes of the weights in a checkpoint."""
+    """Returns the weights of a checkpoint, as bytes."""
     return (folder / "checkpoints" / f"{update:08d}" / "model.safetensors").read_bytes()
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    """Returns the lines of metrics.jsonl without the values that depend on the clock."""
+    """Returns the lines of metrics.jsonl without values that depend on the clock."""
     lines = (folder / "metrics.jsonl").read_text().split("\n")[:-1]
     return [{key: v for key, v in json.loads(line).items() if key not in ("tokens_s", "train_s")} for line in lines]
 

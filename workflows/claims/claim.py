@@ -16,15 +16,15 @@ from workflows.claims.inference import Decided, Estimate, decided, every, holm, 
 Verdict = Literal["holds", "fails", "undecided", "needs real text", "needs WMT14", "needs WSJ", "not run"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 Data = Literal["", "real text", "WMT14", "WSJ"]
-"""What a claim can be judged on: "" for any text, generated text included; the figures printed are of WMT14 and WSJ."""
+"""The data that can judge a claim: "" is any text, including generated text. Printed values are on WMT14 and WSJ."""
 Kind = Literal["timing", "trained", "printed", "control"]
 KINDS: Mapping[Kind, str] = {
     "timing": "Timings on this machine",
     "trained": "Claims that need trained models",
-    "printed": "Comparisons of printed figures",
+    "printed": "Comparisons of printed values",
     "control": "Negative controls",
 }
-"""The tallies, which are never added up: a timing holds for one machine, a printed figure for no model of ours."""
+"""The tallies, which are never added up: a timing holds for one machine, a printed value for no model of ours."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Effect:
     """A quantity with its 95% interval, in the direction of the claim: a row of a forest plot."""
 
     text: str
-    """What is compared, e.g. `A1 behind the best`."""
+    """The comparison, e.g. `A1 behind the best`."""
     unit: str
     """`nats` (per target token), `BLEU`, `accuracy`, or `×` for ratios."""
     value: float
@@ -62,7 +62,7 @@ class Finding:
     """The result of a judge."""
 
     p_holds: float
-    """One-sided p-values, as `Estimate` has: against what the claim denies, and against the claim."""
+    """One-sided p-values, like in `Estimate`: against the claim's negation, and against the claim."""
     p_fails: float
     effects: tuple[Effect, ...] = ()
     """The primary one first."""
@@ -111,7 +111,7 @@ class Claim:
     needs: tuple[str, ...] = ()
     """The names of the judge's evidence, in its argument order."""
     judge: Callable[..., Finding | None] | None = None
-    """Returns None where its evidence lacks something, e.g. a row. None where nothing here could judge the claim."""
+    """Returns None if its evidence is incomplete, e.g. lacks a row. It is None if nothing here can judge the claim."""
     kind: Kind = "trained"
     data: Data = ""
     lacks: str = ""
@@ -134,7 +134,7 @@ class Judged:
     here: str = ""
     printed: Printed | None = None
     lacks: str = ""
-    """The missing evidence, as in `Claim`."""
+    """The missing evidence, like in `Claim`."""
 
     @property
     def place(self) -> str:

@@ -37,7 +37,7 @@ class Cell(NamedTuple):
     pair: str
     model: str
     single: bool = False
-    """Whether ensembles are left out."""
+    """Whether to exclude ensembles."""
 
     @property
     def rivals(self) -> list[paper.PrintedRow]:
@@ -127,8 +127,8 @@ def _duration(text: str, model: str, printed_h: float) -> Claim:
 def _best_parser(training: str, others: Sequence[str] | None) -> paper.Parser:
     """Returns the best of other parsers.
 
-    A parser trained only on WSJ is compared with other such parsers; any other parser, with all that had more data.
-    `others` names the parsers to compare with; None: all except the RNN Grammar.
+    Parsers trained only on WSJ are compared with each other, and all other parsers with those that had more data.
+    `others` names the parsers to compare with; None means all except the RNN Grammar.
     """
     rows = [
         row

@@ -1,8 +1,8 @@
-"""The claims on additive and dot-product attention (§3.2.1, §6.2), by small models that are trained with each.
+"""The claims on additive and dot-product attention (§3.2.1, §6.2), by small models trained with each function.
 
-Each function, at each d_k, counts at the best of the learning rates tried: what it gains by another rate is not the
-function's merit. The first seed chooses the rate, the others are compared: the best of several rates by the seeds that
-are compared would look better than it is (7% of false verdicts for 2.5% where four rates are equally good).
+Functions are compared at their best learning rates for each d_k, so that the rate favours none. The first seed chooses
+the rate, and the other seeds are compared: by the same seeds, the best of several rates would look better than it is
+(7% instead of 2.5% false verdicts if four rates are equally good).
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ def _worse(
     of_sizes: Callable[[Sequence[int]], int],
     region: Region = POSITIVE,
 ) -> Callable[[Trainings], Finding | None]:
-    """Judges by how much NLL one function is behind another at the smallest or the largest d_k."""
+    """Judges one function's NLL less another's at the smallest or the largest d_k."""
 
     def judge(trainings: Trainings) -> Finding | None:
         chosen = at_best_rates(trainings)

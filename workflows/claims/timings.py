@@ -14,7 +14,7 @@ from workflows.claims.functions import ADDITIVE, SCALED
 from workflows.claims.inference import Region, at_least, ratio
 
 MUCH = 2.0
-"""The ratio of times from which a function is much faster, at the paper's d_k."""
+"""The minimum ratio of times for "much faster", at the paper's d_k."""
 CONSTANT = 2.0
 """Costs are similar within this factor."""
 COMMAND = "python -m workflows.reproduce_claims --sections 3.2,4"
@@ -38,7 +38,7 @@ def _smaller(times: ArgumentTimes) -> Finding:
     """Judges whether additive attention takes more memory at every d_k."""
     additive, scaled = times.functions[ADDITIVE], times.functions[SCALED]
     larger = {d_k: additive[d_k].peak_bytes / scaled[d_k].peak_bytes for d_k in sorted(scaled)}
-    here = f"additive attention takes {min(larger.values()):.1f} to {max(larger.values()):.1f} × the peak memory"
+    here = f"additive attention takes {min(larger.values()):.1f} to {max(larger.values()):.1f}× the peak memory"
     return Finding.certain(min(larger.values()) > 1, here)
 
 
@@ -57,7 +57,7 @@ def _rounds_s(size: SizeMeasurements) -> list[float]:
 def _recurrence(measured: Measurements) -> Finding | None:
     """Judges whether self-attention is faster than recurrence wherever n < d.
 
-    Without projections, as in Table 1, and with them, as in a model; of the latter, the slowest is shown.
+    Without projections, like in Table 1, and with them, like in a model. Of the latter, the slowest is shown.
     """
     layers: Mapping[LayerType, Mapping[tuple[int, int], SizeMeasurements]] = {
         layer.name: {(size.length, size.width): size for size in layer.sizes} for layer in measured.layers

@@ -12,16 +12,16 @@ from workflows.claims.inference import Estimate, Groups, at_least, best_of_paire
 from workflows.claims.variations import MARGIN_BLEU, MARGIN_NATS
 
 Averaged = Sequence[tuple[float, DecodingSettings, DecodingChoiceRecord]]
-"""Per run on the dev set: BLEU and search of its last checkpoint, and BLEU of its average by search."""
+"""Per run, on the dev set: BLEU and search of the last checkpoint, and BLEU of the averaged model by search."""
 ByLength = Sequence[tuple[str, LengthPerplexityRecord]]
 """Per run: its kind, one of `KINDS`, and its measurements."""
 Related = Sequence[Sequence[RelationRecord]]
-"""Per model: the relations that its heads know."""
+"""Per model: the relations that its heads find."""
 KINDS = SINUSOIDS, LEARNED, ALL_LENGTHS = "sinusoids", "learned positions", "sinusoids trained on all lengths"
 """The kinds of runs that test extrapolation of positions."""
 ANTECEDENT: RelationName = "pronoun to antecedent"
 SHARP = 0.5
-"""A head is sharp from this share of attention on one word."""
+"""The minimum attention weight on one word for a head to be sharp."""
 MULTI30K = "python -m workflows.reproduce_claims --profile multi30k"
 PAPER_SEARCH = paper.Experiment.beam_size, paper.Experiment.length_penalty
 
@@ -41,7 +41,7 @@ def _averaging(averaged: Averaged) -> Finding:
 
 
 def _search(averaged: Averaged) -> Finding | None:
-    """Judges whether no other search is better than the paper's by more than the margin: the choice costs nothing."""
+    """Judges whether no other search is better than the paper's by more than the margin."""
     grids = [_by_search(choice) for _, _, choice in averaged]
     rivals = [search for search in grids[0] if search != PAPER_SEARCH]
     if not rivals or PAPER_SEARCH not in grids[0]:
@@ -52,9 +52,9 @@ def _search(averaged: Averaged) -> Finding | None:
 
 
 def _extrapolation(trainings: ByLength) -> Finding | None:
-    """Judges whether sinusoids lose no more on longer sentences than after training on such sentences, too.
+    """Judges whether sinusoids extrapolate: no higher loss on longer sentences than after training on all lengths.
 
-    The loss on sentences of the trained lengths is subtracted, since training on short sentences reads less text.
+    The loss on sentences of the trained lengths is subtracted, since the short-sentence models read less text.
     """
     extra: dict[str, list[float]] = {}
     for kind, figures in trainings:
@@ -81,7 +81,7 @@ def _related(models: Related, name: RelationName) -> list[RelationRecord]:
 
 
 def _knows(models: Related) -> Finding | None:
-    """Judges whether the best head finds a pronoun's antecedent more often than a fixed offset and chance do."""
+    """Judges whether the best head finds a pronoun's antecedent more often than the best fixed offset and chance."""
     if not (found := _related(models, ANTECEDENT)):
         return None
     gains = [each.best_share - max(each.offset_share, each.chance) for each in found]

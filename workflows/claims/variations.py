@@ -26,9 +26,9 @@ class Trained:
     nll: float
     """Nats per target token, without label smoothing."""
     bleu: float
-    """Paper BLEU, or sacreBLEU where that is not defined."""
+    """Paper BLEU, or sacreBLEU if paper BLEU is undefined."""
     accuracy: float | None = None
-    """The share of target tokens predicted; None in artifacts of versions that did not count it."""
+    """The fraction of target tokens predicted; None in artifacts of earlier versions."""
 
 
 Rows = Mapping[str, Sequence[Trained]]
@@ -36,12 +36,12 @@ Rows = Mapping[str, Sequence[Trained]]
 
 
 def printed_nats(row: str, *, minus: str = "base") -> float:
-    """Returns a difference of log-perplexities that Table 3 prints."""
+    """Returns a difference of printed log-perplexities in Table 3."""
     return math.log(float(VARIATIONS[row].perplexity) / float(VARIATIONS[minus].perplexity))
 
 
 def printed_bleu(row: str, *, minus: str = "base") -> float:
-    """Returns a difference in BLEU that Table 3 prints."""
+    """Returns a difference of printed BLEU in Table 3."""
     return round(float(VARIATIONS[row].bleu) - float(VARIATIONS[minus].bleu), 1)
 
 
@@ -49,7 +49,8 @@ INTERPRETED = ("A4", "B2")
 """The rows nearest to base that §6.2 calls worse."""
 MARGIN_NATS = min(printed_nats(row) for row in INTERPRETED) / 2
 MARGIN_BLEU = min(-printed_bleu(row) for row in INTERPRETED) / 2
-"""Up to half the smallest difference that the paper interprets, models are alike: 0.009 nats and 0.2 BLEU."""
+"""The margins within which models are alike: half the smallest difference that the paper interprets, 0.009 nats and 0.2
+BLEU."""
 
 
 def metric(rows: Rows, of: Callable[[Trained], float | None]) -> Groups:
@@ -82,7 +83,7 @@ def _by_likelihood(text: str, nats: Estimate, bleu_: Estimate, printed: tuple[fl
 def _behind_best(name: str) -> Callable[[Rows], Finding | None]:
     """Judges whether a number of heads is worse than the best number.
 
-    A row behind the best of some is behind the best of all. That it is as good as the best takes all of them.
+    A row behind the best of some rows is behind the best of all. For a row to be as good as the best takes all rows.
     """
 
     def judge(rows: Rows) -> Finding | None:

@@ -99,7 +99,7 @@ def test_tallies_are_never_added_up() -> None:
     assert tallies([JUDGED, JUDGED, printed, timed, control]) == [
         "Timings on this machine: 1 holds.",
         "Claims that need trained models: 2 hold.",
-        "Comparisons of printed figures: 1 fails.",
+        "Comparisons of printed values: 1 fails.",
         "Negative controls: 1 undecided.",
     ]
 
