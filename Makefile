@@ -26,15 +26,13 @@ help: ## list these targets
 reproduce: .venv/installed ## reproduce Table 2 on generated text
 	$(BIN)/python -m workflows.reproduce_table2
 
+# Two processes, since most tests compute on one core; one of them runs all tests of Ray.
+PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 test: .venv/installed-dev lint ## run the linters and the tests
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
-FAST := $(BIN)/python -m pytest -m 'not slow and not ray'
-# Two processes, since most tests compute on one core.
-test-fast: .venv/installed-dev lint ## run the linters and the tests that start no Ray, on two cores
-	@log=$$(mktemp); $(FAST) tests/pipeline >$$log 2>&1 & pipeline=$$!; \
-	$(FAST) --ignore tests/pipeline; rest=$$?; wait $$pipeline; pipeline=$$?; \
-	cat $$log; rm $$log; exit $$((rest | pipeline))
+test-fast: .venv/installed-dev lint ## run the linters and the tests that start no Ray
+	$(PYTEST) -m 'not slow and not ray'
 
 test-slow: .venv/installed-dev ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow
