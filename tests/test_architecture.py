@@ -1,4 +1,4 @@
-"""The packages' layout, read from their source: which may import which, and how much a table may stand on.
+"""The packages' layout, read from their source: allowed imports, and the size of the code behind a table.
 
 Imports inside functions and under `if TYPE_CHECKING` count as those at the top of a module, and so does the module of a
 function that is named in a string, as stages do: `Imported("pipeline.training.on_ray:train")`. It is ruff that checks
@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "workflows": ("model", "pipeline"),
     "benchmarks": ("model", "pipeline", "workflows"),
 }
-"""Packages, and the others that each may import."""
+"""Allowed imports by package."""
 IN_MODEL = {"torch", *sys.stdlib_module_names}
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
 MAX_LINES, MAX_LINES_OF_CLAIMS, GOAL_LINES = 8_205, 11_840, 4_500
@@ -42,12 +42,12 @@ class Module:
         self.name = package if parts[-1] == "__init__" else ".".join(parts)
         self.top = parts[0]
         self.node = self.name if package == self.top else package
-        """What circles are looked for between: the folder, or a module at the top of a package by itself."""
+        """The node of the import graph: the folder, or a module at the top of a package."""
         self.text = path.read_text(encoding="utf-8")
         self._tree = ast.parse(self.text, str(path))
 
     def imported(self, known: Mapping[str, object]) -> Iterator[str]:
-        """Names of the modules imported; `from a import b` is of `a.b` where that is one of the `known`."""
+        """Names of imported modules; `from a import b` means `a.b` if that is `known`."""
         for statement in ast.walk(self._tree):
             if isinstance(statement, ast.Import):
                 yield from (alias.name for alias in statement.names)
@@ -69,7 +69,7 @@ def read(root: Path) -> Mapping[str, Module]:
 
 
 def wrong_imports(modules: Mapping[str, Module]) -> Iterator[str]:
-    """Imports against the arrows of `MAY_IMPORT`, of the tests, and of libraries out of their place."""
+    """Imports that violate `MAY_IMPORT`, imports of tests, and libraries in the wrong place."""
     for module in modules.values():
         for name in dict.fromkeys(module.imported(modules)):
             top = name.partition(".")[0]
@@ -85,7 +85,7 @@ def wrong_imports(modules: Mapping[str, Module]) -> Iterator[str]:
 
 
 def circles(modules: Mapping[str, Module]) -> Iterator[str]:
-    """One circle of imports for each package that has any, between its folders and the modules at its top."""
+    """One import cycle per package that has any, between its folders and top modules."""
     for package in MAY_IMPORT:
         after: dict[str, set[str]] = {}
         for module in modules.values():
@@ -100,7 +100,7 @@ def circles(modules: Mapping[str, Module]) -> Iterator[str]:
 
 
 def lines_behind(modules: Mapping[str, Module], start: str) -> int:
-    """Lines of the modules of `start`'s package that it imports, directly or through others, itself included."""
+    """Lines of the modules of `start`'s package that it imports, directly or indirectly, including itself."""
     reached: set[str] = set()
     to_read = [start]
     while to_read:
@@ -113,19 +113,19 @@ def lines_behind(modules: Mapping[str, Module], start: str) -> int:
 
 
 def violations(root: Path) -> list[str]:
-    """All that is against the rules, a line each."""
+    """All violations, one per line."""
     modules = read(root)
     return [*wrong_imports(modules), *circles(modules)]
 
 
 def test_the_packages_keep_the_rules() -> None:
-    """No import against the arrows, and no circle; not for want of modules."""
+    """No violations and no cycles, over a plausible number of modules."""
     assert violations(ROOT) == []
     assert {"model.transformer", "pipeline.corpora.grammar.rules", "workflows.engine.runner"} <= read(ROOT).keys()
 
 
 def test_files_beside_the_modules_are_packaged() -> None:
-    """Whatever a module reads from its own folder is named in pyproject.toml, or an installed package would lack it."""
+    """Every file that a module reads from its own folder is in pyproject.toml; an installed package would lack others."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]
     packaged = {
@@ -137,7 +137,7 @@ def test_files_beside_the_modules_are_packaged() -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_stands_on_little(name: str) -> None:
-    """Whoever follows one through workflows/ to its end reads no more lines than the limit, which only falls."""
+    """The code behind a table in workflows/ is within the limit, which may only fall."""
     n_lines, limit = lines_behind(read(ROOT), EXPERIMENTS[name].module), MAX_LINES
     if name == "claims":
         limit = MAX_LINES_OF_CLAIMS
@@ -145,7 +145,7 @@ def test_an_experiment_stands_on_little(name: str) -> None:
 
 
 def test_every_experiment_is_registered() -> None:
-    """What reads the registry misses none: `aiayn runs`, and the tests of all experiments."""
+    """The registry is complete: `aiayn runs` and the tests of all experiments use it."""
     modules = {f"workflows.{path.stem}" for path in (ROOT / "workflows").glob("reproduce_*.py")}
     assert {each.module for each in EXPERIMENTS.values()} == modules
     assert all(each.module == f"workflows.reproduce_{name}" for name, each in EXPERIMENTS.items())
@@ -171,11 +171,11 @@ WRONG = {
     "pipeline/text/words.py: import ray.train": "pipeline.text.words imports ray.train",
     "pipeline/errors.py: def f(): import pipeline.text.words": CIRCLE,
 }
-"""A file of the sound tree and what it is replaced by, with the one line that is reported."""
+"""A file of the sound tree and its replacement, with the one line that is reported."""
 
 
 def test_each_breach_is_reported(tmp_path: Path) -> None:
-    """Nothing of a sound tree; of each change to it one line. What a module stands on is counted once."""
+    """Nothing for a sound tree, one line per change. The modules behind a table are counted once."""
     trees = {change: tmp_path / str(number) for number, change in enumerate(["", *WRONG])}
     for change, root in trees.items():
         name, _, text = change.partition(": ")

@@ -1,4 +1,4 @@
-"""README.md, CONTRIBUTING.md, docs/ and infra/README.md: what they name exists, and what they compute is so."""
+"""README.md, CONTRIBUTING.md, docs/ and infra/README.md: references exist, and computed values are correct."""
 
 import json
 import re
@@ -16,7 +16,7 @@ NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_page_names_exists(name: str) -> None:
-    """Links and the headings they lead to, paths of the repository in code, and options of the project's commands."""
+    """Links and their headings, repository paths in code, and options of the project's commands."""
     page = ROOT / name
     text = page.read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
@@ -30,7 +30,7 @@ def test_what_a_page_names_exists(name: str) -> None:
 
 
 def _leads_to_a_heading(page: Path, link: str, anchor: str) -> bool:
-    """Says whether the page that is linked to, or this page if none is, has a heading that GitHub gives this anchor."""
+    """Whether the linked page, or by default this page, has a heading with this GitHub anchor."""
     text = re.sub(
         r"^```.*?^```", "", (page.parent / link if link else page).read_text(encoding="utf-8"), flags=re.M | re.S
     )
@@ -52,7 +52,7 @@ def test_every_page_is_reached_from_the_readme() -> None:
 
 
 def test_the_readme_is_short_and_quotes_results() -> None:
-    """At most 100 lines; each number that links to a page of docs/results stands on that page."""
+    """At most 100 lines. Each number that links to a page of docs/results is on that page."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 100
     quoted = re.findall(r"\[([^\[\]]+(?:\[[^\]]+\])?)\]\((docs/results/[^)#]+)", text)
@@ -67,7 +67,7 @@ def test_the_readme_is_short_and_quotes_results() -> None:
 
 
 def test_the_readme_says_what_shapes_its_tensors_have() -> None:
-    """Its Python runs, and the shapes in its comments are those computed."""
+    """Its Python runs, and the shapes in its comments are correct."""
     (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     values: dict[str, Any] = {}
     exec(code, values)
@@ -85,7 +85,7 @@ RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
 
 @pytest.mark.parametrize("page", RESULTS, ids=lambda page: page.stem)
 def test_every_result_has_its_command(page: Path) -> None:
-    """As README.md claims: in a table with a column of commands, no cell of it says that there is none."""
+    """README.md's promise: in a table with a column of commands, no cell is empty."""
     has_commands, without = False, []
     for line in page.read_text(encoding="utf-8").split("\n"):
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
@@ -99,14 +99,14 @@ def test_every_result_has_its_command(page: Path) -> None:
 
 
 def test_commands_are_found_and_wrong_ones_reported() -> None:
-    """The check above sees the commands it is for."""
+    """The check above finds the commands."""
     text = "```\n.venv/bin/python -m workflows.reproduce_table2 --plans\naiayn trane x\n```\n`table3 --rows A`, `aiayn`"
     assert [unknown(words) for words in commands_in(text)] == [["--plans"], ["trane"], [], []]
     assert len(commands_in((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"))) > 5
 
 
 def test_the_fingerprints_computed_by_hand_are_the_profiles(capsys: pytest.CaptureFixture[str]) -> None:
-    """The code of docs/architecture.md prints what the page says, which is what the profile's steps are called."""
+    """The code in docs/architecture.md prints the page's output, the labels of the profile's steps."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     exec(code, {})

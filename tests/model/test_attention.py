@@ -1,4 +1,4 @@
-"""model.attention: softmax and dropout of weights are torch's; bfloat16 attention is near to the exact one."""
+"""model.attention: softmax and dropout of weights are torch's; bfloat16 attention is close to the exact one."""
 
 import math
 
@@ -10,12 +10,12 @@ from model.cpu import LARGE_NUMBERS, VECTOR_BYTES, softmax
 from model.encoder_decoder import Dropout
 
 CPU_VECTOR = VECTOR_BYTES // 8
-"""Number of float64 values in a register."""
+"""The number of float64 values in a register."""
 
 
 @pytest.mark.parametrize("n_keys", [1, 2, CPU_VECTOR - 1, CPU_VECTOR, CPU_VECTOR + 1, 3 * CPU_VECTOR])
 def test_softmax_of_any_width_is_torch_s(n_keys: int) -> None:
-    """Values and gradients are equal, with keys that are hidden too."""
+    """Values and gradients are equal, also with masked keys."""
     torch.manual_seed(n_keys)
     scores = torch.randn(3, 5, n_keys, dtype=torch.float64)
     scores[0, 0, 1:] = -math.inf
@@ -29,7 +29,7 @@ def test_softmax_of_any_width_is_torch_s(n_keys: int) -> None:
 
 @pytest.mark.parametrize(("batch", "is_float32"), [(LARGE_NUMBERS // 256 - 1, True), (LARGE_NUMBERS // 256, False)])
 def test_bfloat16_attends_in_the_type_of_the_batch_s_size(batch: int, is_float32: bool) -> None:
-    """Small batches attend in float32; output and gradients of both sizes are near to those in float64."""
+    """Small batches attend in float32. Outputs and gradients of both sizes are close to float64's."""
     torch.manual_seed(0)
     exact, length = SelfAttention(32, 2, 16, 16).double(), batch * 8
     x_ND = torch.randn(length, 32).bfloat16()
@@ -55,7 +55,7 @@ def test_bfloat16_attends_in_the_type_of_the_batch_s_size(batch: int, is_float32
 
 @pytest.mark.gpu
 def test_dropout_of_weights_is_equation_1_with_the_mask(device: str) -> None:
-    """Output and gradients are those that torch computes of softmax(QKᵀ/√d_k) times the mask times V."""
+    """Output and gradients are those of softmax(QKᵀ/√d_k) times the mask times V, by torch."""
     torch.manual_seed(0)
     sizes = ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6))
     both = [[torch.randn(*size, dtype=torch.float64, device=device) for size in sizes]]

@@ -1,4 +1,4 @@
-"""model.banded: blocks of keys give what the full product with a mask gives."""
+"""model.banded: blocks of keys compute the same as the full product with a mask."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ WINDOWS = (1, 2, 3, 4, 7, 8, 16, 40)
 
 
 def inputs(length: int, device: str, sentences: int = 3) -> list[Tensor]:
-    """Queries, keys and values of some sentences in two heads."""
+    """Queries, keys and values of some sentences, in two heads."""
     torch.manual_seed(length)
     sizes = (sentences, 2, length)
     return [torch.randn(*sizes, width, dtype=torch.float64).to(device).requires_grad_() for width in (4, 4, 5)]
@@ -53,14 +53,14 @@ def test_equals_masked_full_attention(window: int, is_padded: bool, device: str)
 
 @pytest.mark.parametrize(("window", "seen"), [(1, [5]), (2, [4, 5]), (3, [4, 5, 6]), (4, [3, 4, 5, 6])])
 def test_a_neighbourhood_has_r_positions_around_the_query(window: int, seen: list[int]) -> None:
-    """r positions, centred; where r is even, one more before than after."""
+    """r positions, centred; for even r, one more before than after."""
     assert sum(reach(window)) + 1 == window
     masked_LL = out_of_reach(11, window, torch.device("cpu"))
     assert (~masked_LL[5]).nonzero().flatten().tolist() == seen
 
 
 def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
-    """Blocks without a real key stay finite, so every gradient is; in bfloat16 too."""
+    """Blocks without a real key stay finite, and so does every gradient, also in bfloat16."""
     for dtype in (torch.float32, torch.bfloat16):
         layer = SelfAttention(12, 3, 4, 4, NeighbourhoodAttention(window=2)).to(dtype)
         x_ND = torch.randn(2 * 20, 12).to(dtype).requires_grad_()
@@ -75,7 +75,7 @@ def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
 
 
 def test_the_encoder_alone_is_restricted() -> None:
-    """Every position of one encoder layer sees r positions; with r twice the length, all; weights are the same."""
+    """Every position of an encoder layer sees r positions; with r twice the length, all. Weights are the same."""
     torch.manual_seed(0)
     full = Transformer(TINY).double()
     sources_BS = torch.tensor([[5, 9, 7, 4, 6, 8, 11, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID, PAD_ID, PAD_ID, PAD_ID]])

@@ -1,4 +1,4 @@
-"""model.batch: filling rows are added where they help, and change nothing."""
+"""model.batch: filler rows are added where they help, and change nothing."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ TINY = TransformerConfig(30, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, 
 
 
 def test_rows_are_filled_only_where_products_are_compiled() -> None:
-    """The number of rows becomes a multiple of 64 on CPUs in bfloat16, and stays as it is elsewhere."""
+    """The number of rows becomes a multiple of 64 on CPUs in bfloat16, and is unchanged elsewhere."""
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert [padded_row_count(n, cpu, torch.bfloat16) for n in (1, 64, 65)] == [64, 64, 128]
     assert padded_row_count(65, cpu, torch.float32) == padded_row_count(65, gpu, torch.bfloat16) == 65
@@ -29,7 +29,7 @@ def test_rows_are_filled_only_where_products_are_compiled() -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_filling_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch, positions: str) -> None:
-    """In float32, hidden states, loss, every gradient and decoded logits are equal with and without filling rows."""
+    """In float32, hidden states, loss, every gradient and decoded logits are equal with and without filler rows."""
     torch.manual_seed(0)
     model = Transformer(replace(TINY, positions=positions))
     source_BS = torch.tensor([[5, 9, 7, END_ID], [11, END_ID, PAD_ID, PAD_ID], [8, 6, END_ID, PAD_ID]])

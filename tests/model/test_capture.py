@@ -1,4 +1,4 @@
-"""CUDA graphs, as far as they can be tested without a GPU: buffers in place, the check, and a step that has none."""
+"""CUDA graphs, as far as testable without a GPU: in-place buffers, the check, and a step without a graph."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,7 +43,7 @@ def new_step(dtype: torch.dtype = torch.bfloat16) -> TrainingStep:
 
 
 def test_buffers_keep_their_addresses_and_take_every_value() -> None:
-    """Filled with another batch, the static one equals it in each tensor, at the same addresses, and shares none."""
+    """Filled with another batch, the static batch equals it in each tensor, at the same addresses, without sharing."""
     first, second = batch_of(9), batch_of(4)
     buffers = Buffers(first, torch.device("cpu"))
     places = [tensor.data_ptr() for tensor in tensors(buffers.batch)]
@@ -57,7 +57,7 @@ def test_buffers_keep_their_addresses_and_take_every_value() -> None:
 
 
 def test_buffers_refuse_a_batch_of_another_size() -> None:
-    """A batch that would not fit, or that torch would repeat to make it fit, is an error."""
+    """A batch that does not fit, or that torch would broadcast, is an error."""
     buffers = Buffers(batch_of(9), torch.device("cpu"))
     with pytest.raises(ValueError, match=r"a tensor of shape \(128,\), not \(64,\)"):
         buffers.fill(batch_of(9, SIZE._replace(n_rows=128)))
@@ -66,7 +66,7 @@ def test_buffers_refuse_a_batch_of_another_size() -> None:
 
 
 def test_a_step_in_its_buffers_computes_the_batch_in_them() -> None:
-    """What a graph would be recorded from gives the loss and gradient of the batch that was copied in last."""
+    """The function to record returns the loss and gradient of the batch copied last."""
     inside, outside = new_step(), new_step()
     buffers = Buffers(batch_of(9), torch.device("cpu"))
     for seed, batch in enumerate((batch_of(4), batch_of(7))):
@@ -96,7 +96,7 @@ def test_the_check_knows_rounding_from_another_result() -> None:
 
 @pytest.mark.gpu
 def test_a_device_without_graphs_goes_on_without(device: str) -> None:
-    """Where nothing can be recorded, `capture` says so, leaves no gradient, and the next update is that of any step."""
+    """If nothing can be recorded, `capture` says so, leaves no gradient, and the next update is a normal step."""
     if device == "cuda":
         pytest.skip("this device has CUDA graphs")
     tried, untried = new_step(), new_step()
@@ -112,7 +112,7 @@ def test_a_device_without_graphs_goes_on_without(device: str) -> None:
 
 
 def test_a_recording_that_fails_after_the_backward_pass_leaves_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its kernels have not run on a GPU, so what autograd keeps is no gradient of any batch."""
+    """Its kernels have not run on a GPU, so the gradients left by autograd are not any batch's."""
 
     def fail_late(_: Callable[[Batch], None], batch: Batch) -> None:
         tried.loss(batch)[0].backward()
@@ -129,7 +129,7 @@ def test_a_recording_that_fails_after_the_backward_pass_leaves_no_gradient(monke
 
 @pytest.mark.gpu
 def test_a_graph_computes_what_its_kernels_do(device: str) -> None:
-    """On a GPU: three updates of other batches and seeds end in the weights of the step without a graph."""
+    """On a GPU, three updates of other batches and seeds end in the weights of the step without a graph."""
     if device == "cpu":
         pytest.skip("CUDA graphs need a GPU")
     config = replace(CONFIG, d_model=32, d_k=16, d_v=16, n_heads=2)

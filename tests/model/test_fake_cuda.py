@@ -1,4 +1,4 @@
-"""What a GPU would be asked for, without one: no operator between two devices, no wait for the host, few launches."""
+"""What a GPU would execute, without one: no operator across devices, no wait for the host, few launches."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ LAYER_KERNELS = 100
 
 
 def memory_bytes(micro_batches: int) -> int:
-    """Counts what gradients and weights of base cost a GPU's memory in an update in bfloat16: bytes read and written.
+    """Counts base's GPU memory traffic for gradients and weights in a bfloat16 update, in bytes read and written.
 
     A micro-batch concatenates its gradients (4 bytes a parameter) and adds them in float32 (10). The loss sums
     the vocabulary's matrix (2) and adds its gradients to the same sum, the product (10) and label smoothing's (8); the
@@ -26,13 +26,13 @@ def memory_bytes(micro_batches: int) -> int:
 
 @pytest.fixture(scope="module")
 def counts(cuda_guard: Path) -> dict[str, dict[str, int]]:
-    """Operators with a kernel, by part of the work and name; the parts fail where devices mix or the host waits."""
+    """Operators with a kernel, by part of the work and name. A part fails if devices mix or the host waits."""
     counted: dict[str, dict[str, int]] = json.loads(build.run(cuda_guard, "tests.support.fake_cuda.operators"))
     return counted
 
 
 def test_launches_of_a_micro_batch_of_base_are_few(counts: dict[str, dict[str, int]]) -> None:
-    """A hundred operators a layer at most, one attention a layer and direction, one look-up for both sides."""
+    """At most a hundred operators per layer, one attention per layer and direction, one look-up for both sides."""
     micro_batch = counts["micro-batch"]
     assert sum(micro_batch.values()) <= 6 * LAYER_KERNELS
     assert micro_batch["embedding_dense_backward"] == 1
@@ -42,21 +42,21 @@ def test_launches_of_a_micro_batch_of_base_are_few(counts: dict[str, dict[str, i
 
 
 def test_memory_traffic_is_as_counted_by_hand(counts: dict[str, dict[str, int]]) -> None:
-    """What a micro-batch and an update of base read and write of gradients and weights, beside products."""
+    """Bytes read and written for base's gradients and weights in a micro-batch and an update, without products."""
     counted = counts["weight bytes"]
     assert counted["update"] == pytest.approx(memory_bytes(0), rel=0.01)
     assert counted["update"] + counted["micro-batch"] == pytest.approx(memory_bytes(1), rel=0.01)
 
 
 def test_exact_micro_batch_does_not_wait(counts: dict[str, dict[str, int]]) -> None:
-    """With deterministic kernels nothing writes at indices that CUDA would first read on the host, to check them."""
+    """With deterministic kernels, nothing writes at indices that CUDA would first check on the host."""
     exact = counts["exact micro-batch"]
     assert not exact.keys() & {"index_put", "index_put_", "_unsafe_index_put", "_local_scalar_dense"}
     assert sum(exact.values()) == sum(counts["micro-batch"].values())
 
 
 def test_the_rest_is_counted_too(counts: dict[str, dict[str, int]]) -> None:
-    """Taking a step, validating a batch and decoding a position stay on the device, in as many operators as today."""
+    """Training, validating a batch and decoding a position stay on the device, in a pinned number of operators."""
     launches = {part: sum(of_part.values()) for part, of_part in counts.items()}
     assert launches["update"] <= 17
     assert launches["validation"] <= 350

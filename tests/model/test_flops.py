@@ -1,4 +1,4 @@
-"""Counted FLOPs are compared with torch's own counter and with what is known of the paper's base model."""
+"""Counted FLOP are compared with torch's counter and with the paper's base model."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5,
 @pytest.mark.parametrize("window", [0, 2])
 @pytest.mark.parametrize(("n", "source_length", "target_length"), [(1, 7, 4), (5, 3, 9)])
 def test_equals_torchs_counter(n: int, source_length: int, target_length: int, window: int) -> None:
-    """The count is exact for real passes over pairs without padding, both forward alone and with backward."""
+    """The count is exact for real passes over pairs without padding, forward only and with backward."""
     sizes = replace(SIZES, attention_window=window)
     step = TrainingStep(Transformer(sizes), OptimizerConfig(), torch.float32)
     source_BS, target_BT = torch.full((n, source_length), 7), torch.full((n, target_length), 8)
@@ -35,13 +35,13 @@ def test_equals_torchs_counter(n: int, source_length: int, target_length: int, w
 
 @pytest.mark.parametrize("window", [0, 2])
 def test_sentences_add_up(window: int) -> None:
-    """Attention stays within a pair, so the count of a batch is the sum over its pairs."""
+    """Attention stays within a pair, so a batch's count is the sum over its pairs."""
     source, target, sizes = [3, 8, 5, 8], [4, 1, 9, 2], replace(SIZES, attention_window=window)
     pairs = sum(forward_flop(sizes, [s], [t]) for s, t in zip(source, target, strict=True))
     assert forward_flop(sizes, source, target) == pairs
 
 
 def test_base_takes_about_9_5e17_in_the_papers_training() -> None:
-    """100 000 updates of 2 × 25 000 tokens in sentences of 25 take 3.5 times less than time × GPUs × TFLOPS says."""
+    """100,000 updates of 2 × 25,000 tokens in sentences of 25 cost 3.5× less than time × GPUs × TFLOPS."""
     flop = 100_000 * training_flop(BASE, [25] * 1000, [25] * 1000)
     assert flop == pytest.approx(9.5e17, rel=0.05)

@@ -1,4 +1,4 @@
-"""The weights before training: an embedding of unit variance once scaled, Xavier's uniform range for all products."""
+"""The initial weights: an embedding of unit variance after scaling, Xavier's uniform range for all products."""
 
 import math
 
@@ -15,7 +15,7 @@ CONFIG = TransformerConfig(
 
 @pytest.fixture(scope="module")
 def model() -> Transformer:
-    """A model whose sizes all differ, so that none stands for another."""
+    """A model whose sizes all differ, so that mix-ups show."""
     torch.manual_seed(5)
     return Transformer(CONFIG)
 
@@ -29,7 +29,7 @@ def test_embeddings_have_unit_variance_once_scaled(model: Transformer) -> None:
 
 
 def test_each_projection_is_xavier_uniform_by_itself(model: Transformer) -> None:
-    """Every matrix fills [-√(6 / (in + out)), √(6 / (in + out))] evenly; keys and values count as two matrices."""
+    """Every matrix is uniform in [-√(6 / (in + out)), √(6 / (in + out))]; keys and values count as two matrices."""
     keys, values = CONFIG.n_heads * CONFIG.d_k, CONFIG.n_heads * CONFIG.d_v
     checked = 0
     for name, weight in model.named_parameters():

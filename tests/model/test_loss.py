@@ -1,4 +1,4 @@
-"""The loss in chunks is compared with the plain one, and that with the distribution written out."""
+"""The chunked loss is compared with the plain one, and the plain one with the full distribution."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ from model.loss import smoothed_cross_entropy
 def plain_cross_entropy(
     hidden_ND: Tensor, weight_VD: Tensor, targets_N: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Returns what `smoothed_cross_entropy` does, from all log-probabilities at once."""
+    """Returns the result of `smoothed_cross_entropy`, from all log-probabilities at once."""
     kept_N = targets_N != PAD_ID
     log_p_NV = torch.log_softmax(hidden_ND[kept_N] @ weight_VD.T, dim=-1)
     nll = -log_p_NV.gather(1, targets_N[kept_N, None]).sum()
@@ -35,7 +35,7 @@ def test_plain_loss_is_that_of_the_explicit_distribution(smoothing: float) -> No
 def test_value_and_gradient_are_those_of_the_plain_loss(
     monkeypatch: pytest.MonkeyPatch, smoothing: float, chunk_rows: int, device: str
 ) -> None:
-    """Over all rows but padding, whatever the chunks; the weight's gradient may be added to a given sum instead."""
+    """Over all rows except padding, for any chunks. The weight's gradient may be added to a sum."""
     monkeypatch.setitem(chunks.CHUNK_ROWS, device, chunk_rows)
     torch.manual_seed(0)
     targets_N = torch.tensor([4, 5, PAD_ID, 8, 6, 4, PAD_ID, 1, 3, 8, PAD_ID], device=device)
@@ -70,7 +70,7 @@ def test_value_and_gradient_are_those_of_the_plain_loss(
 @pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
 def test_lower_precision_stays_close_to_float64(dtype: torch.dtype, tolerance: float, device: str) -> None:
-    """Loss, NLL and both gradients are those of float64 arithmetic on the same rounded numbers, to the type's error."""
+    """Loss, NLL and both gradients are those of float64 on the same rounded numbers, to the dtype's error."""
     torch.manual_seed(2)
     exact = [torch.randn(300, 64).to(dtype).double(), (torch.randn(700, 64) / 8).to(dtype).double()]
     targets_N = torch.randint(0, 700, (300,))

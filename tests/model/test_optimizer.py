@@ -1,4 +1,4 @@
-"""The learning rate is compared with equation 3's values, Adam with torch's own."""
+"""The learning rate is compared with equation 3's values, Adam with torch's."""
 
 import pytest
 import torch
@@ -14,13 +14,13 @@ from pipeline.settings import TrainingSettings
     [(1, 1.746928e-07), (2, 3.493856e-07), (4000, 6.987712e-04), (100_000, 1.397542e-04)],
 )
 def test_base_schedule(step: int, rate: float) -> None:
-    """With d_model 512 and warmup 4000, the rate rises linearly to 4000, then falls with the inverse square root."""
+    """With d_model 512 and warmup 4000, the rate rises linearly to step 4000, then falls as its inverse square root."""
     assert learning_rate(step, 512, 4000) == pytest.approx(rate, rel=1e-6)
 
 
 @pytest.mark.parametrize(("step", "share"), [(1, 0.01), (50, 0.5), (100, 1.0), (101, 0.99), (150, 0.5), (199, 0.01)])
 def test_a_linear_schedule_falls_from_the_same_peak_to_zero(step: int, share: float) -> None:
-    """Over 199 steps with a warm-up of 100: equation 3's rate up to its peak, then 1 % of that less a step."""
+    """Over 199 steps with a warm-up of 100: equation 3's rate up to its peak, then 1% less of it per step."""
     peak = learning_rate(100, 512, 100, 0.5)
     assert linear_rate(step, 512, 100, 199, 0.5) == pytest.approx(share * peak)
     trained = TrainingStep(
@@ -33,7 +33,7 @@ def test_a_linear_schedule_falls_from_the_same_peak_to_zero(step: int, share: fl
 
 
 def test_a_linear_schedule_needs_updates_to_fall_in() -> None:
-    """After a warm-up as long as the training there is none; nor is there a schedule of another name."""
+    """A warm-up as long as the run, and a schedule of another name, are errors."""
     with pytest.raises(ValueError, match="warm-up takes 100 of 100 updates; a linear schedule needs more"):
         TrainingStep(
             Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=8, d_ff=8)),
@@ -48,21 +48,21 @@ def test_a_linear_schedule_needs_updates_to_fall_in() -> None:
 
 
 def test_a_field_added_later_is_no_part_of_the_identity_at_its_default() -> None:
-    """So trainings of earlier versions keep their fingerprints and their recovery checkpoints."""
+    """So runs of earlier versions keep their fingerprints and recovery checkpoints."""
     assert "schedule" not in TrainingSettings().identity()["optimizer"]
     linear = TrainingSettings(optimizer=OptimizerConfig(schedule="linear"))
     assert linear.identity()["optimizer"]["schedule"] == "linear"
 
 
 def test_steps_count_from_one() -> None:
-    """Step 0, which would divide by zero, is refused."""
+    """Step 0, which would divide by zero, is an error."""
     with pytest.raises(ValueError, match="counts from 1"):
         learning_rate(0, 512, 4000)
 
 
 @pytest.mark.gpu
 def test_steps_are_those_of_torch(device: str) -> None:
-    """Ten steps give the weights and moments of torch.optim.Adam's fused kernel, bit by bit; a broken one does none."""
+    """Ten steps give the weights and moments of torch.optim.Adam's fused kernel, bit by bit; a broken one changes none."""
     config = OptimizerConfig()
     ours_P = torch.linspace(-1, 1, 1000, device=device)
     theirs_P = ours_P.clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""Packed batches: what the model computes of them is what it computes of padded ones, in shapes that never change."""
+"""Packed batches: the model computes the same as on padded ones, in shapes that never change."""
 
 from dataclasses import replace
 from functools import partialmethod
@@ -39,7 +39,7 @@ def pairs(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
-    """Tokens, positions, shifted inputs and offsets of a batch written down by hand; the rest is of no sentence."""
+    """Tokens, positions, shifted inputs and offsets of a batch, by hand. The other rows belong to no sentence."""
     source_BS = torch.tensor([[5, 6, END_ID, 0], [7, 8, 9, END_ID]])
     target_BT = torch.tensor([[4, 5, END_ID], [6, END_ID, 0]])
     source, inputs, targets_N = Batch.packed(source_BS, target_BT, PackedSize.of(20, 3, 4))
@@ -57,7 +57,7 @@ def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
 
 @given(most_tokens=st.integers(1, 4000), longest=st.integers(1, 300))
 def test_leftover_rows_need_no_more_blocks_of_kernels(most_tokens: int, longest: int) -> None:
-    """A full side has a row for each part, the parts of an empty one hold all rows, and none is of another block."""
+    """A full side has a row for each part, an empty side's parts hold all rows, and no row is of another block."""
     size = PackedSize.of(most_tokens, 5, longest)
     n_parts = size.n_sentences - 5
     assert most_tokens + n_parts <= size.n_rows <= n_parts * size.longest
@@ -65,7 +65,7 @@ def test_leftover_rows_need_no_more_blocks_of_kernels(most_tokens: int, longest:
 
 
 def test_pairs_that_do_not_fit_are_refused() -> None:
-    """Too many pairs, too few rows for the tokens or for the parts left over, and a sentence that is too long."""
+    """Too many pairs, too few rows for the tokens or for the leftover parts, and a sentence that is too long."""
     source_BS, target_BT = torch.full((12, 3), 5), torch.full((12, 2), 5)
     assert Batch.packed(source_BS, target_BT, PackedSize.of(36, 12, 3)).targets_N.count_nonzero() == 24
     too_few_rows = PackedSize(32, 20, 3, 8), PackedSize(37, 20, 3, 8)
@@ -87,7 +87,7 @@ def test_pairs_that_do_not_fit_are_refused() -> None:
     ids=str,
 )
 def test_packed_is_padded_sentence_by_sentence(changes: dict[str, object]) -> None:
-    """Hidden states of all real rows, the loss and every gradient are those of the padded batch, in float64."""
+    """Hidden states of all real rows, the loss and every gradient equal the padded batch's, in float64."""
     config = replace(TINY, **changes)
     torch.manual_seed(0)
     model = Transformer(config).double()
@@ -110,7 +110,7 @@ def test_packed_is_padded_sentence_by_sentence(changes: dict[str, object]) -> No
 
 
 class Shapes(TorchDispatchMode):
-    """Records the operators that run, and the shapes and types of their results."""
+    """Records the operators that run, and their results' shapes and dtypes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ def addresses(step: TrainingStep) -> list[int]:
 
 
 def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
-    """Two updates run the same operators on the same shapes in order, and what outlives them stays in place."""
+    """Two updates run the same operators on the same shapes in order, and persistent tensors stay in place."""
     torch.manual_seed(0)
     step = TrainingStep(Transformer(replace(TINY, dropout=0.1)), OptimizerConfig(), torch.bfloat16, packed=True)
     runs, places = [], []
@@ -147,7 +147,7 @@ def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
 
 
 def test_a_layer_of_each_kind_compiles_as_one_graph_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two layers of each stack, four batches, and validation on a sentence that is longer need two graphs together.
+    """Two layers per stack, four batches, and validation on a longer sentence need two graphs together.
 
     The graphs are traced and differentiated, but no kernels are generated from them, which takes most of the time.
     """

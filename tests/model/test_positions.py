@@ -10,7 +10,7 @@ from model.transformer import FIRST_POSITIONS, Transformer, sinusoids
 
 
 def test_sinusoids_are_the_formula() -> None:
-    """Values equal sin and cos of pos / 10000^(2i/d_model) to float32 rounding, at distant positions too."""
+    """Values equal sin and cos of pos / 10000^(2i/d_model) to float32 rounding, also at distant positions."""
     d_model = 6
     for first, n_positions in ((0, 5), (5000, 3)):
         pe_LD = sinusoids(n_positions, d_model, first)
@@ -22,7 +22,7 @@ def test_sinusoids_are_the_formula() -> None:
 
 
 def test_longer_sentences_leave_the_table_in_place() -> None:
-    """A CUDA graph goes on reading it. They are computed as with a table that was reserved for them."""
+    """A CUDA graph keeps reading it. The values are those of a preallocated table."""
     torch.manual_seed(0)
     model = Transformer(TransformerConfig(9, n_layers=1, d_model=6, d_ff=8, n_heads=1, d_k=4, d_v=4)).eval()
     table_LD = model._sinusoids_LD

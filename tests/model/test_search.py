@@ -21,7 +21,7 @@ from tests.support.batches import hidden_of
 
 
 def tiny(seed: int, vocabulary_size: int = 11, scale: float = 3.0, **more) -> Transformer:
-    """Makes a random float64 model whose distributions are far from uniform and which dropout would change."""
+    """Returns a random float64 model whose distributions are far from uniform and which dropout would change."""
     torch.manual_seed(seed)
     config = TransformerConfig(vocabulary_size, 2, d_model=16, d_ff=32, n_heads=2, d_k=5, d_v=7, dropout=0.3, **more)
     model = Transformer(config).double()
@@ -44,7 +44,7 @@ def batch(sentences: list[list[int]]) -> Tensor:
 
 
 def log_probabilities(model: Transformer, source: list[int], prefixes: list[list[int]]) -> Tensor:
-    """Computes those of every next token in each of equally long prefixes, uncached: (prefixes, length + 1, V)."""
+    """Returns the log-probabilities of all next tokens after each prefix, uncached: (prefixes, length + 1, V)."""
     model.eval()
     with torch.no_grad():
         inputs = torch.tensor([[BEGIN_ID, *prefix] for prefix in prefixes])
@@ -53,7 +53,7 @@ def log_probabilities(model: Transformer, source: list[int], prefixes: list[list
 
 
 def log_probability(model: Transformer, source: list[int], tokens: list[int]) -> float:
-    """Computes that of one output, including END_ID."""
+    """Returns an output's log-probability, including END_ID."""
     wanted = torch.tensor([*tokens, END_ID])
     return log_probabilities(model, source, [tokens])[0].gather(1, wanted[:, None]).sum().item()
 
@@ -67,7 +67,7 @@ def plain_search(
     n_best: int,
     allows: Callable[[list[int]], bool] = lambda tokens: True,
 ) -> list[Hypothesis]:
-    """Searches as `model.search` does but plainly: one sentence, lists, no cache and no early end."""
+    """Searches like `model.search`, but plainly: one sentence, lists, no cache and no early end."""
     limit = len(source) + extra
     open_: list[tuple[float, list[int]]] = [(0.0, [])]
     finished: list[Hypothesis] = []
@@ -98,7 +98,7 @@ def assert_same(ours: list[Hypothesis], theirs: list[Hypothesis]) -> None:
 )
 @pytest.mark.gpu
 def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, scale: float, device: str) -> None:
-    """Every hypothesis is the one found by searching one sentence at a time, uncached and never ended early."""
+    """Every hypothesis is that of searching one sentence at a time, uncached, without an early end."""
     for seed in range(3):
         model = tiny(seed, scale=scale)
         sentences = sources(6)
@@ -111,7 +111,7 @@ def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, sc
 
 
 def test_wide_beam_finds_the_best_of_all_outputs() -> None:
-    """With a beam wide enough for all prefixes, the n best are those found by enumerating every output."""
+    """With a beam wide enough for all prefixes, the n best are those of enumerating every output."""
     vocabulary_size, source, extra = 7, [5, END_ID], 3
     model = tiny(3, vocabulary_size, scale=1.5)
     words, limit = range(END_ID + 1, vocabulary_size), len(source) + extra
@@ -127,7 +127,7 @@ def test_wide_beam_finds_the_best_of_all_outputs() -> None:
 
 @pytest.mark.gpu
 def test_neighbours_order_and_padding_change_nothing(device: str) -> None:
-    """Hypotheses and scores are the same alone, in a batch, in that batch reversed, and with more padding."""
+    """Hypotheses and scores are the same for a single sentence, a batch, the batch reversed, and more padding."""
     model, sentences = tiny(5).to(device), sources(12)
     together = beam_search(model, batch(sentences).to(device), n_best=2)
     backwards = beam_search(model, batch(sentences[::-1]).to(device), n_best=2)[::-1]
@@ -138,7 +138,7 @@ def test_neighbours_order_and_padding_change_nothing(device: str) -> None:
 
 
 def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> None:
-    """Output that does not end is cut off at input + extra tokens, END_ID included, and where learned positions end."""
+    """Endless output is cut off at input + extra tokens, including END_ID, and at the end of learned positions."""
     sentences = sources(5, longest=6)
     for more, ends in (({}, math.inf), ({"positions": "learned", "max_positions": 8}, 8)):
         model = tiny(1, scale=1.0, **more)
@@ -153,7 +153,7 @@ def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> N
 
 @pytest.mark.parametrize(("n_tokens", "width", "n"), [(640, 4, 8), (128, 3, 6), (64, 1, 40), (64, 2, 200)])
 def test_best_of_blocks_is_best_of_all(n_tokens: int, width: int, n: int) -> None:
-    """Values, parents and tokens are those of one `topk` over all continuations, even if there are fewer than n."""
+    """Values, parents and tokens are those of one `topk` over all continuations, even of fewer than n."""
     torch.manual_seed(n)
     log_p_BWV, log_p_BW = torch.randn(5, width, n_tokens).log_softmax(-1), torch.randn(5, width)
     log_p_BWV[2, 0, 7:] = -math.inf
@@ -167,10 +167,10 @@ def test_best_of_blocks_is_best_of_all(n_tokens: int, width: int, n: int) -> Non
 
 
 def test_threads_share_a_decoder() -> None:
-    """Concurrent searches with one decoder, as in a server, find what each finds alone, even as positions grow."""
+    """Concurrent searches with one decoder, like in a server, return what each returns alone, even as positions grow."""
     sentences = sources(40)
     parts = [sentences[first::4] for first in range(4)]
-    parts[0].append([5] * 300 + [END_ID])  # beyond the positions that there are at first
+    parts[0].append([5] * 300 + [END_ID])  # beyond the initial positions
     parts[1].append([6] * 700 + [END_ID])
     search = partial(beam_search, beam_size=2, max_extra_tokens=5)
     alone = [search(tiny(11), batch(part)) for part in parts]
@@ -183,7 +183,7 @@ def test_threads_share_a_decoder() -> None:
 
 
 class OddLengths:
-    """Allows outputs that have an odd number of tokens, END_ID not counted, and no token twice in a row."""
+    """Allows outputs with an odd number of tokens, without END_ID, and no token twice in a row."""
 
     def start(self, limit_B: Tensor) -> "OddLengths":
         self.last_BW, self.n_tokens = torch.full_like(limit_B, BEGIN_ID)[:, None], 0
@@ -213,7 +213,7 @@ class OddLengths:
 @pytest.mark.gpu
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (4, 3), (21, 5)])
 def test_constrained_search_is_plain_search_of_what_is_allowed(beam: int, n_best: int, device: str) -> None:
-    """What the constraint forbids is never considered; the scores are the model's own. Some searches find nothing."""
+    """Forbidden outputs are never considered. Scores are the model's. Some searches find nothing."""
     n_found = set()
     for seed in range(3):
         model, sentences = tiny(seed, scale=1.5), sources(6)
@@ -241,7 +241,7 @@ def prune(monkeypatch: pytest.MonkeyPatch, always: bool) -> None:
 def test_pruning_changes_nothing(
     beam: int, n_best: int, dtype: torch.dtype, tolerance: float, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Trees pruned at every position and trees never pruned give the same hypotheses, to rounding.
+    """Trees pruned at every position and trees never pruned yield the same hypotheses, to rounding.
 
     The sentences are of different lengths and leave the batch at different positions. In bfloat16, where rounding may
     decide a near tie, only the scores are compared.

@@ -18,7 +18,7 @@ FAST = OptimizerConfig(warmup_steps=10, learning_rate_scale=0.2)
 
 
 def sentences(n: int, seed: int = 0, device: str = "cpu") -> tuple[Tensor, Tensor]:
-    """Draws random pairs of 2 to 9 tokens and pads them."""
+    """Draws random pairs of 2 to 9 tokens, and pads them."""
     torch.manual_seed(seed)
     sides = []
     for _ in range(2):
@@ -62,7 +62,7 @@ def test_micro_batches_are_one_big_batch(device: str) -> None:
 
 @pytest.mark.gpu
 def test_update_is_adam_on_the_mean_gradient(device: str) -> None:
-    """Two updates equal Adam written out with eq. 3's rates; each returns both losses and that gradient's norm."""
+    """Two updates equal Adam written out with equation 3's rates. Each returns both losses and its gradient's norm."""
     step = new_step(device=device)
     first = [p.detach().clone() for p in step.master.parameters()]
     m, v = [torch.zeros_like(p) for p in first], [torch.zeros_like(p) for p in first]
@@ -85,7 +85,7 @@ def test_update_is_adam_on_the_mean_gradient(device: str) -> None:
 
 @pytest.mark.gpu
 def test_dropout_is_the_seeds_alone(device: str) -> None:
-    """The same micro-batch and seed give the same gradient whatever was drawn before; another seed gives another."""
+    """The same micro-batch and seed give the same gradient whatever was drawn before. Another seed gives another."""
     steps = [new_step(replace(TINY, dropout=0.3), device=device) for _ in range(3)]
     for step, seed, before in zip(steps, (7, 7, 8), (0, 1, 2), strict=True):
         torch.manual_seed(before)
@@ -97,7 +97,7 @@ def test_dropout_is_the_seeds_alone(device: str) -> None:
 
 @pytest.mark.gpu
 def test_bfloat16_shadow_stays_close_to_float32(device: str) -> None:
-    """Gradients agree (cosine above 0.99, norm within 3 %), and after 30 updates the losses agree within 2 %."""
+    """Gradients agree (cosine above 0.99, norm within 3%), and after 30 updates the losses agree within 2%."""
     exact, shadow = new_step(device=device), new_step(dtype=torch.bfloat16, device=device)
     assert next(shadow.model.parameters()).dtype == torch.bfloat16
     assert next(shadow.master.parameters()).dtype == torch.float32
@@ -119,7 +119,7 @@ def test_bfloat16_shadow_stays_close_to_float32(device: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_compiled_layers_are_the_plain_ones_in_bfloat16(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are as near to float32 as the plain ones, and no layer is compiled so often that torch gives up.
+    """They are as close to float32 as the plain ones, and no layer is recompiled so often that torch stops.
 
     The first batch has S = T, so that the compiler may take the two for one number; then they differ, then there is a
     single sentence; at last the model is evaluated without gradients, as in validation.

@@ -26,7 +26,7 @@ TARGET_BT = torch.tensor([[6, END_ID, PAD_ID, PAD_ID], [7, 12, 4, END_ID], [9, 9
 
 
 def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
-    """Makes a float64 model with every parameter random, even those that start at 0 or 1."""
+    """Returns a float64 model with random parameters, including those that start at 0 or 1."""
     torch.manual_seed(seed)
     model = Transformer(config).double()
     with torch.no_grad():
@@ -40,12 +40,12 @@ def logits(model: Transformer, source_BS: Tensor, target_BT: Tensor) -> Tensor:
 
 
 def projections(ours: MultiHeadAttention) -> list[nn.Parameter]:
-    """The weights that make queries, keys and values, in this order."""
+    """The weights of queries, keys and values, in this order."""
     return [ours.w_qkv.weight] if isinstance(ours, SelfAttention) else [ours.w_q.weight, ours.w_kv.weight]
 
 
 def copied(reference: nn.MultiheadAttention, ours: MultiHeadAttention) -> dict[nn.Parameter, nn.Parameter]:
-    """Copies our weights into the reference, zeroes its biases, and returns which parameters correspond."""
+    """Copies our weights into the reference, zeroes its biases, and returns the parameters' correspondence."""
     with torch.no_grad():
         reference.in_proj_weight.copy_(torch.cat(projections(ours)))
         reference.out_proj.weight.copy_(ours.w_o.weight)
@@ -117,7 +117,7 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
 
 
 def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
-    """With d_k, d_v and d_model / h all different, each head is softmax(QKᵀ/√d_k)V and W_O joins them."""
+    """With different d_k, d_v and d_model / h, each head is softmax(QKᵀ/√d_k)V and W_O joins them."""
     torch.manual_seed(0)
     attention = CrossAttention(d_model=10, n_heads=3, d_k=2, d_v=5).double()
     x_BLD, encoded_BMD = torch.randn(2, 4, 10, dtype=torch.float64), torch.randn(2, 6, 10, dtype=torch.float64)
@@ -138,7 +138,7 @@ def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
-    """Real positions keep their logits under more padding, another padding token, other later tokens and neighbours."""
+    """Real positions keep their logits under more padding, other padding tokens, later tokens and neighbours."""
     model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions))
     expected = logits(model, SOURCE_BS, TARGET_BT)
     wider = logits(model, F.pad(SOURCE_BS, (0, 4), value=PAD_ID), F.pad(TARGET_BT, (0, 3), value=PAD_ID))
@@ -171,9 +171,9 @@ def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
 def test_cached_decoding_is_uncached_decoding(
     pruned: bool, positions: Any, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stepping over hypotheses that branch, die out, change in number and lose a sentence gives forward's logits.
+    """Steps over hypotheses that branch, end, change in number and lose a sentence give forward's logits.
 
-    It does so with a cache that keeps every token and with one that is pruned at every position.
+    This holds for a cache that keeps every token and for one that is pruned at every position.
     """
     monkeypatch.setattr("model.decoder.FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
     monkeypatch.setattr("model.decoder.PRUNING_GROWTH", 0)
@@ -203,7 +203,7 @@ def test_cached_decoding_is_uncached_decoding(
 
 
 def test_learned_positions_end_where_the_table_ends() -> None:
-    """A sentence longer than the table is refused with both lengths; sinusoids have no such limit."""
+    """A sentence longer than the table is an error with both lengths. Sinusoids have no such limit."""
     source = Rows.padded(torch.full((1, 300), 7), torch.float32)
     with pytest.raises(ValueError, match="300 tokens, but the learned positions end at 299"):
         Transformer(replace(TINY, positions="learned", max_positions=299)).encode(source)
@@ -211,7 +211,7 @@ def test_learned_positions_end_where_the_table_ends() -> None:
 
 
 def test_dropout_stands_where_the_paper_puts_it() -> None:
-    """Dropout acts on sub-layer outputs before they are added and on embeddings plus positions, nowhere else (§5.4)."""
+    """Dropout acts only on sub-layer outputs before they are added, and on embeddings plus positions (§5.4)."""
     model = random_model(replace(TINY, dropout=0.4)).train()
     inputs_BT = shift_right(TARGET_BT)
     seen: list[tuple[Tensor, Tensor]] = []
@@ -232,7 +232,7 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     for hook in hooks:
         hook.remove()
 
-    # All of a sub-layer's output dropped: what is left is LayerNorm(x), twice.
+    # All of a sub-layer's output dropped: LayerNorm(x) remains, twice.
     layer = model.encoder[0]
     x_ND = torch.randn(6, 12, dtype=torch.float64)
     hook = layer.dropout.register_forward_hook(lambda _m, _x, y: torch.zeros_like(y))
@@ -241,7 +241,7 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     )
     hook.remove()
 
-    # Without its Dropout modules a model in training is the model in evaluation.
+    # Without its Dropout modules, a model in training mode is the model in evaluation mode.
     for module in model.modules():
         if type(module) is Dropout:
             module.p = 0.0
@@ -251,7 +251,7 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
 
 @pytest.mark.parametrize("window", [0, 2])
 def test_dropout_of_attention_weights_reaches_every_attention_and_training_alone(window: int) -> None:
-    """§6.3's acts on the weights of all 3 N attentions; in evaluation, whole or step by step, it changes no bit."""
+    """§6.3's dropout acts on the weights of all 3 N attentions. In evaluation, whole or stepwise, it changes no bit."""
     plain = random_model(replace(TINY, attention_window=window)).eval()
     dropping = Transformer(replace(plain.config, attention_dropout=0.4)).double()
     dropping.load_state_dict(plain.state_dict())

@@ -1,4 +1,4 @@
-"""What the tests of training, averaging, perplexity, translation and decoding share."""
+"""Shared fixtures for training, averaging, perplexity, translation and decoding."""
 
 import shutil
 from pathlib import Path
@@ -34,7 +34,7 @@ def corpus(tmp_path: Path) -> Corpus:
 
 @pytest.fixture
 def first_set(tmp_path: Path) -> EvaluationSet:
-    """Seven lines, of which two are blank (tiny_checkpoint)."""
+    """Seven lines, two of them blank (tiny_checkpoint)."""
     return make_set(tmp_path / "first")
 
 
@@ -91,11 +91,11 @@ def one_worker(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def many_recoveries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trainings of this process have a checkpoint for recovery at each update that is logged, however short."""
+    """Runs of this process have a recovery checkpoint at each logged update, however short they are."""
     monkeypatch.setattr(CheckpointWriter, "recovery_is_due", True)
 
 
 @pytest.fixture
 def one_thread() -> None:
-    """Computes on one thread, as TINY does."""
+    """Computes on one thread, like TINY."""
     torch.set_num_threads(1)

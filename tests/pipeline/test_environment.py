@@ -1,4 +1,4 @@
-"""pipeline.environment: how many CPUs a process may use, on every system."""
+"""pipeline.environment: the number of CPUs a process may use, on every system."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from workflows import reproduce_table1
 
 
 def test_the_cpus_that_this_process_may_use() -> None:
-    """One, where it may run on one only."""
+    """One, if it is limited to one."""
     before = os.sched_getaffinity(0)
     assert usable_cpus() == len(before)
     os.sched_setaffinity(0, [min(before)])
@@ -24,7 +24,7 @@ def test_the_cpus_that_this_process_may_use() -> None:
 
 
 def test_systems_that_do_not_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As macOS: all CPUs count, for Table 1 too."""
+    """Like on macOS: all CPUs count, also for Table 1."""
     monkeypatch.delattr(os, "sched_getaffinity")
     assert usable_cpus() == os.cpu_count()
     with threads_of(TimingSettings(threads=0)):

@@ -1,4 +1,4 @@
-"""pipeline.hardware: what is measured is believable."""
+"""pipeline.hardware: measurements are plausible."""
 
 import platform
 import re
@@ -29,7 +29,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_layers_compile_where_there_is_a_compiler(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A real compilation succeeds here; with a compiler that does not exist it fails, and one line says so."""
+    """A real compilation succeeds here. With a missing compiler it fails, with a one-line message."""
     toy_layer_compiles.cache_clear()
     assert toy_layer_compiles("cpu")
     assert not _warnings(caplog)
@@ -50,7 +50,7 @@ def test_layers_compile_where_there_is_a_compiler(
 
 
 def test_dtypes_are_what_precision_means_here() -> None:
-    """A named type is that type; "auto" is bfloat16 where the processor multiplies it by itself and faster."""
+    """A named dtype is used; "auto" is bfloat16 where the CPU multiplies it natively and faster."""
     assert dtype_of("float32", "cpu") == torch.float32
     assert dtype_of("bfloat16", "cpu") == torch.bfloat16
     flags = set(Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split())
@@ -61,7 +61,7 @@ def test_dtypes_are_what_precision_means_here() -> None:
 
 
 def test_gpu_that_torch_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line that says where, except in tests that ask for CPUs in place of GPUs."""
+    """In one line with the place, except in tests that use CPUs in place of GPUs."""
     monkeypatch.delenv(LOGICAL_GPUS, raising=False)
     if torch.cuda.is_available():
         assert reserved_gpu("cuda:0") == "cuda:0"

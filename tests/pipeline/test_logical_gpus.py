@@ -32,7 +32,7 @@ def cluster() -> Iterator[ProcessPoolExecutor]:
 def test_two_workers_have_a_gpu_each(
     cluster: ProcessPoolExecutor, dataset: EncodedDataset, two_workers: Path, tmp_path: Path
 ) -> None:
-    """Left open, there are as many workers as GPUs. Each sees both, for NCCL, and its own device is number its rank."""
+    """By default, there are as many workers as GPUs. Each sees both, for NCCL; its own device is its rank's."""
     settings, folder = with_fields(workers=0, device="auto"), tmp_path / "run"
     placed, on_head, node = cluster.submit(logical_gpus.trained, dataset, settings, folder).result()
     assert [worker.rank for worker in placed] == [0, 1]
@@ -55,7 +55,7 @@ def test_decoding_and_a_training_share_two_gpus(
     checkpoint: Checkpoint,
     tmp_path: Path,
 ) -> None:
-    """Four actors want half a GPU each, and a training has one: two do all the work, and the training goes on."""
+    """Four actors want half a GPU each, and a run holds one: two do all the work, and the run continues."""
     decoding = DecodingSettings(max_extra_tokens=5, workers=4)
     arguments = (
         dataset,
@@ -73,7 +73,7 @@ def test_decoding_and_a_training_share_two_gpus(
 
 
 def test_trials_of_table_3_share_two_gpus(cluster: ProcessPoolExecutor, tmp_path: Path) -> None:
-    """Both train at once on a GPU each, and what watches over them runs on the head alone."""
+    """Both train at once on a GPU each, and their controllers run only on the head."""
     command = ["-m", "workflows.reproduce_table3", *options(TABLE_3), "--rows", "base", "--store", str(tmp_path)]
     seen = cluster.submit(logical_gpus.watched, command).result()
     assert seen.gpus == 2

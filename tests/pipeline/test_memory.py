@@ -1,4 +1,4 @@
-"""pipeline.memory: which errors mean that memory ran out."""
+"""pipeline.memory: errors that mean out of memory."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from pipeline.memory import is_out_of_memory
 
 
 def test_what_torch_and_python_raise_when_memory_runs_out() -> None:
-    """A tensor that no machine can hold, the error of the CUDA allocator, and Python's own."""
+    """A tensor too large for any machine, the CUDA allocator's error, and Python's."""
     with pytest.raises(RuntimeError) as raised:
         torch.empty(10**15)
     assert is_out_of_memory(raised.value)
@@ -24,5 +24,5 @@ def test_what_torch_and_python_raise_when_memory_runs_out() -> None:
     ],
 )
 def test_other_faults_that_speak_of_memory(message: str) -> None:
-    """They are bugs or limits of a kernel, which smaller batches would hide."""
+    """Bugs or limits of a kernel, which smaller batches would hide."""
     assert not is_out_of_memory(RuntimeError(message))

@@ -1,4 +1,4 @@
-"""pipeline.ray_private: what it relies on in Ray is still there, and does what it relies on."""
+"""pipeline.ray_private: Ray's internals exist and behave as expected."""
 
 import re
 import time
@@ -23,7 +23,7 @@ def kinds(trainer: TorchTrainer) -> list[str]:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_lean_trainer_starts_without_the_two_processes() -> None:
-    """Ray's own trainer has both callbacks, ours all the others in the same order."""
+    """Ray's trainer has both callbacks, ours all the others in the same order."""
     from pipeline.ray_private import lean_torch_trainer
 
     dropped = ["PlacementGroupCleanerCallback", "DatasetsCallback"]
@@ -35,7 +35,7 @@ def test_lean_trainer_starts_without_the_two_processes() -> None:
 
 @ray.remote(num_cpus=0)
 class Reserving:
-    """An actor that reserves a CPU, as Ray Train's controller does for its workers."""
+    """An actor that reserves a CPU, like Ray Train's controller for its workers."""
 
     def reserve(self) -> Any:
         group = placement_group([{"CPU": 1}])
@@ -44,7 +44,7 @@ class Reserving:
 
 
 def test_only_what_a_dead_actor_reserved_is_abandoned(ray_cluster: None) -> None:
-    """Groups of the driver and of a living actor are not listed; that of a killed one is, until it is removed."""
+    """Groups of the driver and of live actors are not listed. A killed actor's is, until it is removed."""
     from pipeline.ray_private import abandoned_placement_groups
 
     actor = Reserving.remote()
@@ -66,7 +66,7 @@ def test_only_what_a_dead_actor_reserved_is_abandoned(ray_cluster: None) -> None
 
 
 def test_no_other_module_uses_private_parts_of_ray() -> None:
-    """Private parts of Ray are imported in one place, so that one test file covers them."""
+    """Ray's internals are imported in one place, so one test file covers them."""
     private = re.compile(r"\bray\.(\w+\.)*_\w+|\bray\.core\b")
     folder = Path(__file__).parents[2]
     modules = [path for package in ("model", "pipeline", "workflows") for path in (folder / package).rglob("*.py")]

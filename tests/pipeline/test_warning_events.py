@@ -1,4 +1,4 @@
-"""Warnings of stages, logged in any process: on the screen, in the manifest, and on the page of the table."""
+"""Stages' warnings, from any process: on the screen, in the manifest, and on the table's page."""
 
 import io
 import re
@@ -48,7 +48,7 @@ def made(step: Step[ArtifactT], store: Store) -> tuple[ArtifactT, list[str]]:
 
 
 def test_all_processes_of_a_stage(tmp_path: Path) -> None:
-    """The stage, the tasks of its map and a thread: each warning once, in order; a table lists them by stage."""
+    """The stage, its map's tasks and a thread: each warning once, in order. A table lists them by stage."""
     abridging, store = Stage("tiny_stages.abridge", abridge, Words), Store(tmp_path)
     first, second = abridging("first", ["alpha", "beta"]), abridging("second", ["alpha"])
     artifact, shown = made(first, store)
@@ -66,7 +66,7 @@ def test_all_processes_of_a_stage(tmp_path: Path) -> None:
 
 
 def test_actors_that_decode(corpus: Corpus, tmp_path: Path) -> None:
-    """A line too long for the model's positions is translated in parts, of which the actor warns."""
+    """A line too long for the model's positions is translated in parts, with a warning from the actor."""
     checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
     checkpoint.write(AveragingRecord(updates=(1,)))
     line = " ".join(sentence for sentence in SENTENCES if sentence.strip())
@@ -83,7 +83,7 @@ def test_actors_that_decode(corpus: Corpus, tmp_path: Path) -> None:
 def test_workers_that_train(
     workers: int, dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A training that continues skips its newest checkpoint, which is damaged."""
+    """A resumed run skips its newest checkpoint, which is damaged."""
     monkeypatch.setattr(CheckpointWriter, "recovery_is_due", True)
     settings, store = with_fields(workers=workers), Store(tmp_path)
     dataset = published(dataset, tmp_path / "dataset")

@@ -31,7 +31,7 @@ class LearningCurve:
     flop: Sequence[float]
     nll: Sequence[float]
     conditions: str = ""
-    """All settings but the model, its learning rate and the seed, and the dtype: curves of others are not compared."""
+    """The dtype, and all settings except the model, learning rate and seed. Only curves with equal ones are compared."""
 
     def nll_at(self, budget: Budget, spent: float) -> float:
         """Returns the NLL at a budget, linearly interpolated."""
@@ -75,7 +75,7 @@ def _better_at_equal(budget: Budget) -> Callable[[Curves], Finding | None]:
 
 
 def _faster(speeds: Speeds) -> Finding:
-    """Judges whether an update of both competitors takes longer, with as many tokens and parameters."""
+    """Judges whether an update of each competitor takes longer, at equal tokens and parameters."""
     base = speeds[TRANSFORMER].update_s
     tested = {model: ratio(speeds[model].update_s, base, at_least(1.0)) for model in COMPETITORS}
     effects = (Effect.of(f"{model} / Transformer, time of an update", "×", each) for model, each in tested.items())

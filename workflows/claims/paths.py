@@ -11,7 +11,7 @@ COMMAND = "python -m workflows.reproduce_claims --sections 4"
 
 
 def _easier(recalled: Sequence[RecallRecord]) -> Finding:
-    """Judges whether, over the longest distance, each type is ahead of the next with a longer path."""
+    """Judges whether, at the longest distance, each layer type is ahead of the next one with a longer path."""
     distance = max(record.distance for record in recalled)
     farthest = sorted((record for record in recalled if record.distance == distance), key=lambda each: each.path_steps)
     groups = Groups({record.layer_type: [-nll for nll in record.nll] for record in farthest})

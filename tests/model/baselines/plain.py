@@ -1,4 +1,4 @@
-"""The recurrent and the convolutional model as their papers write them: one sentence, one position at a time."""
+"""The recurrent and the convolutional model by their papers' equations: one sentence, one position at a time."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ Weights = dict[str, Tensor]
 
 
 def lstm(w: Weights, name: str, inputs: list[Tensor]) -> list[Tensor]:
-    """LSTM with a forget gate (Gers et al. 2000), as torch.nn.LSTM writes it; the outputs of all steps."""
+    """LSTM with a forget gate (Gers et al. 2000), in the notation of torch.nn.LSTM; the outputs of all steps."""
     width = w[f"{name}.weight_hh_l0"].shape[1]
     h, c = torch.zeros(width).double(), torch.zeros(width).double()
     outputs = []

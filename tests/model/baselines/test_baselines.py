@@ -1,4 +1,4 @@
-"""The recurrent and the convolutional model: their papers' equations, what must not matter, and that they learn."""
+"""The recurrent and the convolutional model: their papers' equations, invariances, and learning."""
 
 import math
 from dataclasses import replace
@@ -36,7 +36,7 @@ def padded(sentences: list[list[int]], more: int = 0) -> Tensor:
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
 def test_equals_the_papers_equations(name: str) -> None:
-    """Of a padded batch, every hidden state is that of the plain model, to rounding in float64."""
+    """Every hidden state of a padded batch is the plain model's, to float64 rounding."""
     model = random_model(name)
     hidden_BTD = hidden_of(model, padded(SOURCES), padded(INPUTS))
     for source, inputs, hidden_TD in zip(SOURCES, INPUTS, hidden_BTD, strict=True):
@@ -48,7 +48,7 @@ def test_equals_the_papers_equations(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
 def test_what_must_not_matter_changes_no_hidden_state(name: str, device: str) -> None:
-    """Neither more padding, nor neighbours, nor a later target changes one; an earlier target and the source do."""
+    """More padding, neighbours and later targets change no state; earlier targets and the source do."""
     model, source_BS, inputs_BT = random_model(name).to(device), padded(SOURCES).to(device), padded(INPUTS).to(device)
     hidden_BTD = hidden_of(model, source_BS, inputs_BT)
     alone_BTD = hidden_of(model, padded(SOURCES[:1], more=4).to(device), padded(INPUTS[:1], more=2).to(device))
@@ -69,7 +69,7 @@ def test_what_must_not_matter_changes_no_hidden_state(name: str, device: str) ->
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
 def test_cached_decoding_is_uncached_decoding(name: str, device: str) -> None:
-    """Hypotheses that branch, and sentences that leave the batch, have the logits of their whole prefixes."""
+    """Hypotheses that branch, and sentences that leave the batch, have the logits of their full prefixes."""
     model, sources = random_model(name).to(device), padded(SOURCES).to(device)
     decoder = make_decoder(model)
     cache, prefixes_BWT = decoder.start(sources), torch.full((3, 1, 1), BEGIN_ID, device=device)
@@ -102,7 +102,7 @@ def test_cached_decoding_is_uncached_decoding(name: str, device: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batched_search_is_plain_search(name: str) -> None:
-    """Every hypothesis is the one found by searching one sentence at a time, uncached and never ended early."""
+    """Every hypothesis is that of searching one sentence at a time, uncached, without an early end."""
     model: Any = random_model(name, scale=3.0)
     for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), max_extra_tokens=4, n_best=3), strict=True):
         assert_same(found, plain_search(model, source, 4, 0.6, 4, 3))
@@ -110,7 +110,7 @@ def test_batched_search_is_plain_search(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_learns_to_copy(name: str) -> None:
-    """In seconds, to a perplexity of 1.02 on sequences that it has not seen; search then copies them."""
+    """In seconds, to a perplexity of 1.02 on unseen sequences; search then copies them."""
     torch.manual_seed(0)
     config = config_of(name, vocabulary_size=12, n_layers=2, d_model=32, d_ff=64, dropout=0.0)
     optimizer = OptimizerConfig(warmup_steps=100, learning_rate_scale=0.6, label_smoothing=0.0)
@@ -140,7 +140,7 @@ def test_learns_to_copy(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_has_a_gradient(name: str) -> None:
-    """After one pass over a batch, and no two models of the same seed differ."""
+    """After one pass over a batch. Models of the same seed do not differ."""
     step = TrainingStep(random_model(name, scale=1.0).float(), OptimizerConfig(), torch.float32)
     step.accumulate(Batch.padded(padded(SOURCES), padded([[*each[1:], END_ID] for each in INPUTS]), torch.float32), 1)
     for parameter, gradient in zip(step.master.named_parameters(), step._gradients, strict=True):
@@ -154,7 +154,7 @@ def test_every_parameter_has_a_gradient(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("n", "source_length", "target_length"), [(1, 7, 4), (5, 3, 9)])
 def test_flop_equal_torchs_count(name: str, n: int, source_length: int, target_length: int, monkeypatch: Any) -> None:
-    """Of a pass forward and one with backward; LSTMs, whose kernels torch does not count, run as products in a loop."""
+    """Forward only, and with backward. LSTMs, whose kernels torch does not count, run as products in a loop."""
     monkeypatch.setattr(nn.LSTM, "forward", looped)
     config = config_of(name)
     step = TrainingStep(make_model(config), OptimizerConfig(), torch.float32)
@@ -170,7 +170,7 @@ def test_flop_equal_torchs_count(name: str, n: int, source_length: int, target_l
 
 
 def looped(self: nn.LSTM, x_BLX: Tensor) -> tuple[Tensor, None]:
-    """Runs an LSTM layer by products that are counted."""
+    """Runs an LSTM layer by counted products."""
     h_BF = c_BF = x_BLX.new_zeros(len(x_BLX), self.hidden_size)
     outputs = []
     for x_BX in x_BLX.unbind(1):
@@ -183,14 +183,14 @@ def looped(self: nn.LSTM, x_BLX: Tensor) -> tuple[Tensor, None]:
 
 
 def first_steps_products(config: Any) -> int:
-    """The gradients of the first states, which are constants: one product a layer."""
+    """The gradients of the first states, which are constants: one product per layer."""
     half, above = config.d_ff // 2, config.n_layers - 1
     return 2 * 4 * (2 * half * half + above * config.d_ff**2 + config.n_layers * config.d_ff**2)
 
 
 @torch.no_grad()
 def test_a_new_convolutional_model_keeps_the_variance_of_activations() -> None:
-    """From layer to layer, and with dropout, as §3.5 of its paper means it: within a factor of two after six layers."""
+    """From layer to layer, and with dropout, like in §3.5 of its paper: within a factor of two after six layers."""
     torch.manual_seed(0)
     model = Convolutional(config_of("convolutional", vocabulary_size=500, n_layers=6, d_model=64, d_ff=96, dropout=0.2))
     squares: dict[str, float] = {}
@@ -208,7 +208,7 @@ def test_a_new_convolutional_model_keeps_the_variance_of_activations() -> None:
 
 
 def test_the_encoder_gets_the_mean_gradient_of_the_attentions() -> None:
-    """That through the keys is divided by twice their number; that of the embeddings is not."""
+    """The gradient through the keys is divided by twice their number; the embeddings' is not."""
     model, factors = random_model("convolutional"), []
     for layers in (model.decoder, model.decoder[:2]):
         model.decoder = nn.ModuleList(layers)
@@ -223,7 +223,7 @@ def test_the_encoder_gets_the_mean_gradient_of_the_attentions() -> None:
 
 
 def test_packed_rows_are_refused() -> None:
-    """In one line; the loop lays out padded ones."""
+    """In one line. The loop uses padded batches."""
     batch = Batch.packed(padded(SOURCES), padded(SOURCES), PackedSize.of(40, 3, 8))
     for name in NAMES:
         with pytest.raises(ValueError, match=r"^only the Transformer supports packed batches; .*padded$"):
@@ -231,7 +231,7 @@ def test_packed_rows_are_refused() -> None:
 
 
 def test_positions_end() -> None:
-    """A convolutional model knows no position beyond its table, and a search ends there."""
+    """A convolutional model has no positions beyond its table, and a search ends there."""
     model = random_model("convolutional", max_positions=6)
     with pytest.raises(ValueError, match="a sentence has 7 tokens, but the learned positions end at 6"):
         hidden_of(model, padded(SOURCES, more=2), padded(INPUTS))
@@ -260,6 +260,6 @@ def test_what_an_architecture_lacks_is_refused(changes: dict[str, Any], message:
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_parameters_are_counted_without_memory(name: str) -> None:
-    """As many as the model has."""
+    """The model's number of parameters."""
     config = config_of(name)
     assert count_parameters(config) == sum(parameter.numel() for parameter in make_model(config).parameters())

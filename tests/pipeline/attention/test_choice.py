@@ -1,4 +1,4 @@
-"""What the figures draw by default is what the weights say, and the user's own choice comes first."""
+"""By default, the figures' heads and words follow from the weights. The user's choice takes precedence."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ SIDE = Pieces(WORDS, tuple((i, i + 1) for i in range(len(WORDS))), (9,))
 
 @pytest.fixture
 def attended() -> Attended:
-    """Two layers of three heads that attend to themselves, but for what is set here."""
+    """Two layers of three heads that attend to themselves, except as set here."""
     weights = np.tile(np.eye(10, dtype=np.float32), (2, 3, 1, 1))
 
     def look(layer: int, head: int, word: int, at: int, weight: float) -> None:
@@ -46,7 +46,7 @@ def attended() -> Attended:
 
 
 def test_defaults(attended: Attended) -> None:
-    """The word that looks far with all heads; the word and heads with one antecedent; the heads that differ most."""
+    """The word that looks far with all heads, the word and heads with one antecedent, and the most different heads."""
     three = all_heads(attended, Wanted())
     assert (three.layer, three.heads, three.word) == (1, (0, 1, 2), 0)
     assert three.why.startswith("60%")
@@ -58,7 +58,7 @@ def test_defaults(attended: Attended) -> None:
 
 
 def test_far_begins_where_the_relations_are_distant(attended: Attended) -> None:
-    """Attention on nearer words is not drawn, however much of it there is; the documentation gives the number."""
+    """Attention on nearer words is not drawn, however large. The documentation has the distance."""
     weights = attended.weights["encoder"]
     weights[:] = np.eye(10)
     weights[1, :, 7, 7], weights[1, :, 7, 7 - LONG_WORDS] = 0.7, 0.3
@@ -73,7 +73,7 @@ def test_far_begins_where_the_relations_are_distant(attended: Attended) -> None:
 
 
 def test_the_user_s_choice_comes_first(attended: Attended) -> None:
-    """A layer, heads and a word, whose capitals do not matter; what is left open is still computed."""
+    """A layer, heads and a word, case-insensitively. Anything else is computed."""
     four = one_antecedent(attended, Wanted(layer=2))
     assert (four.layer, four.heads[0], four.word) == (1, 0, 7)
     four = one_antecedent(attended, Wanted(word="LAW", heads=(3, 2)))
@@ -97,6 +97,6 @@ def test_the_user_s_choice_comes_first(attended: Attended) -> None:
     ],
 )
 def test_what_does_not_exist_is_refused(attended: Attended, wanted: Wanted, told: str) -> None:
-    """One line that says what there is."""
+    """One line with the valid choices."""
     with pytest.raises(UserError, match=told):
         wanted.within(attended)

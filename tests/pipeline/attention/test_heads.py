@@ -1,4 +1,4 @@
-"""The table of heads: known attention gives known figures, and a head switched off is worth what it is worth."""
+"""The table of heads: known attention yields known values, and a disabled head costs what it contributes."""
 
 import math
 import shutil
@@ -39,7 +39,7 @@ def examined(made: tuple[Checkpoint, EvaluationSet], folder: Path, **settings: i
 
 
 def test_figures_of_known_attention() -> None:
-    """Uniform attention, one step back, and ⟨end⟩: entropy, distance and shares follow; padding does not count."""
+    """Uniform attention, one step back, and ⟨end⟩: entropy, distance and shares follow. Padding is ignored."""
     weights_BHLM = torch.zeros(2, 3, 4, 4, dtype=torch.float64)
     weights_BHLM[:, 0] = 0.25
     for i in range(4):
@@ -56,7 +56,7 @@ def test_figures_of_known_attention() -> None:
 
 
 def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EvaluationSet], tmp_path: Path) -> None:
-    """The perplexity is that of a model in which the head's part of W_O is 0."""
+    """The perplexity equals that of a model with the head's part of W_O at 0."""
     checkpoint, dev = made
 
     def measured(checkpoint: Checkpoint, name: str) -> float:

@@ -1,4 +1,4 @@
-"""Recorded attention weights are those the model used, and recording changes nothing."""
+"""Recorded attention weights are the model's, and recording changes nothing."""
 
 import torch
 
@@ -32,7 +32,7 @@ def recorded(model: Transformer) -> AttentionWeights:
 
 
 def test_rows_sum_to_one_and_masks_are_kept() -> None:
-    """Every row is a distribution over what the query may see: no padding, no later position."""
+    """Every row is a distribution over the visible keys: no padding, no later position."""
     weights = recorded(peaked_model())
     for kind, shape in zip(KINDS, ((2, 3, 5, 5), (2, 3, 3, 3), (2, 3, 3, 5)), strict=True):
         layers = getattr(weights, kind)
@@ -49,7 +49,7 @@ def test_rows_sum_to_one_and_masks_are_kept() -> None:
 
 
 def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
-    """With recording, without it and after it the output is the same to the last bit."""
+    """With, without and after recording, the output is the same to the last bit."""
     model = peaked_model().float()
     with torch.no_grad():
         plain = hidden_of(model, SOURCE_BS, INPUTS_BT)

@@ -31,13 +31,13 @@ def case(query: int, key: int, *rows: list[float]) -> _Case:
 
 
 def test_shares_of_known_attention() -> None:
-    """The head and the offset are chosen on one half and counted on the other; chance is one over the words."""
+    """The head and the offset are chosen on one half and scored on the other. Chance is one over the words."""
     right, wrong = [0.1, 0.7, 0.1, 0.1], [0.7, 0.1, 0.1, 0.1]
     cases = [case(3, 1, wrong, right), case(4, 1, wrong, right), case(3, 1, right, right), case(3, 1, right, wrong)]
     figures = _evaluate("pronoun to antecedent", cases, n_heads=1)
     assert (figures.best_layer, figures.best_head) == (2, 1)
     assert figures.best_share == 0.5  # of the second and the fourth
-    assert figures.best_interval == pytest.approx((0.0945, 0.9055), abs=1e-4)  # Wilson's of 1 in 2, at 95 %
+    assert figures.best_interval == pytest.approx((0.0945, 0.9055), abs=1e-4)  # Wilson's interval for 1 in 2, at 95%
     assert (figures.offset, figures.offset_share) == (-2, 0.5)
     assert figures.chance == pytest.approx(0.25)
     assert [head.share for head in figures.heads] == [0.5, 0.75]

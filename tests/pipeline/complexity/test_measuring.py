@@ -1,4 +1,4 @@
-"""What is measured of the layer types: times in rounds, and the allocator's peak."""
+"""Measurements of the layer types: times in rounds, and the allocator's peak."""
 
 import time
 from pathlib import Path
@@ -101,6 +101,6 @@ def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: Co
 
 
 def test_a_gpu_that_is_not_there_is_reported(tmp_path: Path, counted: CountsArtifact) -> None:
-    """Figures of a CPU never stand where those of a GPU were asked for."""
+    """A CPU's measurements are never used where a GPU's were requested."""
     with pytest.raises(UserError, match="no GPU to measure on; choose --profile cpu"):
         measure(Context(tmp_path), counted, SETTINGS, SWEEP, TIMING.model_copy(update={"device": "gpu"}))

@@ -1,4 +1,4 @@
-"""pipeline.corpora.archives: what is extracted from an archive on disk, and what is refused."""
+"""pipeline.corpora.archives: extraction from an archive on disk, and rejected archives."""
 
 import hashlib
 import tarfile
@@ -38,7 +38,7 @@ def taken(
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("prefix", ["", "./"])
 def test_both_sides_are_extracted_whatever_their_order(data: Path, order: int, prefix: str) -> None:
-    """One forward pass finds both, and nothing else of the archive reaches the disk."""
+    """One forward pass finds both, and nothing else is written to disk."""
     members = {"in/a.cs": b"jeden\n", **dict([*SIDES.items()][::order]), "readme": b"x"}
     write_archive(data / "x.tgz", {prefix + name: content for name, content in members.items()})
     out = taken(data)
@@ -50,7 +50,7 @@ def test_both_sides_are_extracted_whatever_their_order(data: Path, order: int, p
 
 @pytest.mark.parametrize("name", ["../outside", "in/../../outside"])
 def test_a_member_outside_the_folder_is_refused(data: Path, name: str) -> None:
-    """Even a member that is not requested is refused: such an archive is not what it claims to be."""
+    """Even an unrequested member is an error: such an archive is not what it claims to be."""
     write_archive(data / "x.tgz", {name: b"x", **SIDES})
     with pytest.raises(UserError, match=r"x.tgz is unsafe: .*outside.*not the official archive"):
         taken(data)

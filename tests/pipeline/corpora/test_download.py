@@ -1,4 +1,4 @@
-"""pipeline.corpora.download against a real HTTP server on loopback that cuts off, refuses and lies as links do."""
+"""pipeline.corpora.download against a real loopback HTTP server that disconnects, rejects and corrupts."""
 
 import hashlib
 import random
@@ -60,7 +60,7 @@ def ranges(server: RangeServer) -> list[str | None]:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_cut_download_is_continued_where_it_broke(server: RangeServer, target: Path, known: bool) -> None:
-    """A link that breaks repeatedly is not a failure as long as each attempt brings new bytes.
+    """A connection that keeps failing is not an error as long as each attempt brings new bytes.
 
     If no size is published, the server's own shows that more is to come.
     """
@@ -79,7 +79,7 @@ def test_a_link_that_falls_silent_is_dropped_and_continued(server: RangeServer, 
 
 
 def test_a_link_that_brings_nothing_is_given_up(server: RangeServer, target: Path) -> None:
-    """After as many repetitions as of a request that is not answered; what had arrived stays for the next attempt."""
+    """After as many retries as for an unanswered request. Received bytes are kept for the next attempt."""
     server.cut_bytes = 0
     target.with_name("file.part").write_bytes(CONTENT[:1000])
     with pytest.raises(UserError, match=r"Interrupted; pass --data DIR"):
@@ -90,7 +90,7 @@ def test_a_link_that_brings_nothing_is_given_up(server: RangeServer, target: Pat
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, target: Path, known: bool) -> None:
-    """Nothing that arrived is fetched twice, unless only the last step is missing and no size is published."""
+    """Nothing is downloaded twice, unless only the last step is missing and no size is published."""
     changes = {} if known else {"size_bytes": None, "checksum": None}
     part = target.with_name("file.part")
     part.write_bytes(CONTENT[:1000])
@@ -104,7 +104,7 @@ def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, ta
 
 
 def test_parts_of_two_versions_are_not_joined(server: RangeServer, target: Path) -> None:
-    """Without a checksum, a file that changes while it is fetched, or between two runs, is fetched anew."""
+    """Without a checksum, a file that changes during or between downloads is downloaded again."""
     server.etags, server.cut_bytes, server.stalls = True, 200_000, 1
     server.replacement = changed = CONTENT[::-1]
     get(server, target, size_bytes=None, checksum=None, timeout_s=0.3)
@@ -140,7 +140,7 @@ def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, tar
 
 
 def test_a_wrong_hash_leaves_no_file(server: RangeServer, target: Path) -> None:
-    """Content other than the published one is fetched once more, then reported, and never used."""
+    """Content other than the published one is downloaded once more, then reported, and never used."""
     with pytest.raises(UserError, match=r"not the expected file \(sha256 .* instead of 0{64}\); pass --data DIR"):
         get(server, target, checksum="sha256:" + "0" * 64)
     assert list(target.parent.iterdir()) == []
@@ -167,7 +167,7 @@ def test_a_missing_page_is_reported_at_once(server: RangeServer, target: Path) -
 
 
 def test_a_mirror_goes_on_where_the_first_server_stopped(server: RangeServer, target: Path, tmp_path: Path) -> None:
-    """Bytes that arrived from one server are kept; if all fail, each is named with its reason."""
+    """Bytes received from one server are kept. If all fail, each is listed with its reason."""
     with serving(tmp_path / "served") as mirror:
         server.status = 404
         target.with_name("file.part").write_bytes(CONTENT[:1000])

@@ -30,13 +30,13 @@ def test_rate_is_the_paper_s_or_measured(name: str, wanted: tuple[float, str]) -
 
 
 def test_a_device_without_a_rate_has_no_sustained_rate() -> None:
-    """A CPU's is not measured; one of the paper's devices needs no measurement."""
+    """A CPU's rate is not measured. The paper's devices need no measurement."""
     assert sustained_flop_s("Intel Xeon", None) is None
     assert sustained_flop_s("Tesla P100", None) == (9.5e12, "paper")
 
 
 def test_cost_of_the_paper_s_base_model(tmp_path: Path) -> None:
-    """12 hours on 8 P100 give the 3.3e18 that Table 2 prints; the file holds what went into it."""
+    """12 hours on 8 P100 give Table 2's 3.3e18. The file holds all factors."""
     run = TrainingRun(tmp_path)
     run.write(trained_on("Tesla P100-SXM2-16GB", 8, 43_200.0))
     cost = count(Context(tmp_path), run)
@@ -61,19 +61,19 @@ def segment(train_s: float, *devices: SegmentDevices, dtype: str = "bfloat16") -
 @pytest.mark.parametrize(
     ("segments", "device_s", "flop", "source"),
     [
-        # 1 000 s by eight workers and 100 s by one of them
+        # 1,000 s by eight workers and 100 s by one of them
         ([(1000.0, ("H100", 8, 6e14)), (100.0, ("H100", 1, 6.2e14))], 8100.0, 8000 * 6e14 + 100 * 6.2e14, "measured"),
-        # the paper's devices keep the paper's rate, whatever was measured; another one has the rate it measured
+        # the paper's devices have the paper's rate, even if measured; others have the measured rate
         ([(10.0, ("Tesla P100-SXM2", 2, 1e10), ("H100", 1, 6e14))], 30.0, 20 * 9.5e12 + 10 * 6e14, "measured"),
         ([(10.0, ("Tesla P100-SXM2", 2, 1e10)), (5.0, ("Tesla K80", 1, 1e9))], 25.0, 20 * 9.5e12 + 5 * 2.8e12, "paper"),
-        # one device without a rate leaves the whole training without a cost by the paper's method
+        # one device without a rate leaves the whole run without a cost by the paper's method
         ([(10.0, ("H100", 1, 6e14)), (5.0, ("Intel Xeon", 2, None))], 20.0, None, None),
     ],
 )
 def test_cost_is_added_stretch_by_stretch(
     tmp_path: Path, segments: list[tuple[Any, ...]], device_s: float, flop: float | None, source: str | None
 ) -> None:
-    """Each device counts for the time that it took part, at the rate it has."""
+    """Each device counts for its own time, at its own rate."""
     run, described = TrainingRun(tmp_path), []
     for train_s, *devices in segments:
         described.append(segment(train_s, *(SegmentDevices(*device) for device in devices)))

@@ -1,4 +1,4 @@
-"""Both BLEU scores are compared with lines worked out by hand, other programs and real text."""
+"""Both BLEU scores are compared with lines computed by hand, other programs and real text."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Constrained searches with random models end with trees, and the constraint refuses no tree that it should not."""
+"""Constrained searches with random models end in trees, and the constraint rejects no valid tree."""
 
 import itertools
 import random
@@ -19,7 +19,7 @@ TOKENS = TreeTokens(13, OPENING, CLOSING, [WORD])
 
 
 def is_tree(tokens: list[int], n_words: int) -> bool:
-    """Tells whether tokens are one tree of `n_words` words: reduces innermost constituents until one is left."""
+    """Whether tokens are one tree of `n_words` words: reduces innermost constituents until one is left."""
     names = {WORD: "x"} | {token: f"({i}" for i, token in enumerate(OPENING)}
     names |= {token: f"){i}" for i, token in enumerate(CLOSING)}
     if tokens.count(WORD) != n_words or not set(tokens) <= set(names):
@@ -33,7 +33,7 @@ def is_tree(tokens: list[int], n_words: int) -> bool:
 
 
 def openings(tree: list[int], tokens: TreeTokens = TOKENS) -> tuple[int, int]:
-    """Returns the most brackets open at once and the most opened in a row."""
+    """Returns the maximum numbers of open brackets and of consecutive opening brackets."""
     n_open = in_a_row = deepest = longest = 0
     for token in tree:
         in_a_row = in_a_row + 1 if token in tokens.opening else 0
@@ -43,7 +43,7 @@ def openings(tree: list[int], tokens: TreeTokens = TOKENS) -> tuple[int, int]:
 
 
 def random_model(seed: int) -> Transformer:
-    """Makes a model whose next token is nearly certain for some seeds and nearly uniform for others."""
+    """Returns a model whose next token is nearly certain for some seeds and nearly uniform for others."""
     torch.manual_seed(seed)
     model = Transformer(TransformerConfig(13, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0))
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""pipeline.parsing.evalb: figures worked out by hand, EVALB's treatment of malformed lines, and its parameters."""
+"""pipeline.parsing.evalb: scores computed by hand, EVALB's treatment of malformed lines, and its parameters."""
 
 import gzip
 from pathlib import Path
@@ -76,7 +76,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_figures_of_a_sentence(name: str, tmp_path: Path) -> None:
-    """Each figure of the sentence line, as worked out above."""
+    """Each value of the sentence line, as computed above."""
     gold, test, expected = CASES[name]
     (score,) = scored(tmp_path, [gold], [test]).sentences
     assert (score.length, int(score.status), *score[3:]) == expected
@@ -146,7 +146,7 @@ def test_packed_files_and_foreign_bytes(tmp_path: Path) -> None:
 
 
 def test_the_treebank_against_itself(data: Path, tmp_path: Path) -> None:
-    """Every fifth of 3 914 trees scores 100, cleaned against as it is in TOP: EVALB removes what cleaning removes."""
+    """Every fifth of 3,914 trees scores 100, cleaned against original in TOP: EVALB removes what cleaning removes."""
     gold = [placed.tree for placed in read_trees(data / "treebank" / "wsj_0001-0199.mrg.gz")][::5]
     in_top = ["(TOP " + bracketed(tree).removeprefix("( ") for tree in gold]
     scores = scored(tmp_path, in_top, [bracketed(cleaned(tree) or tree) for tree in gold])

@@ -1,4 +1,4 @@
-"""Published artifacts are complete and stay as they were published."""
+"""Published artifacts are complete and do not change."""
 
 import errno
 import json
@@ -42,7 +42,7 @@ def test_an_artifact_without_files_is_published(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path: Path) -> None:
-    """This holds for the manifest too; extra files are ignored, missing ones are not; the damaged file is named."""
+    """This holds for the manifest, too. Extra files are ignored, missing ones are damage. The error names the file."""
     folder = publish(tmp_path / "a", _write, {"stage": "test", "label": "Übung"}).folder
     artifact = Artifact(folder)
     (folder / "note").write_text("mine")
@@ -128,7 +128,7 @@ def test_files_of_tasks_are_published_with_the_hashes_that_they_had_there(tmp_pa
 
 
 def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None:
-    """An ordinary stage starts afresh; one that resumes finds its files, and the next attempt completes them."""
+    """An ordinary stage starts from scratch. One that resumes finds its files, and the next attempt completes them."""
 
     def fail(folder: Path) -> Artifact:
         _write(folder)

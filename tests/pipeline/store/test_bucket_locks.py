@@ -41,7 +41,7 @@ def _take_in_turn(uri: str, counter: Path) -> None:
 
 
 def test_the_lock_of_a_silent_owner_is_freed(bucket: Bucket) -> None:
-    """By who has waited for as long as the owner should have renewed it."""
+    """By a process that has waited for as long as a renewal should take."""
     owner = Owner("far", 1, "train", time.time())
     bucket.write(OBJECT, owner.written())
     with BucketLock(bucket, "store/a", "train") as lock:
@@ -55,7 +55,7 @@ def test_the_lock_of_a_silent_owner_is_freed(bucket: Bucket) -> None:
 
 
 def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket: Bucket, at_s3: S3Server) -> None:
-    """Whoever waits asks ever less often; a lock that another has taken is not ours to release."""
+    """Waiters poll ever less often. A lock taken by another owner is not ours to release."""
     with BucketLock(bucket, "store/a", "train") as lock, FaultyProxy(at_s3.address) as proxy:
         assert lock.take() is None
         with pytest.MonkeyPatch.context() as patch:

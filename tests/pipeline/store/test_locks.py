@@ -62,7 +62,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.Log
 
 
 def test_a_lock_is_not_ours_once_its_file_is_gone(tmp_path: Path) -> None:
-    """Somebody has removed it: the next one takes another file's lock, which is not ours to remove."""
+    """The file was removed: the next process locks a new file, which is not ours to remove."""
     with FileLock(tmp_path / "a", "first") as first, FileLock(tmp_path / "a", "second") as second:
         assert first.take() is None
         first.path.unlink()
@@ -85,7 +85,7 @@ def _take_often(target: Path, log: Path) -> None:
 
 
 def test_racing_processes_hold_the_lock_one_at_a_time(tmp_path: Path) -> None:
-    """Four processes take the lock ten times each; no two ever hold it at the same time."""
+    """Four processes take the lock ten times each, and never hold it at the same time."""
     racers = [SPAWN.Process(target=_take_often, args=(tmp_path / "a", tmp_path / "log")) for _ in range(4)]
     for racer in racers:
         racer.start()

@@ -19,7 +19,7 @@ Lengths = NDArray[np.int32]
 
 
 def corpus(n: int, seed: int = 0) -> tuple[Lengths, Lengths]:
-    """Lengths like those of sentences: log-normal, similar on both sides."""
+    """Lengths like those of sentences: log-normal, correlated between sides."""
     random = np.random.default_rng(seed)
     target = np.clip(random.lognormal(2.5, 0.5, n), 2, 100).astype(np.int32)
     return np.clip(target + random.integers(-3, 4, n), 2, 100).astype(np.int32), target
@@ -35,7 +35,7 @@ def plan_of(lengths: tuple[Lengths, Lengths], *, seed: int = 1, epoch: int = 0, 
 @settings(max_examples=50)
 @given(n=st.integers(2000, 4000), seed=st.integers(0, 99), epoch=st.integers(0, 9), micro_batches=st.integers(1, 8))
 def test_each_pair_once_within_the_budget(n: int, seed: int, epoch: int, micro_batches: int) -> None:
-    """Every pair is in one micro-batch, no micro-batch exceeds its share, and each update but the last is full."""
+    """Every pair is in one micro-batch, no micro-batch exceeds its share, and each update except the last is full."""
     lengths = source, target = corpus(n, seed)
     plan = plan_of(lengths, seed=seed, epoch=epoch, micro_batches=micro_batches)
     updates = [plan[update] for update in range(len(plan))]
@@ -110,7 +110,7 @@ def test_small_micro_batches_are_not_split() -> None:
 
 
 def test_pure_function_of_seed_and_epoch() -> None:
-    """The same arguments give the same plan; another seed or epoch gives another order with as many updates."""
+    """The same arguments give the same plan. Another seed or epoch gives another order with as many updates."""
     lengths = corpus(3000)
     plan = plan_of(lengths)
     for other, same in (
@@ -134,7 +134,7 @@ def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
 
 
 def test_budget_missed_by_a_tenth_is_refused() -> None:
-    """Too few pairs, or sentences that fill micro-batches badly, are refused, and the remedy named is one."""
+    """Too few pairs, or sentences that fill micro-batches badly, are errors, with a remedy that works."""
     with pytest.raises(UserError, match=r"budget_tokens = 2000: 50 pairs are too few .*; lower budget_tokens"):
         plan_of(corpus(50))
     lowered = TrainingSettings(budget_tokens=int(max(side.sum() for side in corpus(50))), micro_batches=1)
@@ -151,7 +151,7 @@ def test_budget_missed_by_a_tenth_is_refused() -> None:
 
 
 def test_little_padding_at_the_papers_batch_size(data: Path) -> None:
-    """Less than 5 % of the tokens computed are padding, for Multi30k in updates of 4 096 and 8 · 3 125 words."""
+    """Less than 5% of the computed tokens are padding, for Multi30k in updates of 4,096 and 8 · 3,125 words."""
     words = []
     for language in ("en", "de"):
         with gzip.open(data / "multi30k" / f"train.{language}.gz", "rt", encoding="utf-8", newline="\n") as file:

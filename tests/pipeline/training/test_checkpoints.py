@@ -1,4 +1,4 @@
-"""pipeline.training.checkpoints: damage is noticed, and the checkpoint of another training is refused."""
+"""pipeline.training.checkpoints: damage is noticed, and another run's checkpoint is rejected."""
 
 import errno
 import json
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def stopped(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training that was stopped after update 6, with checkpoints for recovery of updates 5 and 6."""
+    """A run that was stopped after update 6, with recovery checkpoints of updates 5 and 6."""
     folder = tmp_path_factory.mktemp("stopped")
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
@@ -45,13 +45,13 @@ def stopped(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def trained(stopped: Path, tmp_path: Path) -> Path:
-    """Copies the training, so that a test may damage it."""
+    """Copies the run, so that a test may damage it."""
     shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
 def newest(folder: Path) -> tuple[Path, TrainingState] | None:
-    """What a training goes on from."""
+    """The checkpoint from which a run resumes."""
     identity = json.loads((folder / "recovery/00000005/state.json").read_text())["identity"]
     return load_newest(folder, identity, TINY.kept_updates)
 
@@ -67,7 +67,7 @@ def newest(folder: Path) -> tuple[Path, TrainingState] | None:
     ],
 )
 def test_damaged_checkpoint_is_skipped(harm: str, trained: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If one bit of what the newest needs flips, a warning names the file and the one before is used."""
+    """If one bit of the newest one is flipped, a warning names the file and the one before is used."""
     path = trained / harm
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -85,7 +85,7 @@ def test_damaged_checkpoint_is_skipped(harm: str, trained: Path, caplog: pytest.
 def test_damaged_checkpoint_costs_only_its_updates(
     harm: str, trained: Path, one_worker: Path, dataset: EncodedDataset
 ) -> None:
-    """If one is truncated, training continues from the one before and ends with the bits of one never stopped."""
+    """If one is truncated, the run resumes from the one before and ends in the bits of an uninterrupted run."""
     path = trained / harm
     path.write_bytes(path.read_bytes()[:1000])
     Training(Workers(), dataset, TINY, trained).run()
@@ -126,7 +126,7 @@ def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("many_recoveries")
 def test_what_cannot_be_kept_beside_is_told(tmp_path: Path) -> None:
-    """An error in the writer's thread is raised by the training: at the next checkpoint, or at its end."""
+    """An error of the writer's thread is raised by the run: at the next checkpoint, or at its end."""
     step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
     scratch = Unwilling(tmp_path)
     with CheckpointWriter(tmp_path / "checkpoints", scratch=scratch) as writer:
@@ -141,7 +141,7 @@ def test_what_cannot_be_kept_beside_is_told(tmp_path: Path) -> None:
 
 
 class Unwilling(Scratch):
-    """A folder on a disk that takes nothing."""
+    """A folder on a disk without space."""
 
     def keep(self, part: str) -> None:
         raise PermissionError(13, "Permission denied", part)
@@ -167,7 +167,7 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
 
 
 def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDataset) -> None:
-    """The line says which setting differs and how, and nothing is overwritten."""
+    """The line has the differing setting and both values, and nothing is overwritten."""
     before = weights(trained, 6)
     with pytest.raises(UserError, match="seed was 1 and is 2"):
         Training(Workers(), dataset, with_fields(seed=2), trained).run()

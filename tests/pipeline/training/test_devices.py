@@ -63,7 +63,7 @@ def newest_state(folder: Path) -> dict[str, Any]:
 def test_two_workers_compute_in_the_type_that_both_have(
     two_workers: Path, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
-    """If one of two processors has no bfloat16, both compute in float32, and the weights are those of float32."""
+    """If one of two CPUs has no bfloat16, both compute in float32, and the weights are float32's."""
     train_in_processes(2, dataset, AUTO, tmp_path, native=(True, False))
     assert newest_state(tmp_path)["dtype"] == "float32"
     assert weights(tmp_path) == weights(two_workers)
@@ -105,7 +105,7 @@ def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.Mon
 
 
 def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: Path, processor: Processor) -> None:
-    """Begun without bfloat16 and finished where it is native, a training ends in the bits of one in float32."""
+    """Begun without bfloat16 and finished with it, a run ends in float32's bits."""
     finish(dataset, tmp_path / "whole", dtype="float32")
     processor(False)
     begin(dataset, tmp_path, until=6)
@@ -120,7 +120,7 @@ def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: 
 def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
     dataset: EncodedDataset, tmp_path: Path, processor: Processor
 ) -> None:
-    """Where it is not native, one line names the machine and what to do; elsewhere the bits are the uninterrupted."""
+    """Without native bfloat16, one line has the machine and the remedy; with it, the uninterrupted run's bits."""
     processor(True)
     finish(dataset, tmp_path / "whole")
     begin(dataset, tmp_path, until=6)
@@ -141,7 +141,7 @@ def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
 
 
 def test_one_worker_without_bfloat16_stops_the_group_that_continues(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A group that has grown by a processor without bfloat16 ends in that line; no worker waits for another."""
+    """A group that adds a CPU without bfloat16 ends in that line, and no worker waits for another."""
     train_in_processes(1, dataset, AUTO, tmp_path, until=3, native=(True,))
     with pytest.raises(torch.multiprocessing.ProcessRaisedException, match=r"began in bfloat16, which .* cannot"):
         train_in_processes(2, dataset, AUTO, tmp_path, native=(True, False))

@@ -1,4 +1,4 @@
-"""Which checkpoints are averaged depends on the number of updates alone: not on kills, nor on how fast a machine is."""
+"""The averaged checkpoints depend only on the number of updates: not on kills, nor on a machine's speed."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ LIKE_BASE = with_fields(
     validation_updates=60,
     log_updates=5,
 )
-"""Base of the paper, whose 10 minutes are 1 500 of 100 000 updates, 750 times as short."""
+"""The paper's base, whose 10 minutes are 1,500 of 100,000 updates, 750 times as short."""
 KILLS = (70, 128, 131)
 """One before the first kept checkpoint could be, two between the last five of them."""
 
