@@ -125,7 +125,7 @@ def test_the_packages_keep_the_rules() -> None:
 
 
 def test_files_beside_the_modules_are_packaged() -> None:
-    """Every file that a module reads from its own folder is in pyproject.toml; an installed package would lack others."""
+    """Every file that a module reads from its own folder is in pyproject.toml, and so in an installed package."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]
     packaged = {

@@ -62,7 +62,7 @@ def test_steps_count_from_one() -> None:
 
 @pytest.mark.gpu
 def test_steps_are_those_of_torch(device: str) -> None:
-    """Ten steps give the weights and moments of torch.optim.Adam's fused kernel, bit by bit; a broken one changes none."""
+    """Ten steps give the weights and moments of torch's fused Adam, bit by bit. A broken step changes none."""
     config = OptimizerConfig()
     ours_P = torch.linspace(-1, 1, 1000, device=device)
     theirs_P = ours_P.clone().requires_grad_()

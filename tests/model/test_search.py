@@ -167,7 +167,7 @@ def test_best_of_blocks_is_best_of_all(n_tokens: int, width: int, n: int) -> Non
 
 
 def test_threads_share_a_decoder() -> None:
-    """Concurrent searches with one decoder, like in a server, return what each returns alone, even as positions grow."""
+    """Concurrent searches with one decoder, like in a server, return what each returns alone, as positions grow."""
     sentences = sources(40)
     parts = [sentences[first::4] for first in range(4)]
     parts[0].append([5] * 300 + [END_ID])  # beyond the initial positions

@@ -31,7 +31,7 @@ class LearningCurve:
     flop: Sequence[float]
     nll: Sequence[float]
     conditions: str = ""
-    """The dtype, and all settings except the model, learning rate and seed. Only curves with equal ones are compared."""
+    """The dtype, and all settings except model, learning rate and seed. Only curves with equal ones are compared."""
 
     def nll_at(self, budget: Budget, spent: float) -> float:
         """Returns the NLL at a budget, linearly interpolated."""
