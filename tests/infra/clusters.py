@@ -78,8 +78,13 @@ class Terminal:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def reach(self, update: int, command: subprocess.Popen[bytes]) -> None:
-        """Waits until the training run of a command has validated an update."""
-        wait_for(lambda: f"update {update:,} " in self.printed or command.poll() is not None, lambda: self.printed)
+        """Waits until the training run of a command has reached an update, by its lines or its progress bar."""
+
+        def reached() -> bool:
+            seen = re.findall(r"update ([\d,]+) |([\d,]+)/[\d,]+ updates", self.printed)
+            return any(int("".join(one).replace(",", "")) >= update for one in seen) or command.poll() is not None
+
+        wait_for(reached, lambda: self.printed)
         assert command.poll() is None, self.printed
 
 
