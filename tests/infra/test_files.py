@@ -29,12 +29,8 @@ def test_versions_are_the_pinned_ones() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     texts = {path.name: path.read_text(encoding="utf-8") for path in INFRA.iterdir()}
     tags = {name: set(re.findall(r"aiayn:(\d[\w.]*)", text)) for name, text in texts.items()}
-    assert {name for name, found in tags.items() if found} == {
-        "Dockerfile",
-        "README.md",
-        "compose.yaml",
-        "kubernetes.yaml",
-    }
+    tagged = {"Dockerfile", "README.md", "compose.yaml", "kubernetes.yaml"}
+    assert {name for name, found in tags.items() if found} == tagged
     assert set.union(*tags.values()) == {version}
     (ray,) = re.findall(r'rayVersion: "(.*)"', texts["kubernetes.yaml"])
     assert f"\nray=={ray}\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")

@@ -24,16 +24,7 @@ def key(tmp_path: Path) -> Iterator[Path]:
     podman("network", "create", "--subnet", "10.89.77.0/24", "aiayn-machines")
     try:
         for name, address in MACHINES.items():
-            where = [
-                "--network",
-                "aiayn-machines",
-                "--ip",
-                address,
-                "--hostname",
-                name,
-                "--volume",
-                "aiayn-shared:/shared",
-            ]
+            where = f"--network aiayn-machines --ip {address} --hostname {name} --volume aiayn-shared:/shared".split()
             podman("run", "--detach", "--init", "--name", name, "--cpuset-cpus=0,1", "--shm-size=2g", *where, "host")
             keys = f"echo {_public(made)} >~/.ssh/authorized_keys; chmod 600 ~/.ssh/authorized_keys"
             podman("exec", "--user", "aiayn", name, "sh", "-c", keys)
