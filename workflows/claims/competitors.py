@@ -15,12 +15,12 @@ from pipeline.training.speed import ModelSpeed
 from workflows.claims.claim import Claim, Effect, Finding
 from workflows.claims.inference import POSITIVE, Groups, at_least, ratio
 from workflows.profiles.profile import COMPETITORS
+from workflows.quantities import duration, flop_text
 
 TRANSFORMER = "base"
 MODELS = (TRANSFORMER, *COMPETITORS)
 COMMAND = "python -m workflows.reproduce_claims --profile multi30k --sections abstract,7"
 Budget = Literal["seconds", "flop"]
-UNITS: Mapping[Budget, str] = {"seconds": "s", "flop": "FLOP"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _better_at_equal(budget: Budget) -> Callable[[Curves], Finding | None]:
             return None  # a slow model has no measurement before this budget
         groups = Groups({model: [-curve.nll_at(budget, spent) for curve in curves[model]] for model in MODELS})
         tested = {model: groups.difference(TRANSFORMER, model, POSITIVE) for model in COMPETITORS}
-        where = f"behind the Transformer at {spent:.3g} {UNITS[budget]}"
+        where = f"behind the Transformer at {duration(spent) if budget == 'seconds' else f'{flop_text(spent)} FLOP'}"
         return Finding.of(
             [*tested.values()], (Effect.of(f"{model} {where}", "nats", each) for model, each in tested.items())
         )

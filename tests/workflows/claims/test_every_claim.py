@@ -654,6 +654,13 @@ def test_curves_are_compared_where_the_shortest_ends() -> None:
     assert base.nll_at("flop", 40.0) == pytest.approx(4.2)
     assert verdict("and so after as many operations", "competitors", learned(0.5, spread=1e-6)) == "fails"
     assert verdict("and so after as many operations", "competitors", {"base": curves["base"]}) == "not run"
+    of_time = "superior in quality to recurrent and convolutional models after the same time of training"
+    found = [
+        effect.text
+        for text in (of_time, "and so after as many operations")
+        for effect in effects(text, "competitors", curves)
+    ]
+    assert found[::2] == [f"recurrent behind the Transformer at {budget}" for budget in ("1 min 20 s", "4.0e1 FLOP")]
 
 
 def test_curves_of_other_conditions_are_not_compared() -> None:
