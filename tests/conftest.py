@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("no deadline", deadline=None)
 hypothesis.settings.load_profile("no deadline")
 
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and output is as wide as it says
 RAY_TMPDIR = os.environ.get("RAY_TMPDIR")
 NO_RAY = "/dev/null/a test that is not marked ray starts Ray"
 

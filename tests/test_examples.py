@@ -81,7 +81,7 @@ def test_attention_by_hand_is_what_the_page_prints_and_the_model_computes() -> N
     )
     assert f"```text\n{done.stdout}```" in (ROOT / "docs" / "attention-by-hand.md").read_text()
     steps = {part.splitlines()[0]: part.splitlines()[1:] for part in re.split(r"\n(?=\S)", done.stdout.strip())}
-    ends = [steps["4. Times the values: means of V, weighted:"], steps["6. And the result is:"]]
+    ends = [steps["4. Times the values, weighted means of V:"], steps["6. Their weighted means of V:"]]
     assert ends == [lines for what, lines in steps.items() if what.startswith("model.attention")]
 
 

@@ -235,7 +235,7 @@ def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "--device cuda: none" in done.stderr
-    assert "--device cpu --quick tries the steps" in done.stderr
+    assert "--device cpu --quick tests the steps" in done.stderr
 
 
 def test_the_tests_of_make_gpu_need_few_libraries(tmp_path: Path) -> None:

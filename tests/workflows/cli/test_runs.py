@@ -41,7 +41,7 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
             "en-de-bas is not a folder; name a folder written by `aiayn",
         ),
         (["average", f"{root}/table2/embedded/x", "--out", str(tmp_path / "out")], "an entry of a run's trainings"),
-        (["export", "ctranslate2", f"{root}/table2/x", "--out", str(tmp_path / "out")], "in a run's folder models"),
+        (["export", "ctranslate2", f"{root}/table2/x", "--out", str(tmp_path / "out")], "an entry of a run's models/"),
     ):
         done = command_line.here("workflows.cli", *arguments)
         assert done.returncode == 2, arguments

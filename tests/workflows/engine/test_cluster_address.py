@@ -129,7 +129,7 @@ def test_a_machine_that_has_the_token_joins(clusters: dict[str, str], token: str
         ({}, "no token for the Ray cluster"),
         ({"RAY_AUTH_TOKEN_PATH": "/no/such/token"}, "/no/such/token"),
         ({"RAY_AUTH_TOKEN": "wrong"}, "rejects this machine's token"),
-        ({"RAY_AUTH_TOKEN": "wrong", "RAY_AUTH_MODE": "disabled"}, "unset RAY_AUTH_MODE"),
+        ({"RAY_AUTH_TOKEN": "wrong", "RAY_AUTH_MODE": "disabled"}, "RAY_AUTH_MODE is 'disabled'; unset it"),
     ],
 )
 def test_a_machine_that_is_not_accepted_gets_a_one_line_error(

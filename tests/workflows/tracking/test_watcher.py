@@ -53,7 +53,7 @@ def test_each_measured_model_has_a_run(claims: Experiments, tmp_path: Path, monk
     assert len(opened) == len(names)
     assert len({run.data.tags[TRAINING_TAG] for run in opened}) == 3
 
-    trial = next(each for each in claims.made.trials if each.name.startswith("averaging"))
+    trial = next(each for each in claims.sources.trials if each.name.startswith("averaging"))
     watcher.failed(trial.name, trial.evaluation.results, "")  # its run is that of Table 3's base, which has not failed
     watcher.failed("table3 base seed 1", trial.evaluation.results, "")
     began_s, status = time.monotonic(), dict.fromkeys(names, "RUNNING")
