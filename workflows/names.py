@@ -87,7 +87,7 @@ def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact]) 
     place = store.root / workflow / file_name(profile)
     try:
         with guarded(store.root / ".locks"):
-            numbers = [int(run.name) for run in place.glob("*") if run.name.isdigit()]
+            numbers = _run_numbers(place)
             known = [n for n in numbers if os.path.basename(_target(place / str(n) / TABLE)) == table.name]
             run = place / str(known[0] if known else 1 + max(numbers, default=0))
             _name_steps(store, run, table)
@@ -166,7 +166,7 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
         if (folder / marker).is_file():
             Artifact(folder).check()
             return folder
-        if artifact.parent.name == STORE and not artifact.exists():
+        if artifact.parent.name == STORE != path.parent.name and not artifact.exists():
             raise UserError(f"{path} is not finished; run its command again to continue it")
     reason = f"holds no {marker}" if path.is_dir() else "is not a folder"
     raise UserError(f"{path} {reason}; name a folder written by `aiayn {maker}`, or an entry of a run's {kind}/")
@@ -195,8 +195,9 @@ def _candidates(path: Path, kind: str) -> Iterator[Path]:
     for root, rest in _in_stores(path):
         for named in (rest, rest.parent / kind / rest.name):
             yield (root / named).resolve()  # resolved now: `newest` may change
-        for run in sorted((root / rest.parent).glob(f"[0-9]*/{kind}"), key=lambda run: -int(run.parent.name)):
-            yield (run / rest.name).resolve()  # of a run that has not finished, so `newest` does not lead to it
+        for number in sorted(_run_numbers(root / rest.parent), reverse=True):
+            # Of a run that has not finished, so `newest` does not lead to it.
+            yield (root / rest.parent / f"{number}" / kind / rest.name).resolve()
         only = _entries(root / rest / kind)
         if len(only) == 1:
             yield (root / rest / kind / only[0]).resolve()
@@ -209,6 +210,10 @@ def _in_stores(path: Path) -> Iterator[tuple[Path, Path]]:
     for root in path.parents:
         if (root / STORE).is_dir():
             yield root, path.relative_to(root)
+
+
+def _run_numbers(profile: Path) -> list[int]:
+    return [int(run.name) for run in profile.glob("*") if run.name.isdecimal()]
 
 
 def _entries(folder: Path) -> list[str]:

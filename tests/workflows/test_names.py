@@ -106,14 +106,16 @@ def test_an_unfinished_step_is_called_unfinished(runs: Path) -> None:
     """By its number, and by the short name as long as no run has finished: the remedy is to continue the run."""
     begin_run(Store(runs), "table2", "embedded", table_of(3))
     begin_run(Store(runs), "table2", "multi30k", table_of(4))
+    (runs / "table2" / "multi30k" / "1 of May" / "models").mkdir(parents=True)  # a user's own, no run
     for name in ("embedded/3/en-de-base", "embedded/3/models/en-de-base", "multi30k/en-de-base"):
         with pytest.raises(UserError, match=f"{name} is not finished; run its command again to continue it"):
             _model(f"table2/{name}")
     trained = next(step for step in in_order([table_of(4)]) if "train" in step.label)
     make(Store(runs), trained)
     assert named_folder("train", Path("table2/multi30k/en-de-base"), "run.json").name == trained.name
-    with pytest.raises(UserError, match="embedded/3/en-fr-base is not a folder"):
-        _model("table2/embedded/3/en-fr-base")
+    for name in ("table2/embedded/3/en-fr-base", "runs/store/averaging-0123456789abcdef"):
+        with pytest.raises(UserError, match=f"{name} is not a folder"):
+            _model(name)
 
 
 @pytest.mark.parametrize(
