@@ -161,13 +161,13 @@ def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wa
 
 def _caption(number: FigureNumber, attended: Attended, chosen: Choice) -> str:
     heads = ", ".join(str(head + 1) for head in chosen.heads)
+    is_whole_layer = len(chosen.heads) == attended.weights[choice.KIND].shape[1]
     where = f"layer {chosen.layer + 1} of {len(attended.weights[choice.KIND])}"
     word = "" if chosen.word is None else f"“{attended.source.word(chosen.word)}”"
-    what = {
-        3: f"encoder self-attention in {where}: all heads, from the word {word}",
-        4: f"encoder self-attention in {where}: head {chosen.heads[0] + 1} in full, and heads {heads} from {word}",
-        5: f"encoder self-attention in {where}: heads {heads} in full",
+    shown = {
+        3: f"{'all heads' if is_whole_layer else f'heads {heads}'}, from the word {word}",
+        4: f"head {chosen.heads[0] + 1} in full, and heads {heads} from {word}",
+        5: f"heads {heads} in full",
     }[number]
-    if number == 3 and len(chosen.heads) < attended.weights[choice.KIND].shape[1]:
-        what = f"encoder self-attention in {where}: heads {heads}, from the word {word}"
-    return f"Figure {number}: {what}. {chosen.why[0].upper()}{chosen.why[1:]}. Translation: {attended.translation}"
+    what = f"Figure {number}: encoder self-attention in {where}: {shown}"
+    return f"{what}. {chosen.why[0].upper()}{chosen.why[1:]}. Translation: {attended.translation}"

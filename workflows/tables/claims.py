@@ -92,21 +92,27 @@ def evidence(sources: Sources) -> Evidence:
     """Returns the evidence from outside the tables, under the names that claims refer to."""
     found: dict[str, Any] = {}
     if sources.timed:
-        found["timed"] = _loaded(sources.timed)
-    for name in ("functions", "recall"):
-        if steps := getattr(sources, name):
-            found[name] = [_loaded(step) for step in steps]
+        found["timed"] = to_artifact(sources.timed).load()
+    if sources.functions:
+        found["functions"] = [to_artifact(training).load() for training in sources.functions]
+    if sources.recall:
+        found["recall"] = [to_artifact(trained).load() for trained in sources.recall]
     if sources.extrapolation:
-        found["extrapolation"] = [(trial.kind, _loaded(trial.measured)) for trial in sources.extrapolation]
+        found["extrapolation"] = [(trial.kind, to_artifact(trial.measured).load()) for trial in sources.extrapolation]
     if sources.averaging:
         found["averaging"] = [
-            (trial.evaluation.main_bleu.deciding, trial.evaluation.decoding.settings, _loaded(trial.measured))
+            (
+                trial.evaluation.main_bleu.deciding,
+                trial.evaluation.decoding.settings,
+                to_artifact(trial.measured).load(),
+            )
             for trial in sources.averaging
         ]
     if sources.heads:
-        found["heads"] = [_loaded(trial.measured).relations for trial in sources.heads]
+        found["heads"] = [to_artifact(trial.measured).load().relations for trial in sources.heads]
     if sources.training_speed:
-        speeds = found["training_speed"] = dict(zip(MODELS, _loaded(sources.training_speed).models, strict=True))
+        speeds = dict(zip(MODELS, to_artifact(sources.training_speed).load().models, strict=True))
+        found["training_speed"] = speeds
         # A schedule that ends with its run is not comparable at a shorter budget.
         schedules = {trial.evaluation.settings.optimizer.schedule for trial in sources.competitors}
         if schedules == {"inverse_sqrt"}:
@@ -145,8 +151,9 @@ def compute(sources: Sources, found: Evidence, sections: Sequence[str] = ("",)) 
     return Results([], _gathered(differing), _notes(sections), _metrics(claims), claims)
 
 
-def _loaded(of: Ref[Any]) -> Any:
-    return to_artifact(of).load()
+def _loaded(table: Ref[Any]) -> Results:
+    results: Results = to_artifact(table).load()
+    return results
 
 
 def _metrics(claims: Sequence[Judged]) -> dict[str, float]:
