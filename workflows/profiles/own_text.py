@@ -12,7 +12,7 @@ from typing import Any
 from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
 from pipeline.settings import TrainingSettings, VocabularySettings
 from workflows.profiles.profile import Profile, Recipe
-from workflows.profiles.translation import MULTI30K, WMT14, with_competitors
+from workflows.profiles.translation import MULTI30K, WMT14, Competitor, with_competitors
 
 OWN = "own"
 DATA = "text of the user's own"
@@ -36,13 +36,16 @@ def _recipes(
     n_layers: int,
     base: int,
     big: int,
-    competitors: Mapping[str, tuple[int, int]],
+    competitors: Mapping[str, Competitor],
     *,
     dropouts: tuple[float, float],
     warmup_steps: int,
     **training: Any,
 ) -> dict[str, Recipe]:
-    """Returns the recipes of base, big and the competitors; widths of base and big are multiples of `D_K`."""
+    """Returns the recipes of base, big and the competitors; widths of base and big are multiples of `D_K`.
+
+    Learning rate scales are Multi30k's.
+    """
 
     def model(paper: TransformerConfig, width: int, dropout: float) -> TransformerConfig:
         n_heads = width // D_K
@@ -70,7 +73,7 @@ SIZES = (
             3,
             128,
             192,
-            {"recurrent": (3, 160), "convolutional": (6, 120)},
+            {"recurrent": Competitor(3, 160, 1.4), "convolutional": Competitor(6, 120, 2.8)},
             dropouts=(0.2, 0.3),
             warmup_steps=600,
             updates=2000,
@@ -88,7 +91,7 @@ SIZES = (
             3,
             256,
             320,
-            {"recurrent": (3, 312), "convolutional": (6, 248)},
+            {"recurrent": Competitor(3, 312, 1.4), "convolutional": Competitor(6, 248, 2.8)},
             dropouts=(0.1, 0.1),
             warmup_steps=2000,
             updates=20_000,
@@ -105,7 +108,7 @@ SIZES = (
             6,
             384,
             512,
-            {"recurrent": (6, 464), "convolutional": (6, 544)},
+            {"recurrent": Competitor(6, 464, 1.4), "convolutional": Competitor(6, 544, 2.8)},
             dropouts=(0.1, 0.2),
             warmup_steps=4000,
             updates=60_000,

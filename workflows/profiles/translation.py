@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
 from pipeline.corpora.embedded import EmbeddedSettings
@@ -16,23 +16,29 @@ def _recipe(model: TransformerConfig, **training: Any) -> Recipe:
     return Recipe(training=TrainingSettings(model=model, **training))
 
 
+class Competitor(NamedTuple):
+    """What a competitor does not share with base; its learning rate scale is base's where it is None."""
+
+    n_layers: int
+    d_ff: int
+    learning_rate_scale: float | None = None
+
+
 def with_competitors(
-    recipes: dict[str, Recipe], dropout: float, sizes: Mapping[str, tuple[int, int]], **rates: float
+    recipes: dict[str, Recipe], dropout: float, competitors: Mapping[str, Competitor]
 ) -> dict[str, Recipe]:
-    """Adds competitors of base's size with their (layers, d_ff) and learning rate scale, and base's other settings."""
+    """Adds competitors by architecture, with base's other settings."""
     base, added = recipes["base"], {}
-    for architecture, (n_layers, d_ff) in sizes.items():
+    for architecture, (n_layers, d_ff, rate) in competitors.items():
         changes: dict[str, Any] = {"architecture": architecture, "n_layers": n_layers, "d_ff": d_ff, "dropout": dropout}
         if architecture == "convolutional":
             changes |= {"positions": "learned", "max_positions": EncodingSettings().max_tokens}
         optimizer = base.training.optimizer
-        rate = rates.get(architecture, optimizer.learning_rate_scale)
         changed = {
             "model": replace(base.training.model, **changes),
-            "optimizer": replace(optimizer, learning_rate_scale=rate),
+            "optimizer": replace(optimizer, learning_rate_scale=rate or optimizer.learning_rate_scale),
         }
-        training = base.training.model_copy(update=changed)
-        added[architecture] = base.model_copy(update={"training": training})
+        added[architecture] = base.model_copy(update={"training": base.training.model_copy(update=changed)})
     return {**recipes, **added}
 
 
@@ -67,7 +73,7 @@ EMBEDDED = Profile(
             ),
         },
         dropout=0.0,
-        sizes={"recurrent": (2, 160), "convolutional": (4, 120)},
+        competitors={"recurrent": Competitor(2, 160), "convolutional": Competitor(4, 120)},
     ),
     grid=Grid(
         text={"vocabulary": {"size": 1000}, "corpora": {pair: {"train_pairs": 4000} for pair in ("en-de", "en-fr")}},
@@ -108,9 +114,7 @@ MULTI30K = Profile(
             "big": _recipe(replace(BIG, n_layers=2, d_model=384, d_ff=768, n_heads=6, dropout=0.2), **_MULTI30K),
         },
         dropout=0.2,
-        sizes={"recurrent": (2, 264), "convolutional": (4, 200)},
-        recurrent=1.4,  # docs/log.md
-        convolutional=2.8,
+        competitors={"recurrent": Competitor(2, 264, 1.4), "convolutional": Competitor(4, 200, 2.8)},  # docs/log.md
     ),
     grid=Grid(
         text={"vocabulary": {"size": 3000}},
