@@ -4,8 +4,8 @@
     hidden_ND = model(batch.source, batch.inputs)            # row n predicts batch.targets_N[n]
 
 Everything but attention treats tokens alike and works on x_ND. Only attention needs the layout: which rows form a
-sentence (`model.attention`). All packed batches of a run have equal shapes. Leftover rows are padding: their tokens
-are PAD_ID, and they do not enter the loss. docs/batches.md shows one batch in both layouts.
+sentence (`model.attention`). All packed batches of a run have equal shapes; their leftover rows, after the last
+sentence, do not enter the loss. docs/batches.md shows one batch in both layouts.
 
 Shapes: N rows; B sentences, L length, S source length, T target length.
 """

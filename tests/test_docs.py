@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from model.attention import PackedLayout
+from model.batch import Batch, PackedSize
 from tests.support.named_commands import commands_in, unknown
 
 ROOT = Path(__file__).parents[1]
@@ -115,3 +118,20 @@ def test_the_fingerprints_computed_by_hand_are_the_profiles(capsys: pytest.Captu
     pinned = json.loads((ROOT / "tests" / "workflows" / "fingerprints.json").read_text(encoding="utf-8"))["embedded"]
     steps = ("generate en-de", "clean en-de", "vocabulary en-de")
     assert printed.split() == [pinned[step].rpartition("-")[2] for step in steps]
+
+
+def test_the_batch_of_the_page_is_the_code_s() -> None:
+    """Both drawings in docs/batches.md have the tokens, positions, offsets and targets of its two pairs, in order."""
+    text = (ROOT / "docs" / "batches.md").read_text(encoding="utf-8")
+    source_BS, target_BT = torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([[8, 3, 0], [9, 4, 3]])
+    padded = Batch.padded(source_BS, target_BT, torch.float32)
+    packed = Batch.packed(source_BS, target_BT, PackedSize.of(most_tokens=60, most_pairs=3, longest=3))
+    for title, batch in (("Padded", padded), ("Packed", packed)):
+        drawing = text.partition(f"**{title} layout**")[2].partition("\n    source ")[2].partition("\n\n")[0]
+        rows: list[torch.Tensor] = []
+        for side in (batch.source, batch.inputs):
+            rows += [side.tokens_N, side.positions_N]
+            rows += [side.layout.offsets] if isinstance(side.layout, PackedLayout) else []
+        for line, row in zip(drawing.split("\n"), [*rows, batch.targets_N], strict=True):
+            expected = re.sub(r"( 0 0 0)( 0)+$", r"\1 ... 0", " ".join(map(str, row.tolist())))
+            assert f" {expected} " in f" {' '.join(line.split())} "
