@@ -1,4 +1,4 @@
-"""Clusters of containers for tests: what `make test-clusters` has prepared, and a page's commands as they are typed."""
+"""Container clusters for tests, prepared by `make test-clusters` and driven by the commands of infra/README.md."""
 
 import os
 import re
@@ -14,14 +14,14 @@ from tests.chaos.workflow_process import SETTINGS
 
 ROOT = Path(__file__).parents[2]
 PREPARED = ROOT / "build" / "clusters"
-"""What prepare.sh writes."""
+"""Output folder of prepare.sh."""
 PODMAN = {
     "CONTAINERS_CONF": str(PREPARED / "containers.conf"),
     "CONTAINERS_STORAGE_CONF": str(PREPARED / "storage.conf"),
     "PATH": f"{PREPARED / 'bin'}:{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}",
 }
 TIMEOUT_S = 600
-"""How long anything may take, with the machine busy."""
+"""Limit for each step, generous enough for a busy machine."""
 UPDATES = 1500
 SMALL = ["--pairs", "en-de", "--models", "base"] + [
     word
@@ -29,7 +29,7 @@ SMALL = ["--pairs", "en-de", "--models", "base"] + [
     if not name.startswith("recipes.big")
     for word in ("--set", f"{name}={value}")
 ]
-"""Options that make Table 2 one training run of two workers, a minute long."""
+"""Options that reduce Table 2 to one training run of two workers, about a minute long."""
 
 requires_clusters = pytest.mark.skipif(
     os.geteuid() != 0 or not (PREPARED / "ready").is_file(),
@@ -38,7 +38,7 @@ requires_clusters = pytest.mark.skipif(
 
 
 def typed(heading: str) -> list[str]:
-    """Returns the command lines below a heading of infra/README.md."""
+    """Returns the command lines in a section of infra/README.md."""
     text = (ROOT / "infra" / "README.md").read_text(encoding="utf-8")
     section = re.split(r"^#+ ", text.split(f"## {heading}\n")[1], flags=re.MULTILINE)[0]
     blocks = re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
@@ -46,7 +46,7 @@ def typed(heading: str) -> list[str]:
 
 
 class Terminal:
-    """Where a user types: a folder and an environment."""
+    """A user's terminal: a working folder and an environment."""
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self._folder, self._variables = folder, {**os.environ, **PODMAN, **variables}
@@ -55,7 +55,7 @@ class Terminal:
         self.log = folder / "log"
 
     def start(self, line: str) -> subprocess.Popen[bytes]:
-        """Starts a command line; its output goes to `log`."""
+        """Starts a command line with its output in `log`."""
         with self.log.open("wb") as log:
             return subprocess.Popen(
                 ["bash", "-c", line],
@@ -67,18 +67,18 @@ class Terminal:
             )
 
     def run(self, line: str) -> str:
-        """Runs a command line; returns its output. Fails if its exit status is not 0."""
+        """Runs a command line and returns its output. Fails if the exit status is not 0."""
         status = self.start(line).wait(TIMEOUT_S)
         assert status == 0, f"{line}\n{self.printed}"
         return self.printed
 
     @property
     def printed(self) -> str:
-        """What the last command has printed so far."""
+        """The last command's output so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def reach(self, update: int, command: subprocess.Popen[bytes]) -> None:
-        """Waits until the training run of a command has reached an update, by its lines or its progress bar."""
+        """Waits until a command's training run reaches an update, as read from its log lines or progress bar."""
 
         def reached() -> bool:
             seen = re.findall(r"update ([\d,]+) |([\d,]+)/[\d,]+ updates", self.printed)
@@ -89,7 +89,7 @@ class Terminal:
 
 
 def podman(*arguments: str) -> str:
-    """Runs podman; returns its output."""
+    """Runs podman and returns its output."""
     result = subprocess.run(
         ["podman", *arguments], env={**os.environ, **PODMAN}, capture_output=True, text=True, timeout=TIMEOUT_S
     )
@@ -98,12 +98,12 @@ def podman(*arguments: str) -> str:
 
 
 def kill(container: str) -> None:
-    """Kills a container's first process, and with it all others, as the kernel does when memory runs out."""
+    """Kills a container's first process and so all others, like the kernel's out-of-memory killer."""
     psutil.Process(int(podman("inspect", "--format", "{{.State.Pid}}", container))).kill()
 
 
 def wait_for(done: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-    """Waits until `done`; fails with the text of `otherwise` after TIMEOUT_S."""
+    """Waits until `done`. After TIMEOUT_S, fails with the text of `otherwise`."""
     end_s = time.monotonic() + TIMEOUT_S
     while not done():
         assert time.monotonic() < end_s, otherwise()
@@ -111,5 +111,5 @@ def wait_for(done: Callable[[], bool], otherwise: Callable[[], str]) -> None:
 
 
 def succeeds(command: Sequence[str]) -> bool:
-    """Whether a command of podman ends with status 0."""
+    """Whether a podman command exits with status 0."""
     return subprocess.run(["podman", *command], env={**os.environ, **PODMAN}, capture_output=True).returncode == 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs Debian's podman and builds the images of the cluster tests in build/clusters: a base of Debian's packages, which
-# serves as Python's image, PostgreSQL's with the interface of postgres:17, and a host with sshd. The project's own image is
-# built by the test. Run as root by `make test-clusters`; pip's settings, local indexes included, are those of this machine.
+# Installs Debian's podman and builds the images of the cluster tests in build/clusters: a Debian base
+# in place of Python's image, the project's own, PostgreSQL with the interface of postgres:17, and a host with sshd.
+# Run as root by `make test-clusters`. Builds use this machine's pip settings, local indexes included.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 clusters=$PWD/build/clusters
@@ -15,7 +15,7 @@ dpkg --status $packages >/dev/null 2>&1 || { apt-get update -qq && apt-get insta
 
 { echo '[global]'; pip config list | sed -n "s/^\(global\|:env:\)\.\([^=]*\)='\(.*\)'$/\2 = \3/p" | sort -u -t= -k1,1; } >"$clusters/pip.conf"
 volumes="\"$clusters/pip.conf:/etc/pip.conf:ro\""
-for path in $(grep -oE '/[^ ]+' "$clusters/pip.conf" | sed 's,^//,,; s,/simple$,,' | sort -u); do  # an index's files are beside it
+for path in $(grep -oE '/[^ ]+' "$clusters/pip.conf" | sed 's,^//,,; s,/simple$,,' | sort -u); do  # a local index's files lie beside it
     [ ! -e "$path" ] || volumes+=", \"$path:$path:ro\""
 done
 cat >"$CONTAINERS_CONF" <<END
@@ -30,7 +30,7 @@ network_backend = "netavark"
 END
 printf '[storage]\ndriver = "overlay"\ngraphroot = "%s"\nrunroot = "/run/aiayn-clusters"\n' "$clusters/storage" >"$CONTAINERS_STORAGE_CONF"
 
-# `docker compose` as the page has it, by podman.
+# Runs the page's `docker compose` commands with podman.
 cat >"$clusters/bin/docker" <<END
 #!/bin/sh
 shift

@@ -1,4 +1,4 @@
-"""infra/compose.yaml as infra/README.md has it typed: a table in MLflow on PostgreSQL, whatever is killed meanwhile."""
+"""infra/compose.yaml by the commands of infra/README.md: a table in MLflow on PostgreSQL, despite killed containers."""
 
 import json
 import shlex
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, requires_clusters, pytest.mark.timeout(4 * TIMEO
 
 
 def finished_runs() -> list[str]:
-    """The names of the runs that MLflow's server has as finished, by the port that a user's browser calls."""
+    """The names of the finished runs on MLflow's server, read through the port that a browser uses."""
     request = urllib.request.Request(
         "http://127.0.0.1:5000/api/2.0/mlflow/runs/search",
         data=json.dumps({"experiment_ids": ["1"]}).encode(),
@@ -49,7 +49,7 @@ def _answers(url: str) -> bool:
 
 
 def test_the_typed_commands_go_on_whatever_is_killed(tmp_path: Path) -> None:
-    """A lost worker, a lost head and a lost MLflow: one training run, which goes on; `down` and `up` lose nothing."""
+    """One training run survives a killed worker, head and MLflow server, and `down` and `up` lose nothing."""
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
     into, secret, up, table, down = typed("Containers on one machine")
@@ -71,8 +71,8 @@ def test_the_typed_commands_go_on_whatever_is_killed(tmp_path: Path) -> None:
         terminal.reach(900, second)
         kill("aiayn_mlflow_1")
         assert second.wait(TIMEOUT_S) == 0, terminal.printed
-        assert "7 stages to run" in terminal.printed, "all but the training run were in the store"
-        assert "update 300 " not in terminal.printed, "it went on from a checkpoint"
+        assert "7 stages to run" in terminal.printed, "the stages before the training run must come from the store"
+        assert "update 300 " not in terminal.printed, "the run must resume from a checkpoint"
         wait_for(ready, lambda: podman("ps", "--all"))
 
         terminal.run(down)

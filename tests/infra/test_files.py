@@ -1,4 +1,4 @@
-"""infra/: Ray's schema accepts the launcher's files, and every file names the versions that the project pins."""
+"""infra/: Ray's schema accepts the launcher's files, and every file uses the project's pinned versions."""
 
 import copy
 import re
@@ -17,7 +17,7 @@ INFRA = ROOT / "infra"
 
 @pytest.mark.parametrize("name", ["onpremise.yaml", "aws.yaml"])
 def test_ray_accepts_the_file_and_refuses_a_misspelt_one(name: str) -> None:
-    """As `ray up` does, with Ray's defaults filled in."""
+    """The validation of `ray up`, with Ray's defaults filled in, accepts the file and rejects an unknown key."""
     config: dict[str, Any] = yaml.safe_load((INFRA / name).read_text(encoding="utf-8"))
     validate_config(prepare_config(copy.deepcopy(config)))
     with pytest.raises(jsonschema.ValidationError):
@@ -25,7 +25,7 @@ def test_ray_accepts_the_file_and_refuses_a_misspelt_one(name: str) -> None:
 
 
 def test_versions_are_the_pinned_ones() -> None:
-    """The image's tag is the project's version, and the Ray that KubeRay is told is the one in the image."""
+    """Image tags are the project's version, and KubeRay's Ray version is the pinned one."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     texts = {path.name: path.read_text(encoding="utf-8") for path in INFRA.iterdir()}
     tags = {name: set(re.findall(r"aiayn:(\d[\w.]*)", text)) for name, text in texts.items()}

@@ -1,4 +1,4 @@
-"""infra/onpremise.yaml as infra/README.md has it typed: three machines with sshd, of which one is lost in training."""
+"""infra/onpremise.yaml by the commands of infra/README.md: three machines with sshd, one of them lost in training."""
 
 import secrets
 import shlex
@@ -18,17 +18,17 @@ STATUS = "RAY_AUTH_MODE=token ~/aiayn/bin/ray status"
 
 @pytest.fixture
 def key(tmp_path: Path) -> Iterator[Path]:
-    """Three machines that an SSH key opens, with a folder that all share; the first is the head."""
-    made = tmp_path / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", made], check=True)
+    """The SSH key to three machines that share a folder. The first machine is the head."""
+    path = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
     podman("network", "create", "--subnet", "10.89.77.0/24", "aiayn-machines")
     try:
         for name, address in MACHINES.items():
             where = f"--network aiayn-machines --ip {address} --hostname {name} --volume aiayn-shared:/shared".split()
             podman("run", "--detach", "--init", "--name", name, "--cpuset-cpus=0,1", "--shm-size=2g", *where, "host")
-            keys = f"echo {_public(made)} >~/.ssh/authorized_keys; chmod 600 ~/.ssh/authorized_keys"
+            keys = f"echo {_public(path)} >~/.ssh/authorized_keys; chmod 600 ~/.ssh/authorized_keys"
             podman("exec", "--user", "aiayn", name, "sh", "-c", keys)
-        yield made
+        yield path
     finally:
         podman("rm", "--force", "--time", "0", "--ignore", *MACHINES)
         podman("volume", "rm", "--force", "aiayn-shared")
@@ -36,7 +36,7 @@ def key(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_typed_commands_go_on_without_a_lost_machine(key: Path, tmp_path: Path) -> None:
-    """Every machine joins; four workers on two machines; one of them is lost, the others end the table."""
+    """Every machine joins, and after the loss of one of the two with training workers, the others finish the table."""
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
     file = clone / "infra" / "onpremise.yaml"
