@@ -26,11 +26,11 @@ def attended() -> Attended:
 
     look(0, 2, 6, 1, 0.9)  # its -> Law
     look(0, 0, 6, 2, 0.5)
-    look(1, 0, 7, 1, 0.95)  # one head alone, and three of which no two have more
+    look(1, 0, 7, 1, 0.95)  # a rival with one strong head, then one with three weak heads
     for head in range(3):
         look(1, head, 8, 1, 0.47)
-    look(1, 1, 5, 9, 1.0)  # ⟨end⟩ does not count
-    look(0, 1, 8, 4, 1.0)  # nor does a comma
+    look(1, 1, 5, 9, 1.0)  # ⟨end⟩ is ignored
+    look(0, 1, 8, 4, 1.0)  # and so is a comma
     for head in range(3):
         look(1, head, 0, 8, 0.6)  # far, but ahead
     weights[0, 1, :4] = np.roll(np.eye(10, dtype=np.float32), 1, axis=1)[:4]
@@ -73,7 +73,7 @@ def test_far_begins_where_the_relations_are_distant(attended: Attended) -> None:
 
 
 def test_the_user_s_choice_comes_first(attended: Attended) -> None:
-    """A layer, heads and a word, case-insensitively. Anything else is computed."""
+    """The user may set a layer, heads and a word (case-insensitive). The rest is computed."""
     four = one_antecedent(attended, Wanted(layer=2))
     assert (four.layer, four.heads[0], four.word) == (1, 0, 7)
     four = one_antecedent(attended, Wanted(word="LAW", heads=(3, 2)))
@@ -89,14 +89,14 @@ def test_the_user_s_choice_comes_first(attended: Attended) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "told"),
+    ("wanted", "message"),
     [
         (Wanted(layer=3), "--layer 3: the model has layers 1 to 2"),
         (Wanted(heads=(1, 4)), "--heads 4: the model has heads 1 to 3"),
         (Wanted(word="lamp"), "--word lamp: there is no such word in “The Law is good"),
     ],
 )
-def test_what_does_not_exist_is_refused(attended: Attended, wanted: Wanted, told: str) -> None:
-    """One line with the valid choices."""
-    with pytest.raises(UserError, match=told):
+def test_what_does_not_exist_is_refused(attended: Attended, wanted: Wanted, message: str) -> None:
+    """The error is one line with the valid choices."""
+    with pytest.raises(UserError, match=message):
         wanted.within(attended)

@@ -25,7 +25,7 @@ from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, EvaluationSet]:
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, EvaluationSet]:
     """A checkpoint of random weights, and a dev set of fourteen pairs of unequal lengths."""
     folder = tmp_path_factory.mktemp("heads")
     checkpoint = make_checkpoint(folder / "model", make_corpus(folder / "corpus"))
@@ -33,9 +33,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Evaluati
     return checkpoint, set_of(folder / "dev", pairwise(lines))
 
 
-def examined(made: tuple[Checkpoint, EvaluationSet], folder: Path, **settings: int) -> HeadsRecord:
+def examined(inputs: tuple[Checkpoint, EvaluationSet], folder: Path, **settings: int) -> HeadsRecord:
     folder.mkdir(exist_ok=True)
-    return examine(Context(folder), *made, HeadSettings(**settings)).load()
+    return examine(Context(folder), *inputs, HeadSettings(**settings)).load()
 
 
 def test_figures_of_known_attention() -> None:
@@ -55,16 +55,16 @@ def test_figures_of_known_attention() -> None:
     assert end == pytest.approx([0, 0, 0, 1 / 5, 1 / 5, 1])
 
 
-def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, EvaluationSet], tmp_path: Path) -> None:
+def test_without_a_head_is_without_its_output(inputs: tuple[Checkpoint, EvaluationSet], tmp_path: Path) -> None:
     """The perplexity equals that of a model with the head's part of W_O at 0."""
-    checkpoint, dev = made
+    checkpoint, dev = inputs
 
     def measured(checkpoint: Checkpoint, name: str) -> float:
         (tmp_path / name).mkdir()
         return perplexity.measure(Context(tmp_path / name), checkpoint, dev).load().dev_perplexity
 
-    figures = examined(made, tmp_path / "heads")
-    assert figures.perplexity == pytest.approx(measured(checkpoint, "all"), rel=1e-5)
+    record = examined(inputs, tmp_path / "heads")
+    assert record.perplexity == pytest.approx(measured(checkpoint, "all"), rel=1e-5)
     for number, kind in enumerate(KINDS):
         model = load_model(checkpoint.folder)
         with torch.no_grad():
@@ -73,14 +73,14 @@ def test_without_a_head_is_without_its_output(made: tuple[Checkpoint, Evaluation
         folder.mkdir()
         shutil.copyfile(checkpoint.folder / "joint.model", folder / "joint.model")
         write_weights(folder, model.state_dict(), Checkpoint(checkpoint.folder).read_json("model.json"))
-        head = figures.heads[2 * number + 1]
+        head = record.heads[2 * number + 1]
         assert head.perplexity_without == pytest.approx(measured(Checkpoint(folder), f"{kind}-perplexity"), rel=1e-5)
-        assert head.perplexity_change == head.perplexity_without - figures.perplexity
+        assert head.perplexity_change == head.perplexity_without - record.perplexity
 
 
-def test_figures_are_means_over_an_even_sample(made: tuple[Checkpoint, EvaluationSet], tmp_path: Path) -> None:
-    """Five pairs from the first to the last, fed one by one: each head's means over all queries are in its own row."""
-    checkpoint, dev = made
+def test_figures_are_means_over_an_even_sample(inputs: tuple[Checkpoint, EvaluationSet], tmp_path: Path) -> None:
+    """Each head's row holds its means over all queries of five evenly spaced pairs, fed one by one."""
+    checkpoint, dev = inputs
     heads = examine(Context(tmp_path), checkpoint, dev, HeadSettings(sample_pairs=5))
     model = load_model(checkpoint.folder)
     queries: dict[tuple[str, int, int], list[tuple[float, ...]]] = {}
@@ -111,7 +111,7 @@ def test_figures_are_means_over_an_even_sample(made: tuple[Checkpoint, Evaluatio
 
 
 def _by_hand(i: int, weights_M: list[float], keys: list[int]) -> tuple[float, ...]:
-    """Returns what query i has of entropy, distance, and attention on the previous, next and same key and on marks."""
+    """Returns query i's entropy, distance, and attention to the previous, next and same key and to separators."""
     on_text = {j: weight for j, weight in enumerate(weights_M) if keys[j] not in (BEGIN_ID, END_ID)}
     return (
         -sum(weight * math.log2(weight) for weight in weights_M if weight),

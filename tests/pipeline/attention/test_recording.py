@@ -49,7 +49,7 @@ def test_rows_sum_to_one_and_masks_are_kept() -> None:
 
 
 def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
-    """With, without and after recording, the output is the same to the last bit."""
+    """The output is bit-identical with, without and after recording."""
     model = peaked_model().float()
     with torch.no_grad():
         plain = hidden_of(model, SOURCE_BS, INPUTS_BT)

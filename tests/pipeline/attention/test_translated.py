@@ -1,4 +1,4 @@
-"""A translation with its attention is the translation, and its pieces make the words one reads."""
+"""pipeline.attention.translated: translations with attention equal plain ones, and their pieces form words."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 
 
 def test_it_is_the_translation_and_its_weights_fit_the_pieces(checkpoint: Checkpoint) -> None:
-    """The text and score are those of the translator; each kind has one row a query and one column a key."""
+    """Text and score equal the translator's, and each kind of weights has a row per query and a column per key."""
     translator = AttentionTranslator(checkpoint.folder, SETTINGS)
     expected = Translator(checkpoint.folder, SETTINGS)
     for sentence in (SENTENCES[0], SENTENCES[-1]):
@@ -41,7 +41,7 @@ def test_it_is_the_translation_and_its_weights_fit_the_pieces(checkpoint: Checkp
 
 
 def test_what_cannot_be_drawn_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """A blank sentence; one with too many tokens; one beyond learned positions."""
+    """A sentence is rejected if it is blank, longer than 256 tokens or longer than the learned positions."""
     translator = AttentionTranslator(checkpoint.folder, SETTINGS)
     with pytest.raises(UserError, match="empty"):
         translator.attend("  ")
@@ -55,9 +55,9 @@ def test_what_cannot_be_drawn_is_refused(checkpoint: Checkpoint, tmp_path: Path)
 
 
 def test_pieces_are_grouped_into_words_and_punctuation(checkpoint: Checkpoint) -> None:
-    """A word is all of its pieces; a full stop that sticks to one or two is a word of its own, and so are the marks.
+    """A word is all of its pieces. Punctuation attached to words and the end mark are words of their own.
 
-    A sign that the vocabulary lacks is shown as it stands in the sentence.
+    A character that the vocabulary lacks is shown as in the sentence.
     """
     vocabulary = load(checkpoint.folder / "joint.model")
     ids = vocabulary.encode("The standing man. A shirt", add_eos=True)
@@ -73,7 +73,7 @@ def test_pieces_are_grouped_into_words_and_punctuation(checkpoint: Checkpoint) -
 
 
 def test_weights_between_words_add_keys_and_average_queries() -> None:
-    """Rows still sum to 1."""
+    """Weights are summed over a word's keys and averaged over its queries, so rows still sum to 1."""
     queries = Pieces(("a", "b", "c"), ((0, 2), (2, 3)), ())
     keys = Pieces(("x", "y", "z"), ((0, 1), (1, 3)), ())
     weights = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0, 1, 0]], np.float32)

@@ -1,4 +1,4 @@
-"""What the paper argues of layers in words: times of every layer in every round."""
+"""The paper's verbal claims about layers: times of every layer in every round."""
 
 import time
 from pathlib import Path
@@ -17,8 +17,8 @@ TIMED = ArgumentSettings(
 
 
 def test_the_stage_times_every_layer_at_every_size(tmp_path: Path) -> None:
-    """As many times as rounds, of so many sequences as asked for; additive attention keeps d_k numbers for each pair of
-    positions, dot products a few, whatever d_k is."""
+    """Each layer has one time per round, at the requested batch size. Additive attention keeps d_k numbers per pair of
+    positions, dot products a few at any d_k."""
     before, shapes = torch.get_num_threads(), set()
     timing = TimingSettings(rounds=3, least_s=1e-6, batch=2, threads=1)
     with register_module_forward_pre_hook(lambda _layer, inputs: shapes.add(tuple(inputs[0].shape))):
@@ -45,7 +45,7 @@ def test_the_stage_times_every_layer_at_every_size(tmp_path: Path) -> None:
 
 
 def test_a_time_is_that_of_both_passes(tmp_path: Path) -> None:
-    """Where every backward pass is made slow, every time has it in it."""
+    """Slower backward passes slow down every measured time."""
     timing = TimingSettings(rounds=2, least_s=1e-6, batch=1, threads=1)
     with register_module_full_backward_hook(lambda *_: time.sleep(0.02)):
         times = time_(Context(tmp_path), TIMED, timing).load()

@@ -1,4 +1,4 @@
-"""pipeline.complexity: the functions of §3.2.1 compute their formulas, and a Transformer trains with each of them."""
+"""pipeline.complexity: the functions of §3.2.1 compute their formulas, and a Transformer trains with each."""
 
 import math
 from copy import deepcopy
@@ -20,7 +20,7 @@ from pipeline.store.artifacts import EncodedDataset
 from tests.support.tiny_training import TINY, with_fields
 
 MASKED = 2
-"""The key that the bias of the input masks."""
+"""The key masked by the input's bias."""
 
 
 def random_input() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -31,7 +31,7 @@ def random_input() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tens
 
 
 def test_dot_products_are_those_of_the_model() -> None:
-    """Scaled, the model's own to the bit; unscaled, the same for queries that are √d_k times as long."""
+    """Scaled attention equals the model's to the bit. Unscaled attention equals it for queries divided by √d_k."""
     q_BHLK, *others = random_input()
     expected_BHLV = attention(q_BHLK, *others)
     assert make_function("scaled dot-product", 3, 8)(q_BHLK, *others).equal(expected_BHLV)
@@ -52,7 +52,7 @@ def test_additive_attention_is_its_formula() -> None:
 
 
 def test_parameters_follow_the_type_of_the_queries() -> None:
-    """Small bfloat16 batches on CPUs attend in float32 (`model.cpu.to_fastest_dtype`), though parameters do not."""
+    """Small bfloat16 batches on CPUs attend in float32 (`model.cpu.to_fastest_dtype`), even if parameters are not."""
     *tensors, bias_M = (tensor.float() for tensor in random_input())
     function = Additive(3, 8).bfloat16()
     x_BHLV = function(*tensors, bias_M.bfloat16())
@@ -62,7 +62,7 @@ def test_parameters_follow_the_type_of_the_queries() -> None:
 
 @pytest.mark.parametrize("name", ATTENTION_FUNCTIONS)
 def test_masked_positions_have_no_weight(name: AttentionFunction) -> None:
-    """A masked key and its value may be anything; another may not."""
+    """Changing a masked key and its value changes nothing. Changing another key does."""
     q_BHLK, k_BHMK, v_BHMV, bias_M = random_input()
     function = make_function(name, 3, 8).double()
     x_BHLV = function(q_BHLK, k_BHMK, v_BHMV, bias_M)
@@ -79,13 +79,13 @@ def computed(model: Transformer) -> torch.Tensor:
 
 
 def random_model(seed: int = 2) -> Transformer:
-    """Of two layers."""
+    """A two-layer model with random weights."""
     torch.manual_seed(seed)
     return Transformer(replace(TINY.model, n_layers=2))
 
 
 def test_all_attentions_of_a_transformer_use_the_function() -> None:
-    """Every one learns its own parameters, which are saved, loaded and copied with the model."""
+    """Each attention learns its own parameters, which are saved, loaded and copied with the model."""
     model = use(random_model(), "additive")
     computed(model).square().sum().backward()
     names = {name for name, _ in model.named_parameters() if ".function." in name}
@@ -104,21 +104,21 @@ def test_all_attentions_of_a_transformer_use_the_function() -> None:
 
 
 def test_the_scaled_function_is_the_model_without_any() -> None:
-    """To the bit; the other dot-product gives something else."""
+    """Scaled dot-product attention leaves the model's output bit-identical. Unscaled attention changes it."""
     expected_ND = computed(random_model())
     assert computed(use(random_model(), "scaled dot-product")).equal(expected_ND)
     assert not computed(use(random_model(), "dot-product")).allclose(expected_ND)
 
 
 def test_a_restricted_model_is_refused() -> None:
-    """The functions would attend to all positions."""
+    """A model with an attention window is rejected: the functions would attend to all positions."""
     with pytest.raises(ValueError, match="attention_window"):
         use(Transformer(replace(TINY.model, attention_window=3)), "additive")
 
 
 @pytest.mark.usefixtures("one_thread", "many_recoveries")
 def test_training_goes_on_where_it_was_killed(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """It ends with the same perplexity, and no weights stay. The function changes the perplexity."""
+    """A resumed run has the perplexity of an uninterrupted one and keeps no weights. The function changes it."""
     settings = with_fields(updates=3, validation_updates=3, checkpoint_updates=3)
 
     def train(name: str, function: AttentionFunction, die_at: int = 0) -> attention_training.AttentionTraining:

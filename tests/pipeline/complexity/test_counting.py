@@ -1,4 +1,4 @@
-"""What is counted of the layer types: FLOP without computing, products in sequence, and paths by gradients."""
+"""Counts for the layer types: FLOP without computing, sequential products, and path lengths by gradients."""
 
 import math
 from pathlib import Path
@@ -21,18 +21,18 @@ IN_SEQUENCE: dict[LayerType, tuple[int, int]] = {
     "restricted self-attention": (2, 2),
     "separable convolution": (2, 2),
 }
-"""Products in sequence for 7 and 12 positions."""
+"""Sequential products for 7 and 12 positions."""
 
 
 @pytest.mark.parametrize("layer_type", LAYER_TYPES)
 def test_only_recurrence_has_more_products_in_sequence_for_more_positions(layer_type: LayerType) -> None:
-    """n in a recurrent layer, and as many as one position needs in every other."""
+    """A recurrent layer has one sequential product per position, every other layer a constant number."""
     layer = make(layer_type, SETTINGS.sizes(8))
     assert tuple(products_in_sequence(layer, n, 8) for n in (7, 12)) == IN_SEQUENCE[layer_type]
 
 
 def expected(layer_type: LayerType, kernels: Kernels, n: int) -> int:
-    """The length of the longest path, worked out by hand."""
+    """The length of the longest path, computed by hand."""
     half = SETTINGS.kernel // 2
     match layer_type:
         case "self-attention":
@@ -50,14 +50,14 @@ def expected(layer_type: LayerType, kernels: Kernels, n: int) -> int:
 @pytest.mark.parametrize("kernels", ["dilated", "contiguous"])
 @pytest.mark.parametrize("layer_type", LAYER_TYPES)
 def test_paths_are_as_long_as_worked_out_by_hand(layer_type: LayerType, kernels: Kernels) -> None:
-    """One layer, n steps, n/r or n/k layers, and a logarithm where kernels are dilated: at several n."""
+    """Paths take 1 layer, n steps, n/r or n/k layers, or logarithmically many layers of dilated kernels."""
     torch.manual_seed(3)
     lengths = [longest_path(layer_type, SETTINGS, n, 4, kernels) for n in (5, 9, 12)]
     assert lengths == [expected(layer_type, kernels, n) for n in (5, 9, 12)]
 
 
 def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
-    """Both sweeps, each size once; contiguous kernels for convolutions and projections for attention only."""
+    """Both sweeps count each size once, contiguous kernels only for convolutions, projections only for attention."""
     sweep = SweepSettings(lengths=(8, 16, 32), width=4, widths=(2, 4, 8), separable_widths=(6, 10, 12), length=16)
     counted = count(Context(tmp_path), SETTINGS, sweep, PathSettings(lengths=(6,), width=4)).load()
     assert [layer.name for layer in counted.layers] == list(LAYER_TYPES)

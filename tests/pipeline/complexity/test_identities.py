@@ -1,8 +1,8 @@
-"""What the paper argues of its layers and no run could change: arithmetic, FLOP, paths, positions and gradients.
+"""The paper's claims about layers that hold without training: arithmetic, FLOP, paths, positions and gradients.
 
-Each is measured on the modules that are trained or compared. Tested elsewhere: that position i depends only on outputs
-before i (§3.1, `test_what_must_not_matter_changes_no_logit`), and, in `test_counting`, O(1) or O(n) operations in
-sequence and paths of n/r and n/k layers (§4).
+Each is measured on the modules that are trained or compared. Tested elsewhere: position i depends only on outputs
+before i (§3.1, `test_what_must_not_matter_changes_no_logit`), and, in `test_counting`, O(1) or O(n) sequential
+operations and paths of n/r and n/k layers (§4).
 
 Shapes: N queries, M keys, K = d_k; B = 1 sequence, L length, D = d_model, F = d_ff; H = 1 head; P positions, W pairs.
 """
@@ -48,13 +48,13 @@ def random_queries_and_keys(d_k: int) -> tuple[Tensor, Tensor]:
 
 def gradient_norms(function: AttentionFunction, d_k: int) -> Tensor:
     """Returns the Frobenius norm of the Jacobian of the softmax in an attention function, diag(p) - p pᵀ: norm_N."""
-    v_11MM = torch.eye(N_KEYS, dtype=torch.float64)[None, None]  # with which the output is p
+    v_11MM = torch.eye(N_KEYS, dtype=torch.float64)[None, None]  # so the output is p
     p_NM = make_function(function, 1, d_k)(*random_queries_and_keys(d_k), v_11MM)[:, 0, 0]
     return torch.linalg.matrix_norm(p_NM.diag_embed() - p_NM[:, :, None] * p_NM[:, None])
 
 
 def test_products_of_random_queries_and_keys_have_mean_0_and_variance_d_k() -> None:
-    """Footnote 4."""
+    """Footnote 4: q · k is a sum of d_k products with mean 0 and variance 1."""
     for d_k in D_K:
         q_N11K, k_N1MK = random_queries_and_keys(d_k)
         products_NM = (k_N1MK @ q_N11K.mT).flatten(1)
@@ -63,7 +63,7 @@ def test_products_of_random_queries_and_keys_have_mean_0_and_variance_d_k() -> N
 
 
 def test_the_softmax_s_gradient_vanishes_as_d_k_grows_unless_scaled() -> None:
-    """§3.2.1: "extremely small" for half of the queries and gone for a tenth; scaled, all quantiles stay."""
+    """§3.2.1: unscaled, it is "extremely small" for half of the queries and gone for a tenth. Scaled, it stays."""
     q_N11K, k_N1MK = (drawn[:64] for drawn in random_queries_and_keys(D_K[0]))
     products_NM = (k_N1MK @ q_N11K.mT).flatten(1)
     jacobian_MNM = torch.autograd.functional.jacobian(lambda x_NM: x_NM.softmax(1).sum(0), products_NM)
@@ -82,14 +82,14 @@ def test_the_softmax_s_gradient_vanishes_as_d_k_grows_unless_scaled() -> None:
 
 
 def flop_of(module: nn.Module, *inputs: Tensor) -> int:
-    """Counts a forward pass as `counted_flop` does, of any inputs."""
+    """Counts the FLOP of a forward pass, like `counted_flop` but for any inputs."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         module(*inputs)
     return counter.get_total_flops()
 
 
 def test_additive_and_dot_product_attention_are_similar_in_complexity(monkeypatch: pytest.MonkeyPatch) -> None:
-    """§3.2.1: additive has 1 + d_k/n times the FLOP, at most twice for d_k <= n, and n²·d_k tanh: O(n²·d_k), both."""
+    """§3.2.1: additive takes 1 + d_k/n times the FLOP (at most 2× for d_k <= n) and n²·d_k tanh. Both are O(n²·d_k)."""
     n_tanh: list[int] = []
     monkeypatch.setattr(Tensor, "tanh_", lambda x: n_tanh.append(x.numel()) or x)
     for n in (64, 256, 1024):
@@ -104,13 +104,13 @@ def test_additive_and_dot_product_attention_are_similar_in_complexity(monkeypatc
 
 @pytest.mark.parametrize(("n", "d"), [(48, 16), (512, 512)])
 def test_heads_cost_no_flop(n: int, d: int) -> None:
-    """§3.2.2: h heads of d/h take those of one head of d, projections included: equal, not similar."""
+    """§3.2.2: h heads of width d/h take exactly the FLOP of one head of width d, projections included."""
     flop = {counted_flop(make_projected("self-attention", LayerSizes(d, n_heads=h)), n, d) for h in (1, 2, 4, 8, 16)}
     assert flop == {projected_flop("self-attention", LayerSizes(d), n)}
 
 
 def test_the_feed_forward_layer_is_two_convolutions_of_kernel_size_1() -> None:
-    """§3.3: the same outputs and gradients of input, weights and biases."""
+    """§3.3: both have the same outputs and the same gradients of input, weights and biases."""
     torch.manual_seed(0)
     layer = FeedForward(8, 32).double()
     for bias in (layer.w_1.bias, layer.w_2.bias):
@@ -133,13 +133,13 @@ def test_the_feed_forward_layer_is_two_convolutions_of_kernel_size_1() -> None:
 
 
 def rotation(d_model: int, k: int) -> Tensor:
-    """Returns M_k, which turns each pair by the angle whose sine and cosine are that pair of PE(k): m_DD, float64."""
+    """Returns M_k, the rotation of each pair by the angle of the same pair in PE(k): m_DD, float64."""
     pairs = sinusoids(1, d_model, first=k).double().view(-1, 2).tolist()
     return torch.block_diag(*(torch.tensor([[cos, sin], [-sin, cos]], dtype=torch.float64) for sin, cos in pairs))
 
 
 def test_the_encoding_of_a_later_position_is_linear_in_that_of_an_earlier() -> None:
-    """§3.5: PE(pos + k) = M_k PE(pos), the same M_k at every position, to float32 rounding; M_kᵀ leads back."""
+    """§3.5: PE(pos + k) = M_k PE(pos) with one M_k for all positions, up to float32 rounding. M_kᵀ inverts it."""
     for d, k in ((16, 5), (512, 1), (512, 1000)):
         m_DD = rotation(d, k)
         before_PD, after_PD = sinusoids(4000, d).double(), sinusoids(4000, d, first=k).double()
@@ -149,9 +149,9 @@ def test_the_encoding_of_a_later_position_is_linear_in_that_of_an_earlier() -> N
 
 
 def test_wavelengths_are_a_geometric_progression() -> None:
-    """§3.5, at d = 512: from 2π to 9,647·2π, since 10000^(510/512) is 9,647; the paper prints 10000·2π.
+    """§3.5, at d = 512: from 2π to 9,647·2π, because 10000^(510/512) is 9,647. The paper prints 10000·2π.
 
-    A pair's phase at 2^j is read from its sine and cosine; the phase at 2^(j - 1) says how many turns to add.
+    A pair's phase at 2^j comes from its sine and cosine, the number of whole turns from the phase at 2^(j - 1).
     """
     phase_W = torch.zeros(256, dtype=torch.float64)
     for j in range(15):
@@ -167,10 +167,10 @@ def test_wavelengths_are_a_geometric_progression() -> None:
 
 
 def test_a_convolution_costs_k_over_2_elman_and_k_over_8_lstm_layers() -> None:
-    """§4, "by a factor of k": linear in k; recurrence has two products, W x and U h, or two for each of four gates."""
+    """§4, "by a factor of k": linear in k. Recurrence has two products, W x and U h, an LSTM two per gate."""
     n, d = 48, 16
     elman = counted_flop(make("recurrent", LayerSizes(d)), n, d)
-    lstm = flop_of(nn.LSTM(d, d, batch_first=True).double(), torch.zeros(1, n, d).double())  # in float32, fused: 0
+    lstm = flop_of(nn.LSTM(d, d, batch_first=True).double(), torch.zeros(1, n, d).double())  # float32, fused, is 0
     for k in (1, 3, 7, 31):
         flop = counted_flop(make("convolutional", LayerSizes(d, kernel=k)), n, d)
         assert Fraction(flop, elman) == Fraction(k, 2)
@@ -178,7 +178,7 @@ def test_a_convolution_costs_k_over_2_elman_and_k_over_8_lstm_layers() -> None:
 
 
 def test_restricted_attention_is_linear_in_r() -> None:
-    """§4: 2r - 1 keys are computed for a block of r queries, at every n that is a multiple of r."""
+    """§4: a block of r queries is computed with 2r - 1 keys, at every multiple n of r."""
     n, d = 96, 16
     for r in (3, 6, 12, 24):
         layer = make("restricted self-attention", LayerSizes(d, window=r))
@@ -186,9 +186,9 @@ def test_restricted_attention_is_linear_in_r() -> None:
 
 
 def test_a_separable_convolution_costs_less_than_a_full_one_and_with_k_equal_n_no_more_than_attention() -> None:
-    """§4: 1/k + 1/d of the full one's FLOP, so fewer for k, d > 2.
+    """§4: it takes 1/k + 1/d of a full convolution's FLOP, so fewer for k, d > 2.
 
-    With k = n, self-attention and a point-wise layer of d × d take (2n + d) / (n + d) times as many: 1 to 2.
+    With k = n, self-attention and a point-wise d × d layer take (2n + d) / (n + d) times as many: 1 to 2.
     """
     n = 48
     for d in (16, 64):
@@ -206,7 +206,7 @@ def test_a_separable_convolution_costs_less_than_a_full_one_and_with_k_equal_n_n
 
 
 class CausalConvolution(Convolutional):
-    """A convolution whose k positions end with the output's own."""
+    """A convolution over the k positions up to and including the output's own."""
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """x_BLD -> x_BLD."""
@@ -215,14 +215,14 @@ class CausalConvolution(Convolutional):
 
 
 def one_sided_path(length: int, width: int, kernel: int) -> int:
-    """Counts layers until each output depends on all inputs up to its own; they see k, k², k³ ... without a gap."""
+    """Counts layers until each output depends on all inputs up to its own. They see k, k², k³ ... without gaps."""
     network = stack(lambda depth: CausalConvolution(LayerSizes(width, kernel, dilation=kernel**depth)))
     return least_steps(network, torch.ones(length, length, dtype=torch.bool).tril(), width)
 
 
 @pytest.mark.parametrize("kernel", [3, 7])
 def test_one_sided_paths_are_logarithms_to_the_base_k(kernel: int) -> None:
-    """§4: ceil(log_k n) layers of dilated kernels at every n, also right before and after a power of k."""
+    """§4: dilated kernels need ceil(log_k n) layers, also right before and after a power of k."""
     lengths = (kernel, kernel + 1, kernel**2 - 1, kernel**2, kernel**2 + 1)
     assert [one_sided_path(n, 4, kernel) for n in lengths] == [1, 2, 2, 2, 3]
 
@@ -230,7 +230,7 @@ def test_one_sided_paths_are_logarithms_to_the_base_k(kernel: int) -> None:
 def test_centred_kernels_need_more_layers_than_the_logarithm() -> None:
     """§4: 128 positions take 3 = ceil(log_7 128) layers of one-sided kernels, and 4 of centred ones.
 
-    These see k // 2 positions to either side, without gaps only where the distance grows by k // 2 + 1 a layer.
+    Centred kernels see k // 2 positions to either side, so without gaps the dilation grows k // 2 + 1 times per layer.
     """
     torch.manual_seed(0)
     assert one_sided_path(128, 4, 7) == math.ceil(math.log(128, 7)) == 3
@@ -239,7 +239,7 @@ def test_centred_kernels_need_more_layers_than_the_logarithm() -> None:
 
 @pytest.mark.parametrize("name", ["convolutional", "separable convolution"])
 def test_a_single_convolution_of_k_below_n_does_not_connect_all_pairs(name: Any) -> None:
-    """§4: an output sees k // 2 positions to either side; to see all, k has to be 2n - 1."""
+    """§4: an output sees k // 2 positions to either side, and all of them only at k = 2n - 1."""
     torch.manual_seed(0)
     n, d = 9, 4
     distance_LL = (torch.arange(n)[:, None] - torch.arange(n)).abs()
@@ -252,7 +252,7 @@ def test_a_single_convolution_of_k_below_n_does_not_connect_all_pairs(name: Any)
 def test_sentences_are_shorter_than_the_model_is_wide(data: Path, tmp_path: Path) -> None:
     """§4, "most often the case": n < 512 in all of newstest2013 and of a sample of Europarl, with 37,000 BPE pieces.
 
-    On average n, END_ID counted, is 27 and 28 in English and German news, and 31 in both of Europarl.
+    The mean of n, END_ID included, is 27 in English news, 28 in German news and 31 in Europarl.
     """
     names = ("multi30k/train", "europarl_sample/train", "tatoeba_en_de/train")
     pairs = (pair for name in names for pair in read_pairs(*(data / f"{name}.{side}.gz" for side in ("en", "de"))))

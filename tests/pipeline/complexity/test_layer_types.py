@@ -1,4 +1,4 @@
-"""pipeline.complexity.layer_types: each type computes what its name says, at the cost that its formula says."""
+"""pipeline.complexity.layer_types: each type computes its definition, at the cost of its formula."""
 
 from typing import get_args
 
@@ -17,7 +17,7 @@ SIZES = LayerSizes(width=6, kernel=3, window=4, n_heads=2)
 
 
 def random_input(length: int) -> torch.Tensor:
-    """Two sequences."""
+    """Returns two random sequences."""
     torch.manual_seed(length)
     return torch.randn(2, length, SIZES.width, dtype=torch.float64)
 
@@ -35,7 +35,7 @@ def test_flop_are_those_torch_counts(layer_type: LayerType, length: int) -> None
 
 
 def test_self_attention_is_equation_1_of_the_input() -> None:
-    """softmax(X Xᵀ / √d) X, all positions or those in reach."""
+    """softmax(X Xᵀ / √d) X over all positions, or over the window with restricted attention."""
     x_BLD = random_input(19)
     scores_BLL = x_BLD @ x_BLD.transpose(1, 2) / SIZES.width**0.5
     torch.testing.assert_close(make("self-attention", SIZES)(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
@@ -44,7 +44,7 @@ def test_self_attention_is_equation_1_of_the_input() -> None:
 
 
 def test_projected_attention_has_its_heads() -> None:
-    """Each head attends by its own part of the projections."""
+    """Each head attends with its own slice of the projections."""
     layer = make_projected("self-attention", SIZES).double()
     x_BLD = random_input(7)
     own = layer.attention
@@ -56,7 +56,7 @@ def test_projected_attention_has_its_heads() -> None:
 
 @pytest.mark.parametrize("layer_type", get_args(Projected))
 def test_projected_attention_takes_any_number_of_rows_in_bfloat16(layer_type: Projected) -> None:
-    """A CPU fills the rows up to a multiple of 64; the output has the input's, near those of float32."""
+    """A CPU pads the rows to a multiple of 64. The output keeps the input's shape and is close to float32's."""
     torch.manual_seed(4)
     layer, x_BLD = make_projected(layer_type, SIZES), torch.randn(3, 19, SIZES.width)
     expected_BLD = layer(x_BLD)

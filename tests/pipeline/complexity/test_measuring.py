@@ -26,7 +26,7 @@ TIMING = TimingSettings(
 
 
 class Sleeper(nn.Module):
-    """A layer whose passes take as long as it is asked to."""
+    """A layer whose forward and backward passes sleep for set times."""
 
     def __init__(self, forward_s: float, backward_s: float) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Sleeper(nn.Module):
 
 
 def test_forward_and_backward_are_timed_apart() -> None:
-    """A pass that sleeps takes as long, each part by itself."""
+    """Each pass takes as long as it sleeps, timed separately."""
     timer = Timer(Sleeper(0.02, 0.06), torch.zeros(1, 2, 3), least_s=0.001)
     times = timer.time()
     assert 0.02 <= times.forward_s < 0.06 <= times.backward_s
@@ -50,7 +50,7 @@ def test_forward_and_backward_are_timed_apart() -> None:
 
 @pytest.mark.gpu
 def test_peak_memory_is_that_of_the_tensors(device: str) -> None:
-    """Scores, weights and both their gradients are n² numbers; a recurrent layer has no such tensor."""
+    """Self-attention's scores, weights and their gradients are n² numbers each. Other layers have no such tensor."""
     n, d = 512, 16
     n_squared_bytes, n_d_bytes = 4 * n * n, 4 * n * d
     peaks = {}
@@ -68,13 +68,13 @@ def test_peak_memory_is_that_of_the_tensors(device: str) -> None:
 
 @pytest.fixture
 def counted(tmp_path: Path) -> CountsArtifact:
-    """The counts that measuring comes after."""
+    """The counts, which measuring requires."""
     (tmp_path / "counts").mkdir()
     return count(Context(tmp_path / "counts"), SETTINGS, SWEEP, PathSettings(lengths=(4,), width=4))
 
 
 def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: CountsArtifact) -> None:
-    """As many times as rounds at each size of both sweeps, of so many sequences as asked for; threads are as before."""
+    """Each size of both sweeps has one time per round, at the requested batch size. The thread count is restored."""
     before, rounds, shapes = torch.get_num_threads(), [], set()
     with register_module_forward_pre_hook(lambda _layer, inputs: shapes.add(inputs[0].shape)):
         artifact = measure(Context(tmp_path, emit=rounds.append), counted, SETTINGS, SWEEP, TIMING)

@@ -22,7 +22,7 @@ SETTINGS = RecallSettings(width=16, n_heads=2, window=8, updates=150, batch=16, 
 
 
 def test_each_sequence_asks_for_its_payload_at_the_distance() -> None:
-    """One payload and one query, n positions apart, and nothing but distractors besides."""
+    """Each sequence holds one payload and one query, at that distance, among distractors."""
     symbols_BL, payload_B, query_B = sequences(50, 20, torch.Generator().manual_seed(1))
     for symbols_L, payload, query in zip(symbols_BL.tolist(), payload_B.tolist(), query_B.tolist(), strict=True):
         assert (symbols_L[query], symbols_L[query - 20]) == (QUERY, payload)
@@ -33,7 +33,7 @@ def test_each_sequence_asks_for_its_payload_at_the_distance() -> None:
 @pytest.mark.parametrize("layer_type", RECALLING)
 @pytest.mark.parametrize("distance", [5, 20])
 def test_a_network_sees_just_as_far_as_it_has_to(layer_type: Recalling, distance: int) -> None:
-    """The logits at the query depend on the payload; with a layer less they would not, where layers are limited."""
+    """The logits at the query depend on the payload. With one layer of limited reach fewer they would not."""
     symbols_BL, _, query_B = sequences(1, distance, torch.Generator().manual_seed(1))
     seen = reaches(layer_type, distance, SETTINGS)
     assert sum(seen) >= distance > sum(seen[:-1])
@@ -47,7 +47,7 @@ def test_a_network_sees_just_as_far_as_it_has_to(layer_type: Recalling, distance
 
 
 def test_self_attention_recalls(tmp_path: Path) -> None:
-    """It learns to, far better than chance, by the rate that the first seed chose, twice with the same bits."""
+    """It learns to recall far better than chance at the rate chosen with the first seed. Two runs are bit-identical."""
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
     record = measure(Context(tmp_path / "first"), "self-attention", 5, SETTINGS).load()
