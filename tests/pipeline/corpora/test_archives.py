@@ -28,7 +28,7 @@ def data(tmp_path: Path) -> Path:
 def taken(
     data: Path, name: str = "x.tgz", members: tuple[str, str] = ("in/a.en", "in/a.de"), known: bool = True
 ) -> Members:
-    """Extracts an archive in `data`; if `known`, its checksum is given."""
+    """Extracts an archive in `data`, with its checksum if `known`."""
     expected = checksum(data / name) if known else None
     archive = Archive(path=name, source=members[0], target=members[1], checksum=expected)
     (data.parent / "out").mkdir(exist_ok=True)
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool)
 def test_a_stage_that_has_lost_its_lock_ends_after_its_download(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As that error, which the watching thread met; an error of the download itself comes first."""
+    """The watching thread's LockLostError ends the stage, unless the download itself has failed."""
     monkeypatch.setattr(archives, "POLL_S", 0.05)
     lost = Context(tmp_path, shared=Scratch(tmp_path, is_ours=lambda: False))
     archive, origin = Archive(path="x.tgz", source="a", target="b"), Origin((), None, tmp_path)
@@ -100,7 +100,7 @@ def test_a_stage_that_has_lost_its_lock_ends_after_its_download(
 
 
 def test_progress_goes_on_after_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A download whose size cannot be read for a while, here a link to itself, is reported once it can."""
+    """A download whose size cannot be read at first, here a link to itself, is reported once it can."""
     monkeypatch.setattr(archives, "POLL_S", 0.05)
     archive = tmp_path / "x.tgz"
     events: list[dict[str, Any]] = []

@@ -39,7 +39,7 @@ def get(
     checksum: str | None = SHA256,
     timeout_s: float = 5,
 ) -> None:
-    """Fetches CONTENT without long pauses."""
+    """Downloads CONTENT without long pauses."""
     url = server if isinstance(server, str) else f"{server.url}/file"
     fetch(
         [url, *mirrors],
@@ -62,7 +62,7 @@ def ranges(server: RangeServer) -> list[str | None]:
 def test_a_cut_download_is_continued_where_it_broke(server: RangeServer, target: Path, known: bool) -> None:
     """A connection that keeps failing is not an error as long as each attempt brings new bytes.
 
-    If no size is published, the server's own shows that more is to come.
+    If no size is published, the server's own size shows that bytes are missing.
     """
     server.cut_bytes = 70_000
     get(server, target, **({} if known else {"size_bytes": None, "checksum": None}))
@@ -180,7 +180,7 @@ def test_a_mirror_goes_on_where_the_first_server_stopped(server: RangeServer, ta
 
 
 def test_what_is_no_server_is_refused(target: Path) -> None:
-    """Nobody answers; and a URL of another scheme cannot make the program read local files."""
+    """A closed port is one line, and a URL of another scheme cannot read local files."""
     with pytest.raises(UserError, match=r"http://127.0.0.1:9/x: Connection refused; pass --data DIR"):
         get("http://127.0.0.1:9/x", target)
     with pytest.raises(UserError, match="neither http"):

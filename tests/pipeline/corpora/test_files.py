@@ -48,7 +48,7 @@ def folder(tmp_path: Path, parallel_text: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["parts", "wip", "manifest", "a.txt", "b", "c_"])
 def test_a_test_set_has_any_name(name: str, folder: Path, here: Context) -> None:
-    """Its files are published whatever the stage calls its own folders while it works."""
+    """A test set may be called like the stage's own working folders."""
     (folder / "corpus.toml").write_text(TOML.replace("[test.a]", f'[test."{name}"]'))
     text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"))
     assert [*text.sets] == ["dev", "second", name]
@@ -56,7 +56,7 @@ def test_a_test_set_has_any_name(name: str, folder: Path, here: Context) -> None
 
 
 def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training files follow each other, each in its own shards; blank dev lines stay, test sets keep their order."""
+    """Training files keep their order, each in its own shards. Blank dev lines and the order of test sets stay."""
     monkeypatch.setattr(aligned, "SHARD_PAIRS", 100)
     text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"))
     assert [*text.sets] == ["dev", "second", "a"]
@@ -88,8 +88,8 @@ def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
 
 
 def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
-    """Moved files keep their fingerprint; a changed byte changes that of the texts that have it, the order of test sets
-    none."""
+    """Moved files and reordered test sets keep their fingerprints. A changed byte changes those of the texts that
+    contain it."""
 
     def identities(folder: Path) -> list[dict[str, Any]]:
         settings = FilesSettings.load(folder / "corpus.toml")

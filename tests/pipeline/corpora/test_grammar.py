@@ -1,4 +1,4 @@
-"""pipeline.corpora.grammar: it writes what a native speaker would, in all three languages at once."""
+"""pipeline.corpora.grammar: sentences that a native speaker would write, in three languages at once."""
 
 import re
 
@@ -322,7 +322,7 @@ def test_tree_is_penn_style():
 @given(st.integers(0, 1000), st.integers(0, 2**64 - 1))
 @settings(max_examples=400)
 def test_every_derivation_is_well_formed(seed, number):
-    """Any derivation is deterministic, has a tree over the English tokens, and gives tidy sentences that end once."""
+    """Any derivation is deterministic, has a tree over the English tokens, and yields tidy sentences that end once."""
     derivation = derive(seed, number)
     assert derivation == derive(seed, number)
     tree = parse(derivation.tree)
@@ -334,13 +334,13 @@ def test_every_derivation_is_well_formed(seed, number):
     for text, end in ends.items():
         assert re.fullmatch(rf"(?:[\w'-]+,? )*[\w'-]*{end}", text), text
         assert text[0].isupper()
-    # What elides or contracts in French never stands apart.
+    # French elisions and contractions are always applied.
     apart = r"\b([ljdmtsn]|qu)' |\b(de|à) les? |\b(le|la|de|je|ne|que) [aeiouéèê]"
     assert not re.search(apart, derivation.french.lower().replace("le onze", ""))
 
 
 def test_english_decides_the_translation():
-    """No English sentence, however often it is drawn, has two translations."""
+    """No English sentence has two translations, however often it is drawn."""
     translations_of: dict[str, tuple[str, str]] = {}
     repeated = 0
     for number in range(6000):

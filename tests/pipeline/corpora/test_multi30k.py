@@ -29,7 +29,7 @@ def served(tmp_path: Path, data: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.parametrize("target", ["de", "fr"])
 def test_the_folder_becomes_a_corpus(here: Context, data: Path, target: str) -> None:
-    """Sizes are the published ones, the main test set comes first and the text is copied unchanged."""
+    """Sizes are as published, the main test set comes first and the text is copied unchanged."""
     text = read_text(here.folder, Multi30kSettings(target=target, data=data / "multi30k"))
     assert text.corpus.languages == ("en", target)
     assert text.corpus.pairs == 29000
@@ -40,7 +40,7 @@ def test_the_folder_becomes_a_corpus(here: Context, data: Path, target: str) -> 
 
 
 def test_identity_follows_content_not_path(tmp_path: Path, data: Path) -> None:
-    """A copy elsewhere has the same fingerprint, an edited line another; languages differ."""
+    """A copy elsewhere has the same fingerprint. Another language or an edited line changes it."""
     copy = tmp_path / "copy"
     shutil.copytree(data / "multi30k", copy, copy_function=shutil.copyfile)
 
@@ -71,7 +71,7 @@ def test_edited_files_and_more_test_sets_are_used(
 
 
 def test_download_checks_and_reads(here: Context, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server gives the same corpus as a folder, and no download stays in the artifact."""
+    """Downloading yields the same corpus as a folder, and no download stays in the artifact."""
     folder, url = served
     for name in list(published()):  # the 2017 files are not among the tests' data
         if not (folder / name).exists():

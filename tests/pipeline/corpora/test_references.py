@@ -1,4 +1,4 @@
-"""The words that the grammar says belong together are those that a reader would join."""
+"""pipeline.corpora.grammar.references: the grammar links the same words as a reader would."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def cut(text: str, span: Span) -> str:
     ],
 )
 def test_pronouns_and_their_antecedents(english: str, pronoun: str, antecedent: str) -> None:
-    """The pronoun is a word of the second clause, the antecedent one of the first."""
+    """The pronoun is in the second clause, its antecedent in the first."""
     derivation = next(found for number in range(200) if (found := derive(1, number)).english == english)
     spans = anaphora(derivation)
     assert spans
@@ -28,7 +28,7 @@ def test_pronouns_and_their_antecedents(english: str, pronoun: str, antecedent: 
 
 
 def test_distant_objects() -> None:
-    """An object with words before it, and one in front of its relative clause; never a near one."""
+    """Objects after other words and objects before their relative clause are found, near ones never."""
     pairs = {}
     for number in range(400):
         derivation = derive(1, number)

@@ -71,7 +71,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_official_archives_are_the_published_ones() -> None:
-    """The settings hold names, sizes and hashes; English-French has two more archives, without a hash."""
+    """The settings hold names, sizes and hashes. English-French has two more archives, without hashes."""
     german, french = official_archives("de"), official_archives("fr")
     assert {name: archive.path for name, archive in french.items()} == NAMES
     assert list(german) == list(NAMES)[:3]
@@ -80,7 +80,7 @@ def test_the_official_archives_are_the_published_ones() -> None:
 
 
 def test_the_test_set_is_the_full_one_of_sacrebleu() -> None:
-    """It has 3003 sentences, with sacreBLEU's md5 and members; English comes from the pair's own file."""
+    """It has 3,003 sentences, and sacreBLEU's md5 and members. English comes from the pair's own file."""
     settings = Wmt14Settings(target="fr")
     assert (settings.test.name, settings.test.pairs) == ("wmt14/full", 3003)
     from pipeline.corpora.evaluation_sets import archive_of
@@ -96,7 +96,7 @@ def test_the_test_set_is_the_full_one_of_sacrebleu() -> None:
 def test_download_becomes_a_corpus(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
 ) -> None:
-    """Archives are read in order with lines unchanged; dev and test are the text that sacreBLEU makes."""
+    """Archives are read in order with lines unchanged. Dev and test equal sacreBLEU's text."""
     text = read_text(here.folder, settings())
     assert text.corpus.languages == ("en", "de")
     assert text.pairs() == [pair for name in official_archives("de") for pair in TRAIN[name]]
@@ -123,7 +123,7 @@ def test_download_becomes_a_corpus(
 def test_a_finished_download_is_not_repeated(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, tmp_path: Path
 ) -> None:
-    """A second reading finds all archives in the store; a changed one is noticed and fetched again."""
+    """A second reading finds all archives in the store. A changed archive is downloaded again."""
     read(here, settings().texts()[0])
     downloaded = here.folder.parent / "downloads" / NAMES["commoncrawl"]
     content = bytearray(downloaded.read_bytes())
@@ -139,7 +139,7 @@ def test_a_finished_download_is_not_repeated(
 def test_too_small_a_disk_is_reported_before_any_download(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
 ) -> None:
-    """The error comes at once, not after hours."""
+    """The error is raised before the first request, not after hours."""
     expecting = settings()
     huge = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": 1 << 60})
     archives_of = {**expecting.archives, "commoncrawl": huge}
@@ -154,7 +154,7 @@ def test_too_small_a_disk_is_reported_before_any_download(
 def test_archives_on_disk_are_used(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path, flat: bool
 ) -> None:
-    """--data takes them with the server's folders or flat; nothing is downloaded and nothing copied."""
+    """--data accepts the server's folders or a flat folder. Nothing is downloaded or copied."""
     expecting = settings(data=official)
     if flat:
         for path in list(official.glob("*/*")):
@@ -174,7 +174,7 @@ def _unpublished(settings: Wmt14Settings, name: str) -> Wmt14Settings:
 def test_a_hash_that_is_not_published_is_kept_and_required_later(
     here: Context, settings: Callable[..., Wmt14Settings], official: Path
 ) -> None:
-    """The hash is in the report and beside the download; another file of that name is refused, also with --data."""
+    """The hash is in the report and beside the download. Another file of that name is rejected, also with --data."""
     expecting = _unpublished(settings(), "commoncrawl").texts()[0]
     sha256 = checksum(official / NAMES["commoncrawl"]).removeprefix("sha256:")
     report = read(here, expecting).read_json("corpus.json")["report"]
@@ -192,7 +192,7 @@ def test_a_hash_that_is_not_published_is_kept_and_required_later(
 
 
 def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default the message names archive, member, line and setting, wherever an archive is cut into pieces; with
+    """By default the message names archive, member, line and setting, even if archives are read in pieces. With
     `drop`, cleaning counts the two pairs."""
     monkeypatch.setattr(aligned, "SHARD_PAIRS", 20)
     train = {
@@ -221,7 +221,7 @@ def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path, mo
 
 
 def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
-    """`wmt14` instead of `wmt14/full` would have 2737 sentences and give other scores."""
+    """`wmt14` instead of `wmt14/full` would have 2,737 sentences and other scores."""
     shorter = settings().test.model_copy(update={"pairs": 3003})
     with pytest.raises(
         UserError, match=r"test-full.tgz: .* have 9 lines instead of 3003; download the official archive"
@@ -232,7 +232,7 @@ def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callab
 def test_identity_follows_the_archives_not_their_location(
     settings: Callable[..., Wmt14Settings], tmp_path: Path
 ) -> None:
-    """A hash is part of that of its own text; servers, mirrors and folders are not."""
+    """A text's identity includes its archives' hashes, but no servers, mirrors or folders."""
 
     def identities(settings: Wmt14Settings) -> list[str]:
         return [json.dumps(text.identity()) for text in settings.texts()]
