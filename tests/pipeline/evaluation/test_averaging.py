@@ -1,4 +1,4 @@
-"""pipeline.evaluation.averaging: it averages the right checkpoints, and gives their mean."""
+"""pipeline.evaluation.averaging: the mean of the right checkpoints."""
 
 import shutil
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.support.tiny_records import TRAINING
 
 @pytest.fixture
 def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
-    """A copy of a training that kept updates 3, 6 and 9."""
+    """A copy of a run that kept updates 3, 6 and 9."""
     run = TrainingRun(shutil.copytree(one_worker, tmp_path / "run"))
     run.write(TRAINING.model_copy(update={"checkpoints": (3, 6, 9)}))
     shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
@@ -38,6 +38,6 @@ def test_mean_of_the_last_two(run: TrainingRun, tmp_path: Path) -> None:
 
 
 def test_more_than_were_kept_is_refused(run: TrainingRun, tmp_path: Path) -> None:
-    """The line says how many checkpoints were kept and what to change."""
+    """The error has the number of kept checkpoints and the setting to change."""
     with pytest.raises(UserError, match=r"last = 4 .* kept 3; .*keep_checkpoints"):
         average(Context(tmp_path / "averaged"), run, AveragingSettings(last=4))

@@ -24,8 +24,8 @@ from tests.support.tiny_records import TRAINING, trained_on
     ],
 )
 def test_rate_is_the_paper_s_or_measured(name: str, wanted: tuple[float, str]) -> None:
-    """A board of footnote 5, by the names its driver has for it, has the printed rate; any other, and a part of one
-    that is shared by virtual machines (GRID), has the rate that its run measured."""
+    """A GPU of footnote 5, under any of its driver's names, has the paper's rate. Any other GPU, and a virtual
+    machine's share of one (GRID), has its run's measured rate."""
     assert sustained_flop_s(name, 5e13) == wanted
 
 
@@ -54,7 +54,7 @@ def test_cost_of_the_paper_s_base_model(tmp_path: Path) -> None:
 
 
 def segment(train_s: float, *devices: SegmentDevices, dtype: str = "bfloat16") -> Segment:
-    """Describes a segment of a training."""
+    """Returns a segment of a run."""
     return Segment(devices, threads=1, dtype=dtype, torch_version="2.13.0", compiled=True, train_s=train_s)
 
 

@@ -27,7 +27,7 @@ FAST = DecodingSettings(max_extra_tokens=5)
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few sentences occupy an actor."""
+    """Fills an actor with a few sentences."""
     monkeypatch.setattr(decoding, "FULL_ROWS", {"cpu": 20})
 
 
@@ -49,7 +49,7 @@ def _wait_for_no_worker() -> None:
 def test_stage_writes_every_line_in_order(
     ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None
 ) -> None:
-    """Two actors write what one Translator gives, decoding.json has the counts, and the actors are gone afterwards."""
+    """Two actors write one Translator's output, decoding.json has the counts, and the actors end afterwards."""
     events: list[dict[str, Any]] = []
     settings = FAST.model_copy(update={"workers": 2})
     folder = run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", settings, events.append)
@@ -69,7 +69,7 @@ def test_stage_writes_every_line_in_order(
 def test_actors_search_in_several_ways(
     ray_cluster: None, checkpoint: Checkpoint, first_set: EvaluationSet, tmp_path: Path
 ) -> None:
-    """The same actors write by each search what a translator does by that search alone."""
+    """One set of actors runs several searches, each with the output of a Translator with that search."""
     _wait_for_no_worker()
     processes = []
     with decoding.Translators(Context(tmp_path), checkpoint, FAST) as translators:
@@ -88,7 +88,7 @@ def test_actors_search_in_several_ways(
 def test_an_exported_model_is_decoded_by_ctranslate2(
     ray_cluster: None, checkpoint: Checkpoint, first_set: EvaluationSet, tmp_path: Path, small_chunks: None
 ) -> None:
-    """Two actors write what one CTranslate2Translator gives; decoding.json says in what it was computed."""
+    """Two actors write one CTranslate2Translator's output, and decoding.json has its dtype."""
     pytest.importorskip("ctranslate2")
     (tmp_path / "exported").mkdir()
     exported = export(Context(tmp_path / "exported"), checkpoint)
@@ -130,7 +130,7 @@ def test_killed_actor_loses_nothing(
     ],
 )
 def test_many_processors_start_few_actors(device: str, workers: int, n_actors: int, n_chunks: int) -> None:
-    """3,003 sentences, as in newstest2014: every chunk occupies its actor, and the actors finish together."""
+    """3,003 sentences, as in newstest2014: every chunk fills its actor, and the actors finish together."""
     lines = [f"sentence {i}" for i in range(3003)]
     cut = decoding.chunks(lines, 4, device, workers)
     sizes = [len(chunk.lines) for chunk in cut]
@@ -143,7 +143,7 @@ def test_many_processors_start_few_actors(device: str, workers: int, n_actors: i
 
 
 def test_few_sentences_are_one_chunk() -> None:
-    """A wide beam occupies an actor with fewer."""
+    """A wide beam fills an actor with fewer sentences."""
     few = ["One .", "Two ."]
     assert decoding.chunks(few, 4, "cpu", 8) == [(0, few)]
     assert decoding.chunks([], 4, "cpu", 8) == []
@@ -152,7 +152,7 @@ def test_few_sentences_are_one_chunk() -> None:
 
 
 def test_actors_share_gpus_as_memory_allows() -> None:
-    """Shares fill each GPU, and an actor's estimated memory grows with the batch and holds the weights."""
+    """Shares fill each GPU. An actor's estimated memory grows with the batch and includes the weights."""
     assert decoding.shared(2, 2) == ("cuda", 2, 1)
     assert decoding.shared(2, 8) == ("cuda", 8, 0.25)
     assert decoding.shared(4, 1) == ("cuda", 1, 1)

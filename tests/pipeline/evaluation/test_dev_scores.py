@@ -1,4 +1,4 @@
-"""pipeline.evaluation.dev_scores: every kept checkpoint is scored by itself."""
+"""pipeline.evaluation.dev_scores: every kept checkpoint is scored individually."""
 
 import shutil
 from dataclasses import replace
@@ -24,7 +24,7 @@ LINES = ["Two dogs run .", "A man reads .", "The house is old ."]
 
 @pytest.fixture
 def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
-    """A copy of a training that kept updates 6 and 9."""
+    """A copy of a run that kept updates 6 and 9."""
     run = TrainingRun(shutil.copytree(one_worker, tmp_path / "run"))
     run.write(TRAINING.model_copy(update={"checkpoints": (6, 9)}))
     shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
@@ -44,7 +44,7 @@ def _folder(path: Path) -> Context:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
-    """Both updates have scores, the last those of its checkpoint decoded and scored by the stages themselves."""
+    """Both updates have scores, and the last equal those of the decoding and scoring stages."""
     events: list[dict[str, object]] = []
     out = tmp_path / "out"
     out.mkdir()
@@ -72,7 +72,7 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, 
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_lost_lock_ends_the_decoding(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
-    """In the midst of a checkpoint's dev set, not only after it."""
+    """Decoding ends within a checkpoint's dev set, not only after it."""
     context, checkpoint = _folder(tmp_path / "out"), run.checkpoint(6)
     lost = replace(context, shared=Scratch(context.folder, is_ours=partial(bool, 0)))
     with decoding.Translators(context, checkpoint, SETTINGS) as translators, pytest.raises(LockLostError):
@@ -83,8 +83,8 @@ def test_a_lost_lock_ends_the_decoding(run: TrainingRun, text: EvaluationSet, tm
 def test_actors_of_another_machine_decode_from_a_bucket(
     run: TrainingRun, text: EvaluationSet, at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine that shares no disk with the stage's fetches the checkpoints that it decodes, and nothing else that is
-    large; its scores are those of a shared disk."""
+    """Without a shared disk, a machine downloads only the checkpoints that it decodes and nothing else large, and its
+    scores equal those with a shared disk."""
     expected = dev_scores.measure(_folder(tmp_path / "shared"), run, text, SETTINGS).load()
     store = Store.at(f"{at_s3.bucket()}/runs")
     stored = store.publish("training-1", lambda folder: _copied(run, folder), {}, holds_lock=lambda: True)

@@ -7,14 +7,14 @@ from pipeline.evaluation.averaging import mean_weights
 
 
 def test_sum_is_in_float64() -> None:
-    """A float32 sum of 1e8, twenty times 1 and -1e8 would lose every 1; the mean does not."""
+    """A float32 sum of 1e8, twenty 1s and -1e8 would lose every 1. The mean keeps them."""
     weights = [1e8, *[1.0] * 20, -1e8]
     mean = mean_weights({"w": torch.tensor([weight])} for weight in weights)
     assert mean["w"].item() == pytest.approx(20 / 22)
 
 
 def test_nothing_and_strangers_are_refused() -> None:
-    """No checkpoints at all, or checkpoints of two models, are refused."""
+    """No checkpoints, or checkpoints of two models, raise ValueError."""
     with pytest.raises(ValueError, match="no checkpoint"):
         mean_weights([])
     with pytest.raises(ValueError, match="different models"):

@@ -1,4 +1,4 @@
-"""Trees made of what a parser wrote, right-branching trees, and their scores."""
+"""Trees rebuilt from a parser's output, right-branching trees, and their scores."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def pairs_of(trees: list[str]) -> list[tuple[str, str]]:
 
 
 def treebank(folder: Path, trees: list[str]) -> EvaluationSet:
-    """A test set of these trees."""
+    """Writes a test set of these trees."""
     text = set_of(folder / "gold", pairs_of(trees), "test", ("en", "trees"))
     write_lines(text.gold_trees, trees)
     return text
@@ -56,31 +56,31 @@ def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> N
 
 
 def test_repairs_are_counted_and_errors_cost(tmp_path: Path) -> None:
-    """Of two outputs one lacks a closing bracket and a word; its tree is over all words, and the score falls."""
+    """One of two outputs lacks brackets and words. Its repaired tree covers all words, and the score falls."""
     parses = rebuilt(tmp_path, GOLD, ["(S (NP XX XX )NP (VP XX (NP XX", "(S (NP XX )NP (VP XX )VP XX )S"])
-    figures = parses.load()
-    assert (figures.sentences, figures.repaired) == (2, 1)
-    assert figures.repairs == {"unclosed": 3, "missing word": 2}
+    record = parses.load()
+    assert (record.sentences, record.repaired) == (2, 1)
+    assert record.repairs == {"unclosed": 3, "missing word": 2}
     first, second = parses.trees
     assert bracketed(second) == GOLD[1]
     assert words_of(first) == ["The", "man", "hears", "the", "dog", "."]
     assert [node.label for node in preterminals(first)] == ["DT", "NN", "VBZ", "DT", "NN", "."]
     scores = score_parses(context(tmp_path / "scores"), parses).load().total
     assert scores.valid == 2
-    # Gold 4 + 3 brackets; found are S and the first NP of the first, and all of the second.
+    # Of 4 + 3 gold brackets, S and the first NP of the first tree and all of the second are found.
     assert scores.recall == pytest.approx(100 * 5 / 7)
 
 
 def test_right_branching_trees(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The first word is the root's; the others open constituents up to the final mark, which is the root's too. A
-    symbol of the test set that training does not have is named once."""
+    """The first word and the final mark are the root's. Each word between them opens a constituent. A warning names a
+    test symbol missing from the training trees once."""
     known = {symbol for _, symbols in pairs_of(GOLD) for symbol in symbols.split()} - {")NP"}
     corpus = corpus_of(tmp_path / "train", pairs_of(GOLD), ("en", "trees"), symbols=known)
     parses = right_branching(context(tmp_path / "parses"), corpus, treebank(tmp_path, GOLD))
     (warning,) = caplog.messages
     assert warning.endswith("test.trees, line 1: no training tree has the symbol )NP")
     first, second = map(bracketed, parses.trees)
-    # VP ends at the end of both sentences, NP of one
+    # VP ends both sentences, NP only one
     assert first == "(S (DT The) (VP (NN man) (VP (VBZ hears) (VP (DT the) (NN dog)))) (. .))"
     assert second == "(S (PRP We) (VBD slept) (. .))"
     scores = score_parses(context(tmp_path / "scores"), parses).load().total

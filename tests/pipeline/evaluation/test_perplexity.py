@@ -1,4 +1,4 @@
-"""pipeline.evaluation.perplexity: it is exp of the plain NLL of the dev set; by length, of the pairs in a range."""
+"""pipeline.evaluation.perplexity: exp of the plain NLL of the dev set, or of its pairs in a range of lengths."""
 
 import math
 from pathlib import Path
@@ -27,8 +27,8 @@ from tests.support.tiny_training import metrics
 def test_perplexity_is_that_of_torch_sentence_by_sentence(
     trained: Checkpoint, dataset: EncodedDataset, dev_set: EvaluationSet, one_worker: Path, tmp_path: Path
 ) -> None:
-    """It equals F.cross_entropy over unpadded sentences, and what training itself logged; so does token accuracy."""
-    figures = measure(Context(tmp_path), trained, dev_set).load()
+    """NLL and accuracy equal torch's over unpadded sentences, and the NLL equals the run's own log."""
+    record = measure(Context(tmp_path), trained, dev_set).load()
     model, split = load_model(trained.folder), EncodedSplit.open(dataset, "dev")
     nll, n_correct = 0.0, 0
     with torch.no_grad():
@@ -38,16 +38,16 @@ def test_perplexity_is_that_of_torch_sentence_by_sentence(
             nll += float(F.cross_entropy(logits_TV, target_BT[0], ignore_index=PAD_ID, reduction="sum"))
             n_correct += int((logits_TV.argmax(-1) == target_BT[0]).sum())
     assert [path.name for path in tmp_path.iterdir()] == ["perplexity.json"]
-    assert figures.tokens == split.target_lengths.sum()
-    assert figures.dev_nll == pytest.approx(nll / figures.tokens, rel=1e-5)
-    assert 0.02 < n_correct / figures.tokens < 0.98
-    assert figures.dev_accuracy == n_correct / figures.tokens
-    assert figures.dev_perplexity == pytest.approx(math.exp(figures.dev_nll))
-    assert figures.dev_nll == pytest.approx(metrics(one_worker)[-1]["dev_nll"], rel=1e-5)
+    assert record.tokens == split.target_lengths.sum()
+    assert record.dev_nll == pytest.approx(nll / record.tokens, rel=1e-5)
+    assert 0.02 < n_correct / record.tokens < 0.98
+    assert record.dev_accuracy == n_correct / record.tokens
+    assert record.dev_perplexity == pytest.approx(math.exp(record.dev_nll))
+    assert record.dev_nll == pytest.approx(metrics(one_worker)[-1]["dev_nll"], rel=1e-5)
 
 
 def test_sums_are_the_workers_together(trained: Checkpoint, dataset: EncodedDataset) -> None:
-    """With three workers, every batch is measured once; smoothing changes the loss and not the NLL."""
+    """Three workers measure every batch once. Smoothing changes the loss but not the NLL."""
     model, split = load_model(trained.folder).train(), EncodedSplit.open(dataset, "dev")
     whole = split_sums(model, split, smoothing=0.1)
     parts = torch.stack([split_sums(model, split, 0.1, rank, 3) for rank in range(3)])
@@ -59,13 +59,13 @@ def test_sums_are_the_workers_together(trained: Checkpoint, dataset: EncodedData
 
 
 def test_figures_from_before_accuracy_are_readable(tmp_path: Path) -> None:
-    """They have none."""
+    """A record without accuracy is read with None."""
     (tmp_path / "perplexity.json").write_text('{"dev_nll": 0.0, "dev_perplexity": 1.0, "tokens": 9}')
     assert Perplexity(tmp_path).load().dev_accuracy is None
 
 
 def test_a_dev_set_of_overlong_pairs_is_refused(trained: Checkpoint, tmp_path: Path) -> None:
-    """No model computes them."""
+    """A dev set without a pair short enough for a model is one UserError."""
     text = set_of(tmp_path / "dev", [("dog " * LONGEST_TOKENS, "Hund")])
     with pytest.raises(UserError, match=rf"dev\.en has no pair of at most {LONGEST_TOKENS} tokens; add shorter text"):
         measure(Context(tmp_path), trained, text)
@@ -74,7 +74,7 @@ def test_a_dev_set_of_overlong_pairs_is_refused(trained: Checkpoint, tmp_path: P
 def test_ranges_are_measured_as_sets_of_their_pairs(
     trained: Checkpoint, dataset: EncodedDataset, dev_set: EvaluationSet, tmp_path: Path
 ) -> None:
-    """A range equals `measure` on its pairs only, all ranges together equal it on the whole set."""
+    """A range equals `measure` on its pairs, and all ranges together equal `measure` on the whole set."""
     split = EncodedSplit.open(dataset, "dev")
     longer_side = np.maximum(split.source_lengths, split.target_lengths)
     longest_trained = int(np.median(longer_side) * 0.7)

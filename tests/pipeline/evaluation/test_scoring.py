@@ -37,7 +37,7 @@ from tests.support.parallel_text import set_of
     ],
 )
 def test_quotes_and_punctuation_become_ascii(text: str, wanted: str) -> None:
-    """Step 1 maps every quotation mark, even the low ones that Moses forgets, and leaves dashes and letters alone."""
+    """Step 1 maps every quotation mark, even the low ones that Moses misses, and keeps dashes and letters."""
     assert ascii_punctuation(text) == wanted
 
 
@@ -55,12 +55,12 @@ def test_moses_tokens_are_not_escaped() -> None:
     ],
 )
 def test_compounds_split_left_to_right_without_overlap(tokens: str, wanted: str) -> None:
-    """Step 3 is the paper's one regular expression, its odd treatment of one-letter parts included."""
+    """Step 3 is the authors' single regular expression, with its odd treatment of one-letter parts."""
     assert split_compounds(tokens) == wanted
 
 
 def test_steps_come_in_the_order_of_the_authors() -> None:
-    """Splitting before tokenizing would tear ## and @ apart; the quote between compounds must be ASCII by then."""
+    """Splitting before tokenizing would tear ## and @ apart, and needs ASCII quotes between compounds."""
     assert paper_tokens("„Rich-Text“-Format", "de") == '" Rich ##AT##-##AT## Text " -Format'
     assert paper_tokens("l’arc-en-ciel", "fr") == "l' arc-en-ciel"
 
@@ -74,7 +74,7 @@ def test_paper_bleu_by_hand() -> None:
 
 
 def test_paper_bleu_is_unsmoothed_cased_and_blind_to_quotes() -> None:
-    """As in multi-bleu.perl, lines without four words in common score 0; case matters, quotation marks do not."""
+    """As in multi-bleu.perl, lines without a common 4-gram score 0. Case matters, the style of quotes does not."""
     assert paper_bleu(["a b c x"], ["a b c y"], "en").score == 0
     assert paper_bleu(["x"], ["y"], "de").score == 0
     assert paper_bleu(["das alte Haus steht da"], ["Das alte Haus steht da"], "de").score < 100
@@ -83,9 +83,9 @@ def test_paper_bleu_is_unsmoothed_cased_and_blind_to_quotes() -> None:
 
 
 def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On German, scores, intervals and signatures equal the sacrebleu command's, which is given paper BLEU's tokens.
+    """On German, scores, intervals and signatures equal the sacrebleu command's, run on paper BLEU's tokens.
 
-    The scores are the same where there is no interval.
+    Scores without intervals are the same.
     """
     references = list(read_lines(parallel_text / "multi30k" / "test_2016_flickr.de.gz"))[:300]
     hypotheses = [" ".join(line.split(" ")[::-1][:2] + line.split(" ")[2:]) for line in references]
@@ -132,7 +132,7 @@ def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeyp
 
 
 def test_scores_from_before_chrf_are_readable(tmp_path: Path) -> None:
-    """They have neither chrF nor intervals."""
+    """Scores of an earlier version are read without chrF and intervals."""
     before = {"paper_bleu": 27.3, "sacrebleu": 26.9, "signature": "", "sentences": 9, "name": "test", "language": "de"}
     (tmp_path / "scores.json").write_text(json.dumps(before))
     assert Scores(tmp_path).load().defined == {"paper_bleu": 27.3, "sacrebleu": 26.9}
@@ -150,7 +150,7 @@ NEARLY = {
 
 @pytest.mark.parametrize("language", NEARLY)
 def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> None:
-    """By sacreBLEU's tokenizer for the language, or by characters; paper BLEU is for words between spaces only."""
+    """sacreBLEU uses its tokenizer for the language, or characters. Paper BLEU needs words between spaces."""
     reference, hypothesis, tokenizer = NEARLY[language]
     scores = score_texts([hypothesis], [reference], language)
     assert 45 < scores.sacrebleu < 100
@@ -165,7 +165,7 @@ def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> N
 
 
 def test_chinese_that_was_split_into_words_has_a_paper_bleu() -> None:
-    """The text decides, not the name of its language."""
+    """The text decides, not its language code."""
     split = "她 从 五岁 起 就 一直 在 学 弹 钢琴 。"
     assert paper_bleu([split], [split], "zh").score == pytest.approx(100)
 
@@ -176,7 +176,7 @@ def test_chinese_that_was_split_into_words_has_a_paper_bleu() -> None:
 def test_a_tokenizer_that_is_not_installed_is_named(
     monkeypatch: pytest.MonkeyPatch, language: str, extra: str, module: str
 ) -> None:
-    """One line says what to install; other languages do not need it."""
+    """One line names the package to install. Other languages do not need it."""
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UserError, match=rf"{language}.* not installed; pip install 'sacrebleu\[{extra}\]'$"):
         sacre_bleu(["a"], ["a"], language)
@@ -185,7 +185,7 @@ def test_a_tokenizer_that_is_not_installed_is_named(
 
 @pytest.mark.parametrize("scorer", [sacre_bleu, paper_bleu])
 def test_unequal_line_counts_are_reported(scorer: Callable[[list[str], list[str], str], object]) -> None:
-    """The message has both numbers, and having nothing to score is an error too."""
+    """The message has both numbers. Nothing to score is an error, too."""
     with pytest.raises(UserError, match="2 hypotheses but 3 references"):
         scorer(["a", "b"], ["a", "b", "c"], "de")
     with pytest.raises(UserError, match="nothing to score"):
@@ -193,7 +193,7 @@ def test_unequal_line_counts_are_reported(scorer: Callable[[list[str], list[str]
 
 
 def test_stage_scores_a_test_set(tmp_path: Path) -> None:
-    """Lines that only str.splitlines would cut stay whole."""
+    """Separators of str.splitlines other than the newline do not split lines."""
     lines = ["Ein Mann\u2028 geht nach Hause.", "Sie\x85 schläft heute lange.", "Wir gehen jetzt los."]
     text = set_of(tmp_path / "text", zip("abc", lines, strict=True), "coco")
     hypotheses = Hypotheses(tmp_path / "hypotheses")
@@ -213,7 +213,7 @@ def test_stage_scores_a_test_set(tmp_path: Path) -> None:
 
 
 def test_scores_are_written_with_what_was_measured_of_them() -> None:
-    """Intervals and chrF stand in the long text; scores of an earlier version have neither."""
+    """The long text has intervals and chrF, if the scores do."""
     scores = BleuScores(paper_bleu=27.3, sacrebleu=26.0, signature="", sentences=3)
     assert scores.long_text == scores.text == "paper BLEU 27.30, sacreBLEU 26.00"
     full = scores.model_copy(

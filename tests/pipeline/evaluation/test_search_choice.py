@@ -1,4 +1,4 @@
-"""pipeline.evaluation.search_choice: the search that is best on the dev set, and what it decodes."""
+"""pipeline.evaluation.search_choice: the best search on the dev set, and its translations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 @dataclass
 class AnotherNode(Scratch):
-    """The folder of a stage whose inputs have another path on the node that decodes."""
+    """The folder of a stage whose inputs have another path on the decoding node."""
 
     def on_this_node(self, folder: Path) -> Path:
         """Returns the folder on this node."""
@@ -36,7 +36,7 @@ def _search(beam_size: int, length_penalty: float) -> DecodingSettings:
 
 
 def _model(folder: Path, corpus: Corpus) -> Checkpoint:
-    """Makes random weights, so large that the output is long, of many words and another for other beams."""
+    """Returns a model with weights so large that outputs are long, varied and different for each beam size."""
     model = make_checkpoint(folder, corpus, pieces=100)
     weights = load_file(folder / "model.safetensors")
     large = {name: 5 * weight if weight.dim() > 1 else weight for name, weight in weights.items()}
@@ -51,8 +51,8 @@ def _context(folder: Path, emit: Callable[[Any], None] = lambda event: None) -> 
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) -> None:
-    """The references are what beam 2 writes with α 0.6 or 1. So it is chosen, with the smaller α unless the settings
-    have the other; the test set is decoded by it, as the settings say."""
+    """The references are the output of beam 2, the same for α 0.6 and 1, so beam 2 wins, with the smaller α unless the
+    settings have the larger. The test set is decoded with the chosen search and the other settings."""
     here = _model(tmp_path / "here" / "model", corpus).folder
     sources = [sentence for sentence in SENTENCES if sentence.strip()]
     searches = [(2, 0.6), (2, 1.0), (3, 0.6)]

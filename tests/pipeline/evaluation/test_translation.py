@@ -28,7 +28,7 @@ FAST = DecodingSettings(max_extra_tokens=5)
 
 
 def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) -> None:
-    """Lines alone and in batches of any size give the same translations, in order; a blank line gives an empty one."""
+    """Lines have the same translations in batches of any size, in order. Blank lines have empty translations."""
     translator = Translator(checkpoint.folder, FAST, "cpu")
     in_small_batches = Translator(checkpoint.folder, FAST.model_copy(update={"batch_tokens": 60}), "cpu")
     together = translator.translate(SENTENCES)
@@ -41,14 +41,14 @@ def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) ->
 
 @pytest.mark.parametrize("end", ["\r", "\t", "\u2028", "\x85", "\n", " \x0c"])
 def test_lines_are_normalised_as_training_text_was(checkpoint: Checkpoint, end: str) -> None:
-    """What cleaning drops never reaches the model, which has not seen it: a Windows line end, tabs, line separators."""
+    """Characters that cleaning drops from training text never reach the model: Windows line ends, tabs, separators."""
     translator = Translator(checkpoint.folder, FAST, "cpu")
     line = SENTENCES[0]
     assert translator.n_best([line.replace(" ", f"{end} ", 1) + end, end], 2) == translator.n_best([line, ""], 2)
 
 
 def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
-    """Each line has the texts, tokens and scores of a search for it alone, and `translate` gives the first."""
+    """Each line has the texts, tokens and scores of its own search, and `translate` returns the first text."""
     translator = Translator(checkpoint.folder, FAST)
     by_line = translator.n_best(SENTENCES, 3)
     processor = vocabulary.load(checkpoint.folder / "joint.model")
@@ -71,7 +71,7 @@ def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
 
 
 def test_batches_hold_each_row_once_within_the_budget() -> None:
-    """Every row is in one batch, the longest first; only a single long row exceeds the budget, padding counted."""
+    """Every row is in one batch, the longest first. Only a single long row exceeds the budget, padding included."""
     lengths = [3, 900, 7, 7, 1, 20, 12, 3, 150, 2]
     planned = list(batches(lengths, DecodingSettings(batch_tokens=100, beam_size=1, max_extra_tokens=5)))
     assert sorted(row for batch in planned for row in batch) == list(range(len(lengths)))
@@ -86,7 +86,7 @@ def test_batches_hold_each_row_once_within_the_budget() -> None:
 def test_n_best_of_an_overlong_line_join_those_of_its_parts(
     tmp_path: Path, corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second best of a line in parts joins the second best of each and adds their log P; a warning says so."""
+    """The second best of a line in parts joins the parts' second best and adds their log P. A warning reports it."""
     checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
     translator = Translator(checkpoint.folder, FAST, "cpu")
     line = " ".join(sentence for sentence in SENTENCES if sentence.strip())
@@ -106,7 +106,7 @@ def test_n_best_of_an_overlong_line_join_those_of_its_parts(
 
 @pytest.mark.parametrize("language", ["zh", "ja", "th"])
 def test_parts_are_joined_as_their_language_is_written(tmp_path: Path, language: str) -> None:
-    """By a space, or by nothing where no spaces separate words."""
+    """Parts are joined by a space, or by nothing in languages without spaces."""
     text = corpus_of(tmp_path / "corpus", zip(ENGLISH, TEXTS[language], strict=True), ("en", language))
     translator = Translator(make_checkpoint(tmp_path / "learned", text, pieces=400).folder, FAST, "cpu")
     for lines, separator in ((ENGLISH[:2], " "), (TEXTS[language][:2], "")):
@@ -115,10 +115,10 @@ def test_parts_are_joined_as_their_language_is_written(tmp_path: Path, language:
 
 
 def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
-    """Attention over 60 000 tokens at once would take 14 GB per head; in parts, the process grows by less than 1 GB."""
+    """Attention over 60,000 tokens at once would take 14 GB per head. In parts, the process grows by less than 1 GB."""
     settings = DecodingSettings(beam_size=1, max_extra_tokens=1)
     translator = Translator(checkpoint.folder, settings, "cpu")
-    with torch.no_grad():  # a model that ends at once, so that the search takes no time
+    with torch.no_grad():  # the model ends at once, so the search takes no time
         model = translator._decoder.model
         model.embedding.weight[END_ID] = 9 * torch.ones(16)
         model.decoder[-1].feed_forward_norm.bias.fill_(1.0)
@@ -131,7 +131,7 @@ def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.json", "joint.model"])
 def test_bad_checkpoint_is_one_clear_line(checkpoint: Checkpoint, name: str) -> None:
-    """A file that is cut in half gives a UserError of one line that names the folder."""
+    """A truncated file is a one-line UserError that names the folder."""
     path = checkpoint.folder / name
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(UserError) as raised:
