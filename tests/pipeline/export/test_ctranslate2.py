@@ -1,4 +1,4 @@
-"""A checkpoint and its export to CTranslate2 give the same log-probabilities and translations."""
+"""A checkpoint and its CTranslate2 export have the same log-probabilities and translations."""
 
 import dataclasses
 from pathlib import Path
@@ -30,16 +30,16 @@ ctranslate2 = pytest.importorskip("ctranslate2")
 
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
-    """A model and the folder it was exported to."""
+    """A model and its export's folder."""
     return make_exported(tmp_path_factory.mktemp("exported"), request.param, export)
 
 
 @pytest.mark.parametrize(("beam_size", "length_penalty"), [(1, 0.0), (4, 0.0), (4, 0.6)])
 def test_same_translations(exported: tuple[Transformer, Path], beam_size: int, length_penalty: float) -> None:
-    """Each line's best output is ours, in n-best lists that are scored by our penalty, whatever the batches.
+    """Each line's best output is ours, and n-best lists are scored by our penalty, at any batch size.
 
-    Outputs that reach our limit are not compared, nor are log-probabilities beyond a percent: forbidding tokens raises
-    the others'.
+    Outputs at our length limit are not compared. Log-probabilities are compared to 2%, because CTranslate2 forbids
+    tokens, which raises the others' probabilities.
     """
     lines, (_, folder) = [*LINES, ""], exported
     settings = DecodingSettings(beam_size=beam_size, length_penalty=length_penalty, dtype="float32", batch_tokens=100)
@@ -60,7 +60,7 @@ def test_same_translations(exported: tuple[Transformer, Path], beam_size: int, l
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6])
 def test_more_translations_than_the_beam_are_refused(exported: tuple[Transformer, Path], length_penalty: float) -> None:
-    """With the same line for every α; none is refused too, as by the other engine."""
+    """The error is the same line for every α. Requesting none is an error, too, like with the other engine."""
     translator = CTranslate2Translator(exported[1], DecodingSettings(beam_size=2, length_penalty=length_penalty))
     with pytest.raises(
         UserError, match=r"3 translations .* CTranslate2 finds only beam_size = 2; request fewer or set beam_size to 3$"
@@ -71,7 +71,7 @@ def test_more_translations_than_the_beam_are_refused(exported: tuple[Transformer
 
 
 def test_int8_and_what_a_processor_lacks(exported: tuple[Transformer, Path]) -> None:
-    """In int8 most translations are those in float32; a dtype that CTranslate2 lacks on the processor is one line."""
+    """Most int8 translations equal float32's. A dtype that CTranslate2 lacks on this CPU is a one-line error."""
     _, folder = exported
     in_float32, in_int8 = (
         CTranslate2Translator(folder, DecodingSettings(engine="ctranslate2", dtype=dtype)) for dtype in ("auto", "int8")
@@ -86,7 +86,7 @@ def test_int8_and_what_a_processor_lacks(exported: tuple[Transformer, Path]) -> 
 
 
 def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
-    """Every token of the given outputs, END_ID included, has the same log-probability in a batch of unequal lengths."""
+    """Every token of an output, END_ID included, has the same log-probability in a batch of unequal lengths."""
     model, folder = exported
     processor = vocabulary.load(folder / "joint.model")
     source_BS, target_BT = ids(processor, LINES), ids(processor, LINES[::-1])
@@ -111,7 +111,7 @@ def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
     ],
 )
 def test_what_ctranslate2_cannot_express(difference: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """Different sizes of keys and values, restricted attention and other models are refused in one line."""
+    """Different sizes of keys and values, restricted attention and other models are one-line errors."""
     folder = tmp_path / "checkpoint"
     make_checkpoint(folder, make_corpus(tmp_path / "corpus"))
     config = dataclasses.replace(TINY, **difference)

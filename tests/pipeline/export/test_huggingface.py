@@ -1,4 +1,4 @@
-"""A checkpoint and its export to transformers give the same token ids, logits and outputs."""
+"""A checkpoint and its export to transformers have the same token ids, logits and outputs."""
 
 import dataclasses
 from pathlib import Path
@@ -32,12 +32,12 @@ transformers = pytest.importorskip("transformers")
 
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
-    """A model and the folder it was exported to."""
+    """A model and its export's folder."""
     return make_exported(tmp_path_factory.mktemp("exported"), request.param, export)
 
 
 def load(folder: Path) -> tuple[Any, Any]:
-    """Loads the tokenizer and the model, which must lack no weight and know every one."""
+    """Loads the tokenizer and the model, without missing or unknown weights."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model, found = transformers.AutoModelForSeq2SeqLM.from_pretrained(
         folder, local_files_only=True, output_loading_info=True
@@ -58,7 +58,7 @@ def random_sentences(n: int, vocabulary_size: int) -> torch.Tensor:
 
 
 def test_same_logits(exported: tuple[Transformer, Path]) -> None:
-    """For random sentences of unequal lengths, at every position of the target."""
+    """Logits agree at every target position of random sentences of unequal lengths."""
     ours, folder = exported
     source_BS, target_BT = random_sentences(64, ours.config.vocabulary_size).chunk(2)
     inputs_BT = shifted(target_BT)
@@ -72,9 +72,9 @@ def test_same_logits(exported: tuple[Transformer, Path]) -> None:
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_same_outputs(exported: tuple[Transformer, Path], beam_size: int) -> None:
-    """Without a length penalty, 99% of random sentences get our output, and all by greedy search.
+    """Without a length penalty, 99% of random sentences have our output, and all with greedy search.
 
-    Beams that reach our limit are not compared: there, the probability of END_ID decides between them.
+    Beams at our length limit are not compared: there, the probability of END_ID decides between them.
     """
     ours, folder = exported
     source_BS = random_sentences(300, ours.config.vocabulary_size)
@@ -95,7 +95,7 @@ def test_same_outputs(exported: tuple[Transformer, Path], beam_size: int) -> Non
 
 
 def test_same_translations(exported: tuple[Transformer, Path]) -> None:
-    """From text to text, by the settings that are exported but for the length penalty."""
+    """From text to text, translations agree under the exported settings without the length penalty."""
     settings = DecodingSettings(length_penalty=0.0, dtype="float32")
     expected = Translator(exported[1].with_name("checkpoint"), settings).translate(LINES)
     tokenizer, model = load(exported[1])
@@ -106,8 +106,8 @@ def test_same_translations(exported: tuple[Transformer, Path]) -> None:
 
 
 def test_same_token_ids(parallel_text: Path, tmp_path: Path) -> None:
-    """Of a test set, with characters that are spelled in bytes, and of lines that look like special tokens; and what
-    ids decode to."""
+    """Token ids, and the text decoded from them, agree on a test set, on characters spelled in bytes and on lines that
+    look like special tokens."""
     corpus = corpus_of(tmp_path / "corpus", text_pairs(parallel_text, "multi30k/train", 2000))
     checkpoint = make_checkpoint(tmp_path / "checkpoint", corpus, byte_fallback=True, pieces=1200)
     export(Context(tmp_path / "checkpoint"), checkpoint)
@@ -130,7 +130,7 @@ def test_same_token_ids(parallel_text: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_marian_cannot_express(difference: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """Heads of other sizes than d_model / n_heads, restricted attention and other models are refused in one line."""
+    """Heads of other sizes than d_model / n_heads, restricted attention and other models are one-line errors."""
     folder = tmp_path / "checkpoint"
     make_checkpoint(folder, make_corpus(tmp_path / "corpus"))
     config = dataclasses.replace(TINY, **difference)

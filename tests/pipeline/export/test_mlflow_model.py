@@ -1,4 +1,4 @@
-"""The model that MLflow keeps with a run, loaded in this process and by another."""
+"""The model that MLflow logs with a run, loaded in this process and in another."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from workflows.tracking.tracker import Tracker
 
 
 class Kept(NamedTuple):
-    """A checkpoint and the model that MLflow made from it."""
+    """A checkpoint and its MLflow model."""
 
     checkpoint: Checkpoint
     tracker: Tracker
@@ -35,16 +35,16 @@ class Kept(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """The folder of the model."""
+        """The model's folder."""
         return Path(self.model.artifact_location.removeprefix("file://"))
 
     def translate(self, lines: list[str], **settings: Any) -> list[str]:
-        """The translations that the model should answer with."""
+        """Returns the expected answers of the model."""
         return Translator(self.checkpoint.folder, DecodingSettings(**settings)).translate(lines)
 
 
 def _keep(tracker: Tracker, training: str, checkpoint: Checkpoint) -> str:
-    """Keeps a model with the run of a training, and returns the run's id."""
+    """Logs a model with the MLflow run of a training run, and returns the MLflow run's id."""
     run: str = tracker.open({"aiayn.training": training}, "EN-DE base 1.0", {}).info.run_id
     store = Store(checkpoint.folder.parents[1])
     models.keep(tracker.client, tracker.experiment_id, run, checkpoint, store)
@@ -64,7 +64,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
 
 
 def test_model_is_kept_once(kept: Kept) -> None:
-    """Repeating the command adds nothing; another workflow with the same training refers to the same model."""
+    """Repeating the command adds nothing, and another workflow with the same training run refers to the same model."""
     again = Tracker(kept.tracker.uri, "table2", kept.folder)
     assert _keep(again, "t1", kept.checkpoint) == kept.run
     other = _keep(again, "t2", kept.checkpoint)
@@ -76,7 +76,7 @@ def test_model_is_kept_once(kept: Kept) -> None:
 
 
 def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
-    """It takes lists, data frames, blank lines and parameters; wrong ones are refused in one line."""
+    """It accepts lists, data frames, blank lines and parameters. Invalid ones are one-line errors."""
     import pandas
     from mlflow import pyfunc
     from mlflow.exceptions import MlflowException
@@ -99,7 +99,7 @@ def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
 
 
 def test_a_loaded_parser_answers_with_bracketed_trees(tmp_path: Path) -> None:
-    """They are those of the parser with the request's parameters; a blank line has none."""
+    """The trees equal the parser's with the request's parameters. A blank line has no tree."""
     import pandas
     from mlflow import pyfunc
     from mlflow.models import Model
@@ -152,7 +152,7 @@ print(json.dumps([answers, sys.modules["pipeline.evaluation.translation"].__file
 
 
 def test_the_models_need_no_more_than_their_requirements(kept: Kept, tmp_path: Path) -> None:
-    """Copies elsewhere answer in a process of its own, with the code in their folder and the packages they require."""
+    """Copies elsewhere answer in a separate process, with only their folder's code and their required packages."""
     from mlflow.models import Model
 
     parser = make_parser(tmp_path / "made", make_trees(tmp_path))
