@@ -55,7 +55,7 @@ def random_model(seed: int) -> Transformer:
 @pytest.mark.gpu
 @pytest.mark.parametrize("beam", [1, 4, 21])
 def test_every_output_is_a_tree_with_the_sentences_words(beam: int, device: str) -> None:
-    """All n best are, for sentences of 1 to 8 words, with much room and with hardly any, within both bounds."""
+    """All n-best outputs for sentences of 1 to 8 words are trees within both bounds, with tight and loose lengths."""
     draw = random.Random(beam)
     for seed in range(12):
         n_words = [draw.randint(1, 8) for _ in range(6)]
@@ -87,7 +87,7 @@ def test_every_output_is_a_tree_with_the_sentences_words(beam: int, device: str)
 
 
 def allowed_outputs(n_words: int, limit: int, rules: WellFormed) -> Iterator[tuple[int, ...]]:
-    """Yields every output that the constraint allows, as a search would reach it."""
+    """Yields every output that the constraint allows a search to reach."""
     waiting: list[tuple[int, ...]] = [()]
     while waiting:
         tokens = waiting.pop()
@@ -105,7 +105,7 @@ def allowed_outputs(n_words: int, limit: int, rules: WellFormed) -> Iterator[tup
 
 @pytest.mark.parametrize(("n_words", "limit"), [(1, 4), (1, 8), (2, 5), (2, 8), (3, 8)])
 def test_exactly_the_trees_are_allowed(n_words: int, limit: int) -> None:
-    """With two labels, the outputs that the constraint allows are all sequences that are trees, and no others."""
+    """With two labels, the constraint allows every sequence that is a tree, and no other."""
     tokens = TreeTokens(13, OPENING[:2], CLOSING[:2], [WORD])
     alphabet = (*OPENING[:2], *CLOSING[:2], WORD)
     texts = itertools.chain.from_iterable(itertools.product(alphabet, repeat=k) for k in range(limit))

@@ -15,16 +15,16 @@ GOLD = "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (NP (DT a) (NN bone))) (. .))"
 
 
 def scored(folder: Path, gold: list[str], test: list[str]) -> BracketingScores:
-    """The scores of some lines."""
+    """Writes both files and returns their scores."""
     for name, lines in (("gold", gold), ("test", test)):
         (folder / name).write_text("".join(line + "\n" for line in lines))
     return score_trees(folder / "gold", folder / "test")
 
 
 CASES = {
-    # The same tree: 4 of 4 brackets, 5 of 5 tags; the length counts the full stop.
+    # The same tree: 4 of 4 brackets, 5 of 5 tags. The length includes the full stop.
     "equal": (GOLD, GOLD, (6, 0, 4, 4, 4, 0, 5, 5)),
-    # NP 3-5 is missing, PP 3-4 and NP 4-5 are too many: 3 matched of 4 and of 5; nothing crosses.
+    # NP 3-5 is missing, PP 3-4 and NP 4-5 are extra: 3 matched of 4 and of 5. Nothing crosses.
     "split": (
         GOLD,
         "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (PP (DT a)) (NP (NN bone))) (. .))",
@@ -36,8 +36,8 @@ CASES = {
         "(S (NP (DT the)) (VP (NN dog) (VBZ eats)) (X (DT a) (NN bone)) (. .))",
         (6, 0, 1, 4, 4, 1, 5, 5),
     ),
-    # Traces, what holds nothing else, and functions do not count: of 8 leaves 6 have a length, and 5 are compared.
-    # TOP does not count either, but an outer bracket without a label does: 5 gold brackets.
+    # Traces, brackets of traces only, and functions are ignored: of 8 leaves 6 count as length, and 5 are compared.
+    # TOP is ignored, too, but an outer bracket without a label counts: 5 gold brackets.
     "functions and traces": (
         "( (S (NP-SBJ-1 (DT the) (NN dog)) (VP (VBZ eats) (NP=2 (DT a) (NN bone)) (NP (-NONE- *-1)))"
         " (SBAR (-NONE- 0)) (. .)) )",
@@ -50,13 +50,13 @@ CASES = {
         "(VP (ADVP (PRT up)) (PRT (RP on)) (VBP go))",
         (3, 0, 3, 3, 3, 0, 3, 1),
     ),
-    # NP over NP: the second of one tree has no partner in the other; 3 of 4 brackets and 3 of 3.
+    # NP over NP: one tree's second NP has no partner in the other. 3 of 4 brackets and 3 of 3.
     "unary chain": (
         "(S (NP (NP (NN a))) (VP (VB b)))",
         "(S (NP (NN a)) (VP (VB b)))",
         (2, 0, 3, 4, 3, 0, 2, 2),
     ),
-    # A parenthesis of deleted punctuation holds no word; with nothing deleted it is a bracket, and words are 3.
+    # A parenthesis of deleted punctuation has no word and is no bracket: 2 gold brackets, 1 word.
     "empty once punctuation is gone": (
         "(S (NP (NN a)) (PRN (, ,)) (. .))",
         "(S (NP (NN a)) (, ,) (. .))",
@@ -65,13 +65,13 @@ CASES = {
     # Errors that end the comparison leave only the length.
     "another number of words": (GOLD, GOLD.replace("(DT a) ", ""), (6, 1, 0, 0, 0, 0, 0, 0)),
     "another word": (GOLD, GOLD.replace("bone", "hat"), (6, 1, 0, 0, 0, 0, 0, 0)),
-    # A bracket too few is an error, but the figures are computed: the root, which never ends, matches nothing.
+    # A missing bracket is an error, but scores are computed: the root, which never ends, matches nothing.
     "an open bracket": (GOLD, GOLD[:-1], (6, 1, 3, 4, 4, 0, 5, 5)),
-    # No word to be scored: skipped, even where the gold tree has none either.
+    # A line without words to score is skipped, even if the gold tree has none.
     "an empty line": (GOLD, "", (6, 2, 0, 0, 0, 0, 0, 0)),
     "only punctuation": (GOLD, "(S (. .))", (6, 2, 0, 0, 0, 0, 0, 0)),
 }
-"""Gold line, test line; length, status, matched, gold and test brackets, crossing, words, correct tags."""
+"""Gold line, test line, (length, status, matched, gold and test brackets, crossing, words, correct tags)."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -83,7 +83,7 @@ def test_figures_of_a_sentence(name: str, tmp_path: Path) -> None:
 
 
 def test_totals_are_of_valid_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums before ratios; a skipped sentence and one with an error are counted, not summed; short ones twice."""
+    """Ratios are of sums. Skipped and wrong sentences are counted but not summed, short ones also in a second total."""
     gold, test = zip(
         *(CASES[name][:2] for name in ("equal", "split", "crossing", "an empty line", "another word")), strict=True
     )
@@ -124,7 +124,7 @@ def test_the_printed_figures(tmp_path: Path) -> None:
 
 
 def test_too_many_errors_end_the_scoring(tmp_path: Path) -> None:
-    """MAX_ERROR and one more are tolerated, as EVALB counts; a word beside another ends it at once."""
+    """MAX_ERROR + 1 errors are tolerated, as in EVALB. A bracket with two words ends the scoring at once."""
     wrong = GOLD.replace("bone", "hat")
     assert scored(tmp_path, [GOLD] * 11, [wrong] * 11).total.errors == 11
     with pytest.raises(
@@ -136,7 +136,7 @@ def test_too_many_errors_end_the_scoring(tmp_path: Path) -> None:
 
 
 def test_packed_files_and_foreign_bytes(tmp_path: Path) -> None:
-    """gzip files are read as plain ones, and words of bytes that are not UTF-8 are compared byte by byte."""
+    """gzip files are read like plain ones, and words that are not UTF-8 are compared byte by byte."""
     line = b"(NP (NN caf\xe9) (NN \xff) (NN \xc2\xa0))\n"
     (tmp_path / "gold").write_bytes(gzip.compress(line * 2))
     (tmp_path / "test").write_bytes(line + line.replace(b"\xe9", b"\xe8"))
@@ -157,7 +157,7 @@ def test_the_treebank_against_itself(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_parameters_are_those_of_collins(data: Path) -> None:
-    """All that the file names."""
+    """Every parameter in Collins' file equals ours."""
     lines = (data / "evalb" / "COLLINS.prm").read_text().split("\n")
     named = [tuple(line.split()) for line in lines if line.strip() and not line.startswith("#")]
     assert sorted(value for name, value, *_ in named if name == "DELETE_LABEL") == sorted(DELETED)

@@ -22,7 +22,7 @@ OUTPUTS = [*(bracket + label for label in LABELS for bracket in "()"), "XX", "XX
 
 @given(trees())
 def test_round_trip_with_tags(tree: Tree) -> None:
-    """With tags nothing is lost but those of punctuation, which its word tells."""
+    """With tags, a round trip loses only punctuation tags, which follow from the word."""
     symbols = linearise(tree, with_tags=True)
     rebuilt = rebuild(symbols, words_of(tree))
     assert not rebuilt.repairs
@@ -33,7 +33,7 @@ def test_round_trip_with_tags(tree: Tree) -> None:
 
 
 def test_the_symbols_of_a_sentence_with_tags() -> None:
-    """A word's symbol names its tag; the parser's tree has the tags that it wrote, missing words XX."""
+    """A word's symbol contains its tag. The parser's tree has the parser's tags, and XX for missing words."""
     tree = parse(SENTENCE)
     symbols = ["(S", "(NP", "XX/NNP", "XX/NNP", ")NP", "(VP", "XX/VBZ", "(NP", "XX/NNP", ")NP", ")VP", "XX/.", ")S"]
     assert linearise(tree, with_tags=True) == symbols
@@ -61,14 +61,14 @@ def test_the_symbols_of_a_sentence_with_tags() -> None:
     ],
 )
 def test_each_repair(symbols: str, words: str, tree: str, repairs: dict[Repair | str, int]) -> None:
-    """Each kind is counted under its name, and the tree is the one that the symbols most plainly mean."""
+    """Each kind of repair is counted under its name, and the tree is the plainest reading of the symbols."""
     rebuilt = rebuild(symbols.split(), words.split())
     assert bracketed(rebuilt.tree).replace("(XX a)", "a").replace("(XX b)", "b").replace("(XX c)", "c") == tree
     assert rebuilt.repairs == Counter({Repair(kind): number for kind, number in repairs.items()})
 
 
 def check(symbols: list[str], words: list[str]) -> Counter[Repair]:
-    """A tree over exactly the words, the same each time, that is already what its own symbols mean."""
+    """Symbols yield one deterministic tree over exactly the words, which its own symbols rebuild without repairs."""
     rebuilt = rebuild(symbols, words)
     assert words_of(rebuilt.tree) == words
     assert rebuild(symbols, words) == rebuilt
@@ -83,12 +83,12 @@ def check(symbols: list[str], words: list[str]) -> Counter[Repair]:
 
 @given(st.lists(st.one_of(st.sampled_from(OUTPUTS), st.text("()XS \n", max_size=4), st.text(max_size=3)), max_size=12))
 def test_any_text_is_an_output(symbols: list[str]) -> None:
-    """Whatever characters the symbols hold."""
+    """Symbols may contain any characters."""
     check(symbols, ["a", "b", "."])
 
 
 def test_a_thousand_open_brackets() -> None:
-    """Depth exhausts neither the stack nor time: closed or not, empty or not, closed by one bracket far out."""
+    """Depth exhausts neither stack nor time: brackets closed or open, empty or not, or closed by an outer bracket."""
     for symbols, kind in (
         (["(NP"] * 10_000, Repair.EMPTY_CONSTITUENT),
         ([*["(NP"] * 10_000, "XX"], Repair.UNCLOSED),

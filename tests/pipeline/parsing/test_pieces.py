@@ -1,4 +1,4 @@
-"""pipeline.parsing.pieces: pieces hold the trees of the file, whatever its layout, and errors name its lines."""
+"""pipeline.parsing.pieces: pieces hold the file's trees in any layout, and errors name the file's lines."""
 
 import gzip
 from itertools import chain
@@ -29,7 +29,7 @@ LAYOUTS = {
 def test_pieces_hold_the_trees_of_the_file(
     layout: str, block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each once, in order, with its line; plain or gzip; all pieces but the last of as many trees as asked for."""
+    """Each tree is read once, in order, with its line, plain or gzip. All pieces but the last have full size."""
     monkeypatch.setattr(lines, "BLOCK_BYTES", block_bytes)
     path = tmp_path / "silver"
     for content in (LAYOUTS[layout].encode(), gzip.compress(LAYOUTS[layout].encode())):
@@ -48,7 +48,7 @@ def test_pieces_hold_the_trees_of_the_file(
 @pytest.mark.parametrize("number", [0, 1, 4, 5, 10])
 @pytest.mark.parametrize("wrong", ["(S (NP (NN a)))) ", "(S (NP (NN a)) ", "word ", "(S a b)", "(S (NN \udcff))"])
 def test_errors_name_the_line_of_the_file(wrong: str, number: int, tmp_path: Path) -> None:
-    """The same line as when the file is read at once, wherever the mistake is, at a cut or within a piece."""
+    """A mistake at a cut or within a piece has the same message as when the file is read whole."""
     path = tmp_path / "silver"
     trees = ONE_A_LINE.splitlines(keepends=True)
     path.write_text("".join([*trees[:number], wrong, *trees[number:]]), errors="surrogateescape")

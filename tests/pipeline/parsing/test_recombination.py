@@ -1,4 +1,4 @@
-"""pipeline.parsing.recombination: new trees hold nothing that the treebank has not, and are drawn anew in each part."""
+"""pipeline.parsing.recombination: new trees consist of the treebank's parts and differ between parts and seeds."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pipeline.parsing.trees import Tree, bracketed, cleaned, walk, words_of
 
 
 def edges(trees: Sequence[Tree]) -> Counter[tuple[str, ...]]:
-    """What recombination keeps: rules, seen from the parent's parent's label, and tags with their words."""
+    """Counts what recombination preserves: rules, also below their parent's label, and words with their tags."""
     counts: Counter[tuple[str, ...]] = Counter()
     for tree in trees:
         for node, entering in walk(tree):
@@ -42,13 +42,13 @@ def sample(data: Path) -> list[Selection]:
 
 @pytest.fixture(scope="module")
 def gold(sample: list[Selection]) -> list[Tree]:
-    """Its trees."""
+    """The sample's cleaned trees."""
     trees = (cleaned(placed.tree) for selection in sample for placed in selection.read())
     return [tree for tree in trees if tree is not None]
 
 
 def test_new_trees_of_old_parts(sample: list[Selection], gold: list[Tree]) -> None:
-    """Most trees are new, but each rule, its place below a label, and each word with its tag is the treebank's."""
+    """Most trees are new, but every rule, rule below a label, and word with its tag occurs in the treebank."""
     trees = drawn(sample)
     assert len(trees) == 300
     assert edges(trees).keys() <= edges(gold).keys()
@@ -56,11 +56,11 @@ def test_new_trees_of_old_parts(sample: list[Selection], gold: list[Tree]) -> No
     whole = drawn(sample, constituents=0)
     assert sum(bracketed(tree) in known for tree in whole) < 30
     assert max(len(words_of(tree)) for tree in trees + whole) <= MAX_WORDS
-    assert sum(len(words_of(tree)) for tree in whole) / 300 == pytest.approx(24, abs=4)  # as long as the treebank's
+    assert sum(len(words_of(tree)) for tree in whole) / 300 == pytest.approx(24, abs=4)  # like the treebank's
 
 
 def test_each_part_is_drawn_by_its_own_seed(sample: list[Selection]) -> None:
-    """The same part twice is the same; another part or seed is another."""
+    """A part is reproducible. Another part or seed draws other trees."""
     first = drawn(sample, trees=20)
     assert drawn(sample, trees=20) == first
     assert drawn(sample, 1, trees=20) != first

@@ -1,4 +1,4 @@
-"""The time and memory that the paper's 17 M silver trees take in one file (slow; with `-s` it prints a table).
+"""Time and memory for the paper's 17 M silver trees in one file (slow, `-s` prints a table).
 
 AIAYN_SILVER_TREES=200000 pytest -m slow -s tests/pipeline/parsing/test_silver_scale.py
 """
@@ -32,20 +32,20 @@ HOUR_S = 3600
 
 
 def timed(function: Callable[[], Any]) -> tuple[float, float]:
-    """Returns the CPU seconds and the seconds of a call."""
+    """Returns a call's CPU seconds and wall-clock seconds."""
     cpu_s, began_s = time.process_time(), time.monotonic()
     function()
     return time.process_time() - cpu_s, time.monotonic() - began_s
 
 
 def with_peak(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """Returns the result of a call and the peak memory of its process."""
+    """Returns a call's result and its process's peak memory in bytes."""
     forget_peak_memory()
     return function(*arguments), peak_memory_bytes()
 
 
 def write_silver(treebank: Path, path: Path) -> None:
-    """Writes one tree a line: the treebank's own, over and over, each followed by a new one of their constituents."""
+    """Writes one tree per line: the treebank's in a cycle, each followed by a recombined one."""
     train = splits_of(treebank)["train"]
     gold = [tree for selection in train for placed in selection.read() if (tree := cleaned(placed.tree))]
     new = Recombination(train, RecombinationSettings(trees=TREES, constituents=0), 0, TREES)
@@ -55,7 +55,7 @@ def write_silver(treebank: Path, path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_paper_s_silver_trees_take_less_than_an_hour(data: Path, tmp_path: Path) -> None:
-    """On eight cores, by the CPU seconds of a few trees: one process cuts the file, then each piece is a task."""
+    """On eight cores, extrapolated from CPU seconds of TREES: one process cuts the file, then each piece is a task."""
     path, copy = tmp_path / "silver", tmp_path / "copy"
     write_silver(data / "treebank", path)
     cut_s, _ = timed(lambda: cut(path, SHARD_PAIRS, copy))

@@ -22,7 +22,7 @@ SILVER = "(S1 (S (NP (NN silver{})) (VP (VBZ is) (NP (NN new)))))"
 
 @pytest.fixture
 def wsj(tmp_path: Path) -> Path:
-    """All 25 sections, two files each, some packed, in pretty print or on one line; two trees hold no word."""
+    """All 25 sections, two files each, some packed, pretty-printed or on one line. Two trees have no words."""
     folder = tmp_path / "ptb" / "wsj"
     for section in range(25):
         below = folder / f"{section:02d}"
@@ -36,18 +36,18 @@ def wsj(tmp_path: Path) -> Path:
 
 
 def lines(text: Text, split: str, side: int = 0) -> list[str]:
-    """One side of a split."""
+    """Returns one side of a split."""
     return [pair[side] for pair in text.pairs(split)]
 
 
 def names(text: Text, split: str) -> list[str]:
-    """The first word of each sentence."""
+    """Returns the first word of each sentence."""
     return [line.split()[0] for line in lines(text, split)]
 
 
 @pytest.mark.parametrize("above", ["", "..", "../.."])
 def test_sections_of_the_wall_street_journal(wsj: Path, above: str, here: Context, tmp_path: Path) -> None:
-    """Sections 2 to 21 train, 22 is dev, 23 test, from the folder of the sections or one above."""
+    """Sections 2 to 21 train, 22 is dev, 23 test, from the sections' folder or a folder above it."""
     if above == "../..":
         (tmp_path / "ldc" / "parsed").mkdir(parents=True)
         wsj.parent.rename(tmp_path / "ldc" / "parsed" / "mrg")
@@ -69,7 +69,7 @@ def test_sections_of_the_wall_street_journal(wsj: Path, above: str, here: Contex
 
 
 def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Context) -> None:
-    """Texts stay whole, in the order of the table, though the files cut across them."""
+    """Texts stay whole, in the table's order, even across files."""
     folder = tmp_path / "bank"
     folder.mkdir()
     trees = [TREE.format(f"t{i}") for i in range(20)]
@@ -92,7 +92,7 @@ def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Cont
 
 
 def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
-    """80, 10 and 10 percent; the same from a packed file, and too few trees are an error."""
+    """A file is split into 80%, 10% and 10%, also if packed. Too few trees are an error."""
     write_lines(tmp_path / "all.gz", [" ".join(TREE.format(f"t{i}") for i in (n, n + 1)) for n in range(0, 50, 2)])
     text = read_text(here.folder, TreebankSettings(treebank=tmp_path / "all.gz"))
     assert [len(names(text, split)) for split in SPLITS] == [40, 5, 5]
@@ -104,7 +104,7 @@ def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
 
 @pytest.mark.parametrize("sign", ["\u2028", "\x85", "\x1f", "\u00a0", "\u2581"])
 def test_a_word_with_a_space_inside_stays_one_word(tmp_path: Path, here: Context, sign: str) -> None:
-    """Neither cleaning nor the vocabulary cuts it: as many words as symbols for them. The gold trees keep it."""
+    """Neither cleaning nor the vocabulary splits it, so words match their symbols. The gold trees keep the space."""
     file = tmp_path / "trees.mrg"
     write_lines(file, [TREE.format(f"a{sign}b{sign}{i}") for i in range(20)])
     text = read_text(here.folder, TreebankSettings(treebank=file))
@@ -118,7 +118,7 @@ def test_a_word_with_a_space_inside_stays_one_word(tmp_path: Path, here: Context
 
 
 def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Context) -> None:
-    """File after file, each a collection, in training only; symbols are those of the gold trees."""
+    """Silver files follow in order, each a collection, in training only, with the gold trees' symbols."""
     write_lines(tmp_path / "one.gz", [SILVER.format(i) for i in range(7)])
     (tmp_path / "two").write_text(SILVER.format(7).replace(" ", "\n"))
     settings = TreebankSettings(treebank=wsj, silver=(tmp_path / "one.gz", tmp_path / "two"))
@@ -136,7 +136,7 @@ def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Cont
 def test_a_silver_file_is_read_in_pieces(
     wsj: Path, tmp_path: Path, here: Context, monkeypatch: pytest.MonkeyPatch, more: str
 ) -> None:
-    """A call for each shard, whose trees are those that one call would write; no unzipped copy stays."""
+    """One call per shard writes the same trees as a single call, and no unzipped copy stays."""
     trees = "".join(SILVER.format(i) + "\n" + more for i in range(7))
     (tmp_path / "silver.gz").write_bytes(gzip.compress(trees.encode()))
     monkeypatch.setattr("pipeline.parsing.treebank.SHARD_PAIRS", 3)
@@ -147,7 +147,7 @@ def test_a_silver_file_is_read_in_pieces(
 
 
 def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> None:
-    """Words are written as tags in all splits; recombined trees come last, in training only, without other symbols."""
+    """Words are written as tags in all splits. Recombined trees come last, in training only, without new symbols."""
     write_lines(tmp_path / "silver", [SILVER.format(0)])
     recombination = RecombinationSettings(trees=11, constituents=0)
     settings = TreebankSettings(
@@ -173,7 +173,7 @@ def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> 
 
 
 def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
-    """Where the file is one of thousands."""
+    """The error has the path and the line, because the file is one of thousands."""
     path = wsj / "07" / "wsj_0701.mrg"
     path.write_text(path.read_text() + "(S (NP a b))\n")
     with pytest.raises(UserError, match=r"07/wsj_0701.mrg, line 13: the word 'b' is not alone in its bracket"):
@@ -181,7 +181,7 @@ def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
 
 
 def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:
-    """Another place is the same treebank; another section, another tree or silver trees are another."""
+    """Moving a treebank keeps its identity. Renaming a section, adding trees or changing settings changes it."""
     first = TreebankSettings(treebank=wsj).identity()
     moved = wsj.rename(tmp_path / "moved")
     assert TreebankSettings(treebank=moved).identity() == first
@@ -203,7 +203,7 @@ def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:
 
 
 def test_a_section_changes_only_the_text_that_it_is_in(wsj: Path, tmp_path: Path) -> None:
-    """So that a corrected test set retrains nothing. In a single file, cut by counting its trees, all texts change."""
+    """A corrected test set therefore retrains nothing. In a single file, split by tree count, all texts change."""
 
     def identities(treebank: Path) -> list[str]:
         return [str(text.identity()) for text in TreebankSettings(treebank=treebank).texts()]
