@@ -28,7 +28,7 @@ def here(tmp_path: Path) -> Context:
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    """A few sentences (tiny_checkpoint)."""
+    """A corpus of a few sentences (tiny_checkpoint)."""
     return make_corpus(tmp_path / "corpus")
 
 
@@ -40,7 +40,7 @@ def first_set(tmp_path: Path) -> EvaluationSet:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path, corpus: Corpus) -> Checkpoint:
-    """With the vocabulary of `corpus` and random weights."""
+    """A checkpoint with the vocabulary of `corpus` and random weights."""
     return make_checkpoint(tmp_path / "checkpoint", corpus)
 
 
@@ -77,13 +77,13 @@ def trained(one_worker: Path, dataset: EncodedDataset, tmp_path_factory: pytest.
 
 @pytest.fixture(scope="session")
 def two_workers(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of TINY trained by two processes without interruption."""
+    """The folder of an uninterrupted TINY run of two processes."""
     return train_in_processes(2, dataset, TINY, tmp_path_factory.mktemp("two_workers"))
 
 
 @pytest.fixture(scope="session")
 def one_worker(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of TINY trained by this process only, which takes a few seconds."""
+    """The folder of a TINY run in this process, which takes a few seconds."""
     folder = tmp_path_factory.mktemp("one_worker")
     work(0, 1, free_port(), dataset, TINY, folder)
     return folder

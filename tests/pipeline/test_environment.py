@@ -13,7 +13,7 @@ from workflows import reproduce_table1
 
 
 def test_the_cpus_that_this_process_may_use() -> None:
-    """One, if it is limited to one."""
+    """A process limited to one CPU may use one."""
     before = os.sched_getaffinity(0)
     assert usable_cpus() == len(before)
     os.sched_setaffinity(0, [min(before)])
@@ -24,7 +24,7 @@ def test_the_cpus_that_this_process_may_use() -> None:
 
 
 def test_systems_that_do_not_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Like on macOS: all CPUs count, also for Table 1."""
+    """Without a CPU affinity, like on macOS, all CPUs count, also for Table 1."""
     monkeypatch.delattr(os, "sched_getaffinity")
     assert usable_cpus() == os.cpu_count()
     with threads_of(TimingSettings(threads=0)):

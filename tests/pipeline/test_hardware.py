@@ -50,7 +50,7 @@ def test_layers_compile_where_there_is_a_compiler(
 
 
 def test_dtypes_are_what_precision_means_here() -> None:
-    """A named dtype is used; "auto" is bfloat16 where the CPU multiplies it natively and faster."""
+    """A named dtype is used. "auto" is bfloat16 if the CPU multiplies it natively and faster."""
     assert dtype_of("float32", "cpu") == torch.float32
     assert dtype_of("bfloat16", "cpu") == torch.bfloat16
     flags = set(Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split())
@@ -61,7 +61,7 @@ def test_dtypes_are_what_precision_means_here() -> None:
 
 
 def test_gpu_that_torch_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In one line with the place, except in tests that use CPUs in place of GPUs."""
+    """The error is one line with the node's name. Tests that use CPUs in place of GPUs have none."""
     monkeypatch.delenv(LOGICAL_GPUS, raising=False)
     if torch.cuda.is_available():
         assert reserved_gpu("cuda:0") == "cuda:0"

@@ -1,7 +1,7 @@
 """Training and decoding on GPUs that Ray only counts: who gets which, where controllers run, and nothing is starved.
 
-The cluster is Ray's own, with a head that has no GPU and a machine that has two (tests.support.logical_gpus); the
-numbers are computed on CPUs, and so the bits are those of trainings on CPUs.
+The cluster is Ray's own, with a head without GPUs and a node with two (tests.support.logical_gpus). All computation
+is on CPUs, so results are bit-identical to runs on CPUs.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.ray
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ProcessPoolExecutor]:
-    """A process that has started the cluster, and joined it."""
+    """A process that has started and joined the cluster."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), logical_gpus.start) as process:
         yield process
         process.submit(logical_gpus.stop).result()
@@ -55,7 +55,7 @@ def test_decoding_and_a_training_share_two_gpus(
     checkpoint: Checkpoint,
     tmp_path: Path,
 ) -> None:
-    """Four actors want half a GPU each, and a run holds one: two do all the work, and the run continues."""
+    """Four actors request half a GPU each while a run holds one GPU: two do all the work, and the run continues."""
     decoding = DecodingSettings(max_extra_tokens=5, workers=4)
     arguments = (
         dataset,
@@ -67,7 +67,7 @@ def test_decoding_and_a_training_share_two_gpus(
     )
     run, hypotheses, (worker,) = cluster.submit(logical_gpus.decoded_beside, *arguments).result()
     assert (worker.rank, worker.n_workers) == (0, 1)
-    assert [worker.visible] == worker.gpus  # the other GPU is not there for it
+    assert [worker.visible] == worker.gpus  # it does not see the other GPU
     assert hypotheses.load().sentences == 42
     assert weights(run.folder) == weights(one_worker)
 

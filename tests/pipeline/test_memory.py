@@ -7,7 +7,7 @@ from pipeline.memory import is_out_of_memory
 
 
 def test_what_torch_and_python_raise_when_memory_runs_out() -> None:
-    """A tensor too large for any machine, the CUDA allocator's error, and Python's."""
+    """Recognizes the error of a tensor too large for any machine, the CUDA allocator's, and Python's."""
     with pytest.raises(RuntimeError) as raised:
         torch.empty(10**15)
     assert is_out_of_memory(raised.value)
@@ -24,5 +24,5 @@ def test_what_torch_and_python_raise_when_memory_runs_out() -> None:
     ],
 )
 def test_other_faults_that_speak_of_memory(message: str) -> None:
-    """Bugs or limits of a kernel, which smaller batches would hide."""
+    """Bugs or limits of a kernel are not out of memory: smaller batches would hide them."""
     assert not is_out_of_memory(RuntimeError(message))

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
 def published(artifact: ArtifactT, target: Path) -> ArtifactT:
-    """Publishes a copy of an artifact, which a step may take as an argument."""
+    """Publishes a copy of an artifact, as an argument for steps."""
 
     def make(folder: Path) -> ArtifactT:
         shutil.copytree(artifact.folder, folder, dirs_exist_ok=True)
@@ -39,7 +39,7 @@ def published(artifact: ArtifactT, target: Path) -> ArtifactT:
 
 
 def made(step: Step[ArtifactT], store: Store) -> tuple[ArtifactT, list[str]]:
-    """Makes a step; returns its artifact and the warnings on the screen, which a terminal shows as a file does."""
+    """Runs a step and returns its artifact and the warnings shown, the same in a terminal and in a file."""
     consoles = [Console(file=io.StringIO(), width=120, force_terminal=is_terminal) for is_terminal in (False, True)]
     (artifact,) = run([step], store, [View(console) for console in consoles])
     plain, rich = ([*map(str.strip, re.findall(r"warning: (.*)", console.file.getvalue()))] for console in consoles)  # type: ignore[attr-defined]
