@@ -25,7 +25,7 @@ def _write(folder: Path) -> Artifact:
 
 
 def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> None:
-    """The artifact is at its final path, its hashes match its files, and no temporary folder is left."""
+    """The artifact is at its final path, its hashes match its files, and no temporary folder remains."""
     artifact = publish(tmp_path / "a", _write, {"stage": "test"})
     assert artifact.folder == tmp_path / "a"
     manifest = artifact.manifest
@@ -37,7 +37,7 @@ def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> Non
 
 
 def test_an_artifact_without_files_is_published(tmp_path: Path) -> None:
-    """Its manifest is all that it has."""
+    """The artifact consists of its manifest only."""
     assert publish(tmp_path / "a", Artifact, {}).manifest["files"] == {}
 
 
@@ -72,7 +72,7 @@ def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("code", [errno.ESTALE, errno.EACCES, errno.EMFILE, errno.EIO, errno.ETIMEDOUT])
 def test_what_cannot_be_read_is_not_damaged(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file server that fails for a moment is an error, in one line with a remedy, and no reason to build it again."""
+    """A temporary failure of a file server is a one-line error with a remedy, and no reason to rebuild the artifact."""
     artifact = publish(tmp_path / "a", _write, {})
     whole = Path.open
 
@@ -97,8 +97,8 @@ def test_a_process_that_lost_its_lock_publishes_and_removes_nothing(tmp_path: Pa
 
 
 def test_files_of_tasks_are_published_with_the_hashes_that_they_had_there(tmp_path: Path) -> None:
-    """Under the names that the stage gives them; an attempt before left one of the files, and another process has it
-    open; the folders in which tasks wrote are not part of the artifact."""
+    """Files have the stage's names, even if an earlier attempt left one that another process has open. The tasks' own
+    folders are not published."""
     written: dict[str, Written] = {}
 
     def make(folder: Path) -> Artifact:
@@ -145,7 +145,7 @@ def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None
 
 
 def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_path: Path) -> None:
-    """Opening a folder that is not a corpus names the file and what is wrong with it."""
+    """Opening a folder that is not a corpus is an error with the file and its fault."""
     with pytest.raises(UserError, match=r"corpus.json is missing: .* is not a Corpus"):
         _ = Corpus(tmp_path).pairs
     (tmp_path / "corpus.json").write_text("{")
@@ -154,7 +154,7 @@ def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_
 
 
 def test_a_killed_stage_is_not_published(tmp_path: Path) -> None:
-    """After a SIGKILL in the middle of writing there is no folder at the final path; the next call succeeds."""
+    """After a SIGKILL in the middle of writing there is no folder at the final path, and the next call succeeds."""
     script = (
         "import os, signal, sys; from pathlib import Path; from pipeline.store.artifact import Artifact, publish\n"
         "def make(folder):\n"

@@ -1,4 +1,4 @@
-"""pipeline.store.bucket on a real S3 server, and on one that fails, is slow and loses answers."""
+"""pipeline.store.bucket on a real S3 server, and behind a proxy that fails and loses answers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +11,12 @@ from pipeline.store.bucket import Bucket
 from tests.support.s3_server import CREDENTIALS, FaultyProxy, S3Server
 
 FOREVER_S = 2.0
-"""As long as the tests let a server fail."""
+"""Longest failure of a server in these tests."""
 
 
 @pytest.fixture
 def proxy(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
-    """Stands between this process and the server; whoever asks gives up after `FOREVER_S`."""
+    """A proxy between this process and the server. Clients stop retrying after `FOREVER_S`."""
     monkeypatch.setattr(bucket_module, "PATIENCE_S", FOREVER_S)
     with FaultyProxy(at_s3.address) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
@@ -24,7 +24,7 @@ def proxy(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyPr
 
 
 def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
-    """An object is created once, and replaced only as long as it is the one that was read."""
+    """An object is created once, and replaced only if it has not changed since it was read."""
     bucket = Bucket(f"{at_s3.bucket()}/a/b")
     assert bucket.read("one") is None
     assert bucket.create("one", b"1")
@@ -41,7 +41,7 @@ def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
 
 
 def test_a_folder_of_a_bucket_may_have_any_name(at_s3: S3Server) -> None:
-    """Nothing of it is taken for a query, a fragment or an escape."""
+    """No part of a folder's name is parsed as a query, a fragment or an escape."""
     root = at_s3.bucket()
     names = ("a", "a?b", "a#b", "a%20b", "a b", "ü's")
     for name in names:
@@ -50,7 +50,7 @@ def test_a_folder_of_a_bucket_may_have_any_name(at_s3: S3Server) -> None:
 
 
 def test_what_is_wrong_is_reported_in_a_line_without_secrets(at_s3: S3Server, tmp_path: Path) -> None:
-    """No bucket, no object, no such scheme."""
+    """A missing bucket, a missing object and an unknown scheme are one-line errors."""
     at_s3.bucket()
     with pytest.raises(BucketError, match=r"^s3://no-such-bucket: .*specified bucket does not exist.*check the name"):
         Bucket("s3://no-such-bucket").check()
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_reported_in_a_line_without_secrets(at_s3: S3Server, tm
 
 
 def test_many_objects_are_removed_with_one_request(proxy: FaultyProxy, at_s3: S3Server) -> None:
-    """S3 takes a thousand names at a time; what is not there counts as removed."""
+    """S3 accepts a thousand names per request. Missing objects count as removed."""
     bucket = Bucket(at_s3.bucket())
     names = [f"folder/{number}" for number in range(40)]
     for name in names:
@@ -78,7 +78,7 @@ def test_many_objects_are_removed_with_one_request(proxy: FaultyProxy, at_s3: S3
 
 
 def test_where_a_missing_object_is_an_error_the_others_are_removed(tmp_path: Path) -> None:
-    """As with some services; here, a folder."""
+    """Some services report missing objects as errors, as does a folder here."""
     bucket = Bucket(tmp_path.as_uri())
     for name in ("a", "b", "c"):
         bucket.write(name, b"1")
@@ -87,7 +87,7 @@ def test_where_a_missing_object_is_an_error_the_others_are_removed(tmp_path: Pat
 
 
 def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s3: S3Server) -> None:
-    """Two refusals go unnoticed; a server that never answers is named, in one line, when patience ends."""
+    """Two failures are retried silently. A server that keeps failing is one line once the retries end."""
     bucket = Bucket(at_s3.bucket())
     bucket.write("a", b"1")
     proxy.fail_next = 2
@@ -102,7 +102,7 @@ def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s
 
 
 def test_a_lost_answer_is_not_taken_for_a_refusal(proxy: FaultyProxy, at_s3: S3Server) -> None:
-    """What was written although its answer was lost is ours, although the second request finds it there."""
+    """A write whose answer was lost counts as ours, even if its retry finds the object present."""
     bucket = Bucket(at_s3.bucket())
     proxy.lost_answers = 1
     assert bucket.create("a", b"ours")

@@ -24,14 +24,14 @@ OBJECT = "store/.locks/a.json"
 
 @pytest.fixture
 def bucket(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """An empty one, in which locks are renewed and freed faster."""
+    """An empty bucket with a shorter lease and more frequent renewals."""
     monkeypatch.setattr(bucket_locks, "LEASE_S", LEASE_S)
     monkeypatch.setattr(bucket_locks, "RENEWAL_S", 0.2)
     return Bucket(at_s3.bucket())
 
 
 def _take_in_turn(uri: str, counter: Path) -> None:
-    """Adds to a number in a file, which takes a while."""
+    """Increments a number in a file, slowly."""
     for _ in range(TAKES):
         with BucketLock(Bucket(uri), "store/race", "race") as lock:
             lock.take_in_turn()
@@ -41,7 +41,7 @@ def _take_in_turn(uri: str, counter: Path) -> None:
 
 
 def test_the_lock_of_a_silent_owner_is_freed(bucket: Bucket) -> None:
-    """By a process that has waited for as long as a renewal should take."""
+    """A waiter frees the lock after a lease without a renewal."""
     owner = Owner("far", 1, "train", time.time())
     bucket.write(OBJECT, owner.written())
     with BucketLock(bucket, "store/a", "train") as lock:
@@ -75,7 +75,7 @@ def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket:
 
 
 class ShortOfMemory(Bucket):
-    """Fails to read once, with what is no error of the service."""
+    """A bucket that fails to read once, with an error that is not the service's."""
 
     failed: ClassVar[list[str]] = []
 
@@ -87,7 +87,7 @@ class ShortOfMemory(Bucket):
 
 
 def test_a_lock_is_renewed_after_any_error(bucket: Bucket) -> None:
-    """Its owner keeps it for longer than the lease, though one renewal failed."""
+    """Renewal continues after one attempt failed."""
     with BucketLock(ShortOfMemory(bucket.uri), "store/a", "train") as lock:
         assert lock.take() is None
         time.sleep(0.5)
@@ -106,7 +106,7 @@ def _take_in_turn_of_a(uri: str) -> None:
 
 
 def test_a_service_without_e_tags_is_refused(bucket: Bucket, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A free lock cannot be taken there without a race."""
+    """Without ETags, taking a free lock would be a race."""
     bucket.write(OBJECT, bucket_locks.FREE)
     with FaultyProxy(at_s3.address) as proxy:
         proxy.hides_e_tags = True
@@ -116,7 +116,7 @@ def test_a_service_without_e_tags_is_refused(bucket: Bucket, at_s3: S3Server, mo
 
 
 def test_racing_processes_hold_the_lock_one_at_a_time(at_s3: S3Server, tmp_path: Path) -> None:
-    """No increment is lost, among processes that take the lock at the same time."""
+    """Processes that compete for the lock lose no increment."""
     uri, counter = at_s3.bucket(), tmp_path / "counter"
     counter.write_text("0")
     racing = [SPAWN.Process(target=_take_in_turn, args=(uri, counter)) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""pipeline.store.hashes: files of an artifact are read when it is published or verified, and not again."""
+"""pipeline.store.hashes: an artifact's files are read once, when it is published or verified."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ FILES = ("a", "part/b")
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the files that were hashed."""
+    """The names of the hashed files."""
     read: list[str] = []
     hashed: Callable[[Path], str] = module.file_sha256
 
@@ -33,7 +33,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def published(tmp_path: Path, reads: list[str]) -> Artifact:
-    """An artifact of two files, which nobody has read since."""
+    """An artifact of two files, not read since it was published."""
 
     def make(folder: Path) -> Artifact:
         (folder / "part").mkdir()
@@ -48,7 +48,7 @@ def published(tmp_path: Path, reads: list[str]) -> Artifact:
 
 
 def test_what_was_published_is_not_read_again(published: Artifact, reads: list[str]) -> None:
-    """A file that has changed is: rewritten in place with its times and size, or replaced by its own copy."""
+    """Only changed files are read: rewritten in place with the old times and size, or replaced by a copy."""
     assert published.damage() is None
     assert reads == []
     first, second = (published.folder / name for name in FILES)
@@ -69,7 +69,7 @@ def test_what_was_published_is_not_read_again(published: Artifact, reads: list[s
 
 
 def test_whoever_deletes_the_records_reads_everything_again(published: Artifact, reads: list[str]) -> None:
-    """As docs/recovery.md says. A broken record is none, and one with another hash helps no damaged file."""
+    """Without records all files are read (docs/recovery.md). Broken ones count as missing, wrong ones hide nothing."""
     record = hashes_file(published.folder)
     known = record.read_text()
     for content in (None, "{", "[]", known.replace(known.split('"')[3], "0" * 64)):
@@ -82,7 +82,7 @@ def test_whoever_deletes_the_records_reads_everything_again(published: Artifact,
 def test_nothing_is_remembered_of_a_file_that_may_change_unseen(
     published: Artifact, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As long as the clock of the file system stands at the time of its last change."""
+    """A file is not remembered as long as the file system's clock has not passed its last change."""
     future_s = time.time() + 1000
     stamp = module.stamp
     monkeypatch.setattr(module, "stamp", lambda path: [*stamp(path)[:2], int(future_s * 1e9), stamp(path)[3]])
@@ -94,7 +94,7 @@ def test_nothing_is_remembered_of_a_file_that_may_change_unseen(
 def test_a_disk_that_takes_no_records_costs_only_time(
     published: Artifact, reads: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot be written is not an error, and leaves nothing behind."""
+    """A record that cannot be written is no error and leaves no files."""
     hashes_file(published.folder).unlink()
 
     def refuse(*_: Any) -> None:
@@ -108,7 +108,7 @@ def test_a_disk_that_takes_no_records_costs_only_time(
 
 
 def test_a_link_to_an_artifact_shares_its_record(published: Artifact, reads: list[str], tmp_path: Path) -> None:
-    """Nothing is written beside the link."""
+    """No record is written beside the link."""
     (tmp_path / "named").mkdir()
     link = tmp_path / "named" / "words"
     link.symlink_to(published.folder)
@@ -118,7 +118,7 @@ def test_a_link_to_an_artifact_shares_its_record(published: Artifact, reads: lis
 
 
 def test_a_user_s_folder_gets_no_records_beside_it(published: Artifact, reads: list[str], tmp_path: Path) -> None:
-    """A model that is only used is read each time, and its folder's parent stays as it was."""
+    """A model outside a store is read each time, and its parent folder does not change."""
     shutil.copytree(published.folder, tmp_path / "elsewhere" / "model")
     for _ in range(2):
         assert Artifact(tmp_path / "elsewhere" / "model").damage() is None

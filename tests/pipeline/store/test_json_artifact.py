@@ -1,4 +1,4 @@
-"""JSON artifacts: content reads back as it was written, a broken file is one line."""
+"""JSON artifacts: content is read back unchanged, and a broken file is a one-line error."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.tiny_records import CONFIG, TRAINING
 
 
 def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
-    """It is named with its place in the file."""
+    """The error has the file and the missing key."""
     run, scores = TrainingRun(tmp_path), Scores(tmp_path)
     run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"segments"}))
     with pytest.raises(
@@ -24,7 +24,7 @@ def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_key_of_another_version_is_ignored(tmp_path: Path) -> None:
-    """At any depth: a finished training stays readable when a version before or after it records more, or less."""
+    """A finished run stays readable if another version records more or fewer keys, at any depth."""
     run = TrainingRun(tmp_path)
     recorded = TRAINING.model_dump(mode="json")
     recorded["settings"]["packed_in_2027"] = True
@@ -46,7 +46,7 @@ def test_the_key_of_another_version_is_ignored(tmp_path: Path) -> None:
     ],
 )
 def test_a_configuration_that_is_no_model_s_is_one_line(tmp_path: Path, fields: Any, message: str) -> None:
-    """A field that this version does not know may change what the weights mean, so it is refused."""
+    """A field unknown to this version is an error, because it may change the meaning of the weights."""
     checkpoint = Checkpoint(tmp_path)
     checkpoint.write_json("model.json", CONFIG.__dict__)
     assert checkpoint.config == CONFIG

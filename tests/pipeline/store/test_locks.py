@@ -24,7 +24,7 @@ TAKES = 10
 
 
 def test_a_live_owner_is_named_and_waited_for(tmp_path: Path) -> None:
-    """The lock is handed over when its owner, another process, releases it; no lock file is left at the end."""
+    """A waiter takes the lock when the process that owns it releases it, and no lock file remains."""
     with lock_holder(tmp_path / "a") as process, FileLock(tmp_path / "a", "train") as lock:
         owner = lock.take()
         assert owner is not None
@@ -48,7 +48,7 @@ def test_a_live_owner_is_named_and_waited_for(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After a SIGKILL this happens at once, and is logged by the next one who takes it."""
+    """A SIGKILL frees the lock at once, and the next owner logs it."""
     with lock_holder(tmp_path / "a") as process:
         with FileLock(tmp_path / "a", "train again") as lock:
             assert lock.take()
@@ -100,13 +100,13 @@ def test_racing_processes_hold_the_lock_one_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_task_cancelled_anywhere_keeps_no_lock(tmp_path: Path) -> None:
-    """Ray cancels a task by a KeyboardInterrupt between any two lines; its process goes on with other tasks."""
+    """Ray cancels a task by a KeyboardInterrupt between any two lines, and its process continues with other tasks."""
     target, lines = tmp_path / "target", 0
 
     def interrupting(at: int) -> Callable[..., Any]:
         def trace(frame: FrameType, event: str, _argument: Any) -> Callable[..., Any] | None:
             nonlocal lines
-            # Python looks for signals after calls: not between a body's last line and the end of its `with`.
+            # Python checks for signals after calls: not between a body's last line and the end of its `with`.
             line = linecache.getline(locks.__file__, frame.f_lineno)
             if event == "line" and frame.f_code.co_filename == locks.__file__ and not line.lstrip().startswith("with "):
                 lines += 1

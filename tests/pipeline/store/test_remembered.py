@@ -15,7 +15,7 @@ from pipeline.store.remembered import LARGE_BYTES, remembered
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
-    """What has been read; the cache is the test's own, and files settle at once."""
+    """The files read so far, with a separate cache and without a settling time."""
     monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(module, "SETTLED_S", -10.0)
     return []
@@ -34,7 +34,7 @@ def _hash(path: Path, reads: list[Path], another_process: bool = True) -> str:
 
 
 def test_a_large_file_is_read_once(reads: list[Path], tmp_path: Path) -> None:
-    """By all processes; a small one once by each. What another process left half-written is read as nothing."""
+    """All processes together read a large file once, each process a small one once. Broken records are ignored."""
     large, small = tmp_path / "large", tmp_path / "small"
     large.write_bytes(b"1" * LARGE_BYTES)
     small.write_bytes(b"1")
@@ -54,7 +54,7 @@ def test_a_large_file_is_read_once(reads: list[Path], tmp_path: Path) -> None:
 def test_without_a_home_nothing_is_remembered(
     reads: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As in a container whose user has no entry in passwd: each process reads the file again, and none fails."""
+    """Without a passwd entry, as in some containers, each process reads the file again, and none fails."""
     for name in ("AIAYN_CACHE", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
 
@@ -72,7 +72,7 @@ def test_without_a_home_nothing_is_remembered(
 
 
 def test_a_change_within_the_same_second_and_size_is_noticed(reads: list[Path], tmp_path: Path) -> None:
-    """Rewritten in place with its old times, or replaced by a copy with its times."""
+    """A file is read again if rewritten in place with its old times, or replaced by a copy with those times."""
     file = tmp_path / "large"
     file.write_bytes(b"1" * LARGE_BYTES)
     before = _hash(file, reads)
@@ -92,7 +92,7 @@ def test_a_change_within_the_same_second_and_size_is_noticed(reads: list[Path], 
 def test_a_file_that_has_just_changed_is_not_remembered(
     reads: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A coarse clock could hide the next change."""
+    """A recent change is not remembered, because a coarse clock could hide the next one."""
     monkeypatch.setattr(module, "SETTLED_S", 1000.0)
     file = tmp_path / "large"
     file.write_bytes(b"1" * LARGE_BYTES)

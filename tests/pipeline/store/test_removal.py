@@ -9,7 +9,7 @@ from tests.support.lock_holder import lock_holder
 
 
 def test_locks_wait_and_their_owners_are_known(tmp_path: Path) -> None:
-    """A lock is taken once the body has ended, and its owner is listed as long as its process lives."""
+    """A lock is taken only after the body, and its owner is listed as long as its process lives."""
     store = Store(tmp_path)
     taken = threading.Event()
 

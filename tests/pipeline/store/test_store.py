@@ -12,7 +12,7 @@ def _write(folder: Path) -> Artifact:
 
 
 def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
-    """Single stages publish wherever their user says, outside the store."""
+    """Single stages publish to any folder of their user, outside the store."""
     store, mine = Store(tmp_path / "runs"), tmp_path / "mine"
     assert store.publish(str(mine), _write, {}, holds_lock=lambda: True).folder == mine
     assert store.find(str(mine)) == mine
@@ -20,7 +20,7 @@ def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
 
 
 def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:
-    """Two drivers have a workspace each; the workspace of a killed one is removed when the next driver starts."""
+    """Each driver has its own workspace. A killed driver's workspace is removed when the next driver starts."""
     store = Store(tmp_path)
     (store.artifacts / ".tune-here-1-dead" / "grid").mkdir(parents=True)
     with store.workspace("tune") as first:

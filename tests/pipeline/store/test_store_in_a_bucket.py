@@ -1,4 +1,4 @@
-"""pipeline.store.store on a real S3 server, seen from two machines: two processes' caches, here two folders."""
+"""pipeline.store.store on a real S3 server, seen from two machines, here two cache folders."""
 
 import multiprocessing
 import os
@@ -49,7 +49,7 @@ def store(at_s3: S3Server) -> Store:
 
 @pytest.fixture
 def elsewhere(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
-    """The same store as another machine has it."""
+    """The same store on another machine."""
     monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "another machine"))
     there = pickle.loads(pickle.dumps(store))
     assert isinstance(there, Store)
@@ -58,7 +58,7 @@ def elsewhere(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store) -> None:
-    """All files arrive as they are, once a machine; set aside, it is gone for both, and nothing of it is lost."""
+    """Each machine downloads all files once. Set aside, the artifact disappears for both, but its data are kept."""
     assert elsewhere.find("words-1") is None
     published = _publish(store)
     assert published.folder == store.find("words-1") == store.root / "store" / "words-1"
@@ -86,7 +86,7 @@ def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store
 
 
 def test_a_damaged_artifact_is_continued_from_what_is_intact(store: Store, elsewhere: Store) -> None:
-    """Its objects are where its stage keeps what it makes; a copy that a machine still has is set aside."""
+    """Its intact objects move to its stage's build folder, and a local copy is set aside."""
     _publish(store)
     elsewhere.fetch("words-1")
     (attempt,) = store.bucket.folders("store/words-1")
@@ -101,7 +101,7 @@ def test_a_damaged_artifact_is_continued_from_what_is_intact(store: Store, elsew
 
 
 def test_a_node_that_has_just_started_checks_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though the clock of the node that pickled the folder, and had just checked, is hours ahead of its own."""
+    """It checks even if the clock of the node that pickled the folder and had just checked is hours ahead."""
     monkeypatch.setattr("time.monotonic", lambda: 9000.0)
     scratch = Scratch(Path("training-1"), is_ours=partial(bool, 1))
     scratch.check(every_s=5)
@@ -113,7 +113,7 @@ def test_a_node_that_has_just_started_checks_the_lock(monkeypatch: pytest.Monkey
 
 
 def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere: Store) -> None:
-    """What another process, which has taken over, keeps in the meantime stays as it is."""
+    """Files kept by the process that has taken over stay unchanged."""
     with store.lock("training-1", "train") as lock:
         assert lock.take() is None
         ours = pickle.loads(pickle.dumps(store.shared_scratch("training-1", lock)))
@@ -135,7 +135,7 @@ def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere
 def test_files_stay_where_nobody_knows_whether_they_are_published(
     store: Store, elsewhere: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer to the write that publishes is lost, and repeating it fails: the artifact is there, and whole."""
+    """If the publishing write loses its answer and its retry fails, the artifact is there and complete."""
     monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.0)
     with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", proxy.address)
@@ -151,7 +151,7 @@ def test_files_stay_where_nobody_knows_whether_they_are_published(
 def test_only_what_is_asked_for_is_fetched(
     store: Store, elsewhere: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The manifest, a file, a folder or a pattern, each once; what is there is not asked for again."""
+    """The manifest, a file, a folder or a pattern is downloaded once, and never again."""
     published = _publish(store)
     copy = elsewhere.folder("words-1")
     scratch = replace(elsewhere.shared_scratch("other-1"), store=elsewhere)
@@ -184,7 +184,7 @@ def test_only_what_is_asked_for_is_fetched(
 def test_tasks_of_one_machine_bring_a_file_once_and_do_not_wait_for_others(
     store: Store, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one waits for the weights, another gets the text; a third, who wants all, takes the first one's weights."""
+    """While one task waits for the weights, another gets the text. A third, which needs all, reuses the weights."""
     _publish(store)
     asked: list[str] = []
     begun, goes_on, download = threading.Event(), threading.Event(), Bucket.download
@@ -212,7 +212,7 @@ def test_tasks_of_one_machine_bring_a_file_once_and_do_not_wait_for_others(
 
 
 def test_a_damaged_copy_is_fetched_again(store: Store, elsewhere: Store) -> None:
-    """What was changed on a machine is not used, and costs nobody else anything."""
+    """A copy changed on one machine is not used, and other machines are not affected."""
     _publish(store)
     weights = elsewhere.fetch("words-1") / "checkpoints" / "weights"
     published = weights.read_bytes()
@@ -222,7 +222,7 @@ def test_a_damaged_copy_is_fetched_again(store: Store, elsewhere: Store) -> None
 
 
 def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: Store, elsewhere: Store) -> None:
-    """Missing and short objects are seen in the bucket's list; others when they are fetched."""
+    """Missing objects and wrong sizes show in the bucket's list, other damage on download."""
     _publish(store)
     (attempt,) = store.bucket.folders("store/words-1")
     place = f"store/words-1/{attempt}"
@@ -240,7 +240,7 @@ def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: Store, 
 
 
 def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3: S3Server) -> None:
-    """The next one makes it, and is not disturbed by what the other left."""
+    """The next process publishes the artifact in spite of the killed one's leftovers."""
     with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
         proxy.failing_writes_of = "weights"
         patch.setenv("AWS_ENDPOINT_URL", proxy.address)
@@ -260,7 +260,7 @@ def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3
 
 
 def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) -> None:
-    """What names neither is reported in a line."""
+    """Anything else is a one-line error."""
     assert Store.at(tmp_path) == Store.at(str(tmp_path)) == Store.at(f"file://{tmp_path}") == Store(tmp_path)
     odd = tmp_path / "wh?at #1 per%20cent"
     assert Store.at(odd.as_uri()) == Store.at(odd) == Store(odd)
@@ -277,7 +277,7 @@ def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) 
 def test_checkpoints_travel_between_machines(
     store: Store, elsewhere: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A worker elsewhere keeps them; the stage collects exactly those; a worker that takes over finds them."""
+    """The stage collects exactly the checkpoints that a worker elsewhere kept, and the next worker finds them."""
     stage = store.shared_scratch("training-1")
     stage.folder.mkdir(parents=True)
     worker = pickle.loads(pickle.dumps(stage))
@@ -316,7 +316,7 @@ def test_checkpoints_travel_between_machines(
 
 
 def _write_parts(scratch: Scratch, number: int) -> list[Written]:
-    """As a task of a map does on a machine of its own."""
+    """Writes parts like a map's task on another machine."""
     with scratch.writing(f"parts/{number}.en", f"parts/{number}.de") as writing:
         for path in writing.paths:
             path.write_text(path.name)
@@ -325,8 +325,8 @@ def _write_parts(scratch: Scratch, number: int) -> list[Written]:
 
 
 def test_what_tasks_write_on_other_machines_is_published(store: Store, elsewhere: Store) -> None:
-    """Under the names that the stage gives, though its own machine never has the files. What an earlier attempt left
-    goes first; a task that is repeated overwrites what it wrote; and no part stays in the bucket."""
+    """Files have the stage's names without ever reaching its machine. An earlier attempt's leftovers are removed,
+    a repeated task overwrites its files, and no part stays in the bucket."""
     written: dict[str, Written] = {}
     store.bucket.write("store/.making-words-1/parts/0.en", b"of an earlier attempt")
 
@@ -353,7 +353,7 @@ def test_what_tasks_write_on_other_machines_is_published(store: Store, elsewhere
 
 
 def test_a_task_whose_lock_is_lost_writes_nothing(store: Store) -> None:
-    """Neither when it begins nor when it has written: the objects are another command's by now."""
+    """The lock is checked before and after writing: by then, the objects may be another command's."""
     for answers, begins in ((iter([False]), False), (iter([True, False]), True)):
         scratch, began = replace(store.shared_scratch("words-1"), is_ours=lambda answers=answers: next(answers)), False
         with pytest.raises(LockLostError), scratch.writing("text.txt") as writing:
@@ -365,7 +365,7 @@ def test_a_task_whose_lock_is_lost_writes_nothing(store: Store) -> None:
 def test_what_could_not_be_kept_is_kept_later(
     store: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Training goes on while the service is away, with a warning; the next checkpoint takes the other along."""
+    """Training continues with a warning while the service is down, and the next checkpoint uploads the missed files."""
     monkeypatch.setattr(bucket_module, "PATIENCE_S", 0.5)
     scratch = store.shared_scratch("training-1")
     with FaultyProxy(at_s3.address) as proxy, pytest.MonkeyPatch.context() as patch:
