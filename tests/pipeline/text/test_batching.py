@@ -19,7 +19,7 @@ Lengths = NDArray[np.int32]
 
 
 def corpus(n: int, seed: int = 0) -> tuple[Lengths, Lengths]:
-    """Lengths like those of sentences: log-normal, correlated between sides."""
+    """Returns sentence-like lengths: log-normal, correlated between sides."""
     random = np.random.default_rng(seed)
     target = np.clip(random.lognormal(2.5, 0.5, n), 2, 100).astype(np.int32)
     return np.clip(target + random.integers(-3, 4, n), 2, 100).astype(np.int32), target
@@ -54,7 +54,7 @@ def test_each_pair_once_within_the_budget(n: int, seed: int, epoch: int, micro_b
 
 @given(lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1), limit=st.integers(1, 60))
 def test_cut_is_greedy(lengths: list[tuple[int, int]], limit: int) -> None:
-    """A run is within the limit or a single pair, and the next pair would not have fitted."""
+    """A micro-batch is within the limit or a single pair, and the next pair would not fit."""
     source, target = np.array(lengths, np.int32).T
     bounds = cut(source, target, limit).tolist()
     assert bounds[0] == 0
@@ -73,7 +73,7 @@ def test_cut_is_greedy(lengths: list[tuple[int, int]], limit: int) -> None:
     block=st.integers(1, 20),
 )
 def test_blocks_change_nothing(lengths: list[tuple[int, int]], limit: int, block: int) -> None:
-    """However many pairs are handled at a time, rows are sorted by (band, source up or down, target), and cut alike."""
+    """At any block size, rows are sorted by (band, source up or down, target) and cut alike."""
     source, target = np.array(lengths, np.int32).T
     rows = np.random.default_rng(len(lengths)).permutation(len(lengths)).astype(np.int32)
     band_of, band, held_tokens = {}, 0, 0
@@ -104,13 +104,13 @@ def test_micro_batches_with_the_most_pairs_are_split() -> None:
 
 
 def test_small_micro_batches_are_not_split() -> None:
-    """Up to 200 pairs are left together, however few the others have."""
+    """Micro-batches of up to 200 pairs are not split, however few pairs the others have."""
     lengths = np.repeat([2, 40], [400, 20_000])
     assert micro_batch_bounds(lengths, lengths, 400).tolist() == cut(lengths, lengths, 400).tolist()
 
 
 def test_pure_function_of_seed_and_epoch() -> None:
-    """The same arguments give the same plan. Another seed or epoch gives another order with as many updates."""
+    """The same arguments yield the same plan. Another seed or epoch yields another order with as many updates."""
     lengths = corpus(3000)
     plan = plan_of(lengths)
     for other, same in (
@@ -123,7 +123,7 @@ def test_pure_function_of_seed_and_epoch() -> None:
 
 
 def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
-    """A pair over the share is alone in its micro-batch, and `largest` names it for its longer side."""
+    """A pair over the share has its own micro-batch, and `largest` lists it for its longer side."""
     source, target = corpus(3000)
     source[17], target[23] = 500, 600
     plan = plan_of((source, target))

@@ -1,4 +1,4 @@
-"""pipeline.text.cleaning: what is dropped, what is kept and how it is counted."""
+"""pipeline.text.cleaning: dropped pairs, kept pairs and their counts."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -24,13 +24,13 @@ def map_processes(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) 
 
 @pytest.fixture
 def europarl(parallel_text: Path) -> list[tuple[str, str]]:
-    """120 pairs, but for blank ones."""
+    """120 pairs without the blank ones."""
     pairs = text_pairs(parallel_text, "europarl_sample/train", 120)
     return [(source, target) for source, target in pairs if source.strip() and target.strip()]
 
 
 def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europarl: list[tuple[str, str]]) -> None:
-    """Exactly the four bad pairs added to real text are dropped, where other processes clean the shards."""
+    """Exactly the four bad pairs added to real text are dropped, also if other processes clean the shards."""
     corpus = corpus_of(tmp_path / "corpus", europarl[:30] + NOISE + europarl[30:], shard_pairs=50)
     cleaned = clean(replace(here, map=map_processes), corpus, CleaningSettings(shard_pairs=20))
     assert pairs_of(cleaned) == [(source.strip(), target.strip()) for source, target in europarl]
@@ -52,7 +52,7 @@ def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europa
 
 
 def test_separators_inside_training_lines_become_spaces(here: Context, tmp_path: Path) -> None:
-    """No other program can split the lines again; the French no-break space stays."""
+    """No other program can split the lines again. The French no-break space stays."""
     corpus = corpus_of(tmp_path / "corpus", [("a\u2028b\x85\tc\r", "Quoi\u00a0? \x0c\x1c oui\r")])
     cleaned = clean(here, corpus, CleaningSettings())
     assert pairs_of(cleaned) == [("a b c", "Quoi\u00a0?   oui")]
@@ -70,14 +70,14 @@ def test_separators_inside_training_lines_become_spaces(here: Context, tmp_path:
     ],
 )
 def test_limits_are_the_last_values_allowed(source_words: int, target_words: int, reason: str | None) -> None:
-    """max_words 4 keeps 4 words and max_ratio 2 keeps 1 to 2, on either side."""
+    """max_words 4 keeps 4 words, and max_ratio 2 keeps 1 to 2, on either side."""
     settings = CleaningSettings(max_words=4, max_ratio=2)
     assert reason_to_drop("w " * source_words, "w " * target_words, settings) == reason
 
 
 @pytest.mark.parametrize("language", sorted(TEXTS))
 def test_where_no_spaces_separate_words_characters_are_counted(here: Context, tmp_path: Path, language: str) -> None:
-    """Sound pairs stay, in either direction; one side that is far too long for the other is dropped as ever."""
+    """Sound pairs stay, in either direction. A pair with one side far too long for the other is dropped."""
     pairs = list(zip(ENGLISH, TEXTS[language], strict=True))
     there = [*pairs, (" ".join(ENGLISH), TEXTS[language][4]), (ENGLISH[4], "".join(TEXTS[language]))]
     for name, read in (("there", there), ("back", [(target, source) for source, target in there])):
@@ -94,7 +94,7 @@ def test_where_no_spaces_separate_words_characters_are_counted(here: Context, tm
 
 
 def test_a_word_allows_five_characters() -> None:
-    """max_words 2 keeps 10 characters, spaces not counted, and max_ratio 2 keeps 5 to 10."""
+    """max_words 2 keeps 10 characters without spaces, and max_ratio 2 keeps 5 to 10."""
     settings = CleaningSettings(max_words=2, max_ratio=2)
     for source, target, reason in (
         ("a b c d e f g h i j", "一二三四五", None),

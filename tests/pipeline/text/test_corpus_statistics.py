@@ -1,4 +1,4 @@
-"""pipeline.text.corpus_statistics: pairs and padding are checked against a count of the text itself."""
+"""pipeline.text.corpus_statistics: pairs and padding are compared with counts from the text itself."""
 
 from pathlib import Path
 
@@ -42,12 +42,12 @@ def cleaned(text: PreparedText) -> dict[str, list[Ids]]:
 
 
 def short(pairs: list[Ids]) -> list[Ids]:
-    """The pairs that encoding keeps."""
+    """Returns the pairs that encoding keeps."""
     return [pair for pair in pairs if max(map(len, pair)) <= MAX_TOKENS]
 
 
 def test_pairs_read_kept_and_dropped(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]]) -> None:
-    """Only Europarl has noise; every pair read is either kept or dropped for one of four reasons."""
+    """Only Europarl has noise. Every pair is either kept or dropped for one of five reasons."""
     flickr, europarl = statistics.collections
     left_out = {name: len(pairs) - len(short(pairs)) for name, pairs in cleaned.items()}
     assert 0 < left_out["europarl"] < len(cleaned["europarl"])
@@ -73,7 +73,7 @@ def test_pairs_read_kept_and_dropped(statistics: CorpusStatistics, cleaned: dict
 
 
 def test_padding_is_that_of_the_plan(statistics: CorpusStatistics, text: PreparedText) -> None:
-    """The figures are those of a training's plan of its first epoch and of the batches read by that plan."""
+    """Padding and updates equal the first epoch's plan in a run, and a count of the plan's batches."""
     split = EncodedSplit.open(text.dataset, "train")
     plan = plan_epoch(split.source_lengths, split.target_lengths, PLAN, epoch=0)
     assert statistics.plan.padding_fraction == plan.padding_fraction

@@ -1,4 +1,4 @@
-"""pipeline.text.encoding: the files hold the ids of the text, and `batch` returns them."""
+"""pipeline.text.encoding: the files hold the text's ids, and `batch` returns them."""
 
 import json
 from pathlib import Path
@@ -39,7 +39,7 @@ MAX_TOKENS = 30
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Prepared:
-    """1500 training pairs of Multi30k in three shards, 100 dev pairs with a blank line, encoded with 800 pieces."""
+    """1,500 training pairs of Multi30k in three shards, 100 dev pairs with a blank line, encoded with 800 pieces."""
     folder = tmp_path_factory.mktemp("encoding")
     for name in ("vocabulary", "dataset"):
         (folder / name).mkdir()
@@ -52,7 +52,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> P
 
 
 def rows_of(split: EncodedSplit) -> list[tuple[list[int], list[int]]]:
-    """Reads the ids of every row without padding, through `batch`, one row at a time."""
+    """Reads every row's ids with `batch`, one row at a time and so without padding."""
     return [tuple(side[0].tolist() for side in split.batch(np.array([row]))) for row in range(len(split))]
 
 
@@ -64,21 +64,21 @@ def expected(prepared: Prepared, split: str) -> list[tuple[list[int], list[int]]
 
 
 def test_training_rows_are_the_short_pairs(prepared: Prepared) -> None:
-    """Sides stay paired, no pair is lost or doubled, and those with a side over max_tokens are left out and counted."""
+    """Sides stay paired, no pair is lost or doubled, and pairs with a side over max_tokens are left out and counted."""
     short = [pair for pair in expected(prepared, "train") if max(map(len, pair)) <= MAX_TOKENS]
     assert 0 < len(short) < 1500
     assert sorted(rows_of(prepared.train)) == sorted(short)
-    described = prepared.dataset.read_json("dataset.json")
-    assert described["left_out"] == 1500 - len(short)
-    assert sum(shard["pairs"] for shard in described["splits"]["train"]) == len(short)
-    assert sum(shard["source_tokens"] for shard in described["splits"]["train"]) == sum(len(s) for s, _ in short)
-    assert sum(shard["target_tokens"] for shard in described["splits"]["train"]) == sum(len(t) for _, t in short)
-    assert described["vocabulary_size"] == 800
-    assert described["languages"] == ["en", "de"]
+    record = prepared.dataset.read_json("dataset.json")
+    assert record["left_out"] == 1500 - len(short)
+    assert sum(shard["pairs"] for shard in record["splits"]["train"]) == len(short)
+    assert sum(shard["source_tokens"] for shard in record["splits"]["train"]) == sum(len(s) for s, _ in short)
+    assert sum(shard["target_tokens"] for shard in record["splits"]["train"]) == sum(len(t) for _, t in short)
+    assert record["vocabulary_size"] == 800
+    assert record["languages"] == ["en", "de"]
 
 
 def test_all_dev_rows_are_kept_in_order(prepared: Prepared) -> None:
-    """Row i is line i, overlong and blank ones included; an unseen character is counted as unknown."""
+    """Row i is line i, including overlong and blank lines. An unseen character is counted as unknown."""
     rows = expected(prepared, "dev")
     assert max(len(side) for pair in rows for side in pair) > MAX_TOKENS
     assert rows_of(EncodedSplit.open(prepared.dataset, "dev")) == rows
@@ -100,7 +100,7 @@ def all_rows(prepared: Prepared) -> list[tuple[list[int], list[int]]]:
 def test_batch_is_plain_padding(
     prepared: Prepared, all_rows: list[tuple[list[int], list[int]]], draw: st.DataObject
 ) -> None:
-    """For any rows, in any order and repeated, a batch equals what a plain loop over sentences pads."""
+    """For any rows, in any order and repeated, a batch equals a plain loop's padding."""
     rows = draw.draw(st.lists(st.integers(0, len(prepared.train) - 1), max_size=20))
     for side, lengths, ids in zip(
         prepared.train.batch(np.array(rows, dtype=np.int64)),
@@ -114,14 +114,14 @@ def test_batch_is_plain_padding(
 
 
 def test_buckets_without_a_pair_take_no_space(tmp_path: Path) -> None:
-    """A file has its ids, of two bytes, its offsets, of four, and little else."""
+    """A file holds two bytes per id, four per offset, and little else."""
     side = id_lists(np.ones(5000, np.uint16), np.full(1000, 5))
     write_shard(tmp_path / "shard.arrow", side, side, 256)
     assert (tmp_path / "shard.arrow").stat().st_size < 2 * (2 * 5000 + 4 * 1001) + 2000
 
 
 def test_more_ids_than_arrow_counts_are_refused(tmp_path: Path) -> None:
-    """The offsets of an array have 32 bits; beyond, they would begin again."""
+    """An array's 32-bit offsets would overflow."""
     with pytest.raises(UserError, match=r"a shard has 2147483648 token ids.* lower cleaning\.shard_pairs"):
         id_lists(np.zeros(0, np.uint16), np.array([2**30, 2**30]))
 
@@ -155,7 +155,7 @@ def test_ids_decode_up_to_the_end_mark(prepared: Prepared) -> None:
 
 @pytest.fixture(scope="module")
 def with_bytes(tmp_path_factory: pytest.TempPathFactory, prepared: Prepared) -> SentencePieceProcessor:
-    """A vocabulary of the same text with bytes."""
+    """A vocabulary of the same text with byte fallback."""
     folder = tmp_path_factory.mktemp("bytes")
     return load(learn(Context(folder), prepared.corpus, VocabularySettings(size=600)).path)
 
@@ -163,7 +163,7 @@ def with_bytes(tmp_path_factory: pytest.TempPathFactory, prepared: Prepared) -> 
 @given(st.lists(st.lists(st.integers(0, 599)), max_size=4))
 @example([[4 + 0xE6], [4 + 0x0A, 4 + 0xFF, 4 + 0x0D], [4 + 0xED, 4 + 0xA0, 4 + 0x80], [4 + 0xE6, 300, 4 + 0x97]])
 def test_any_ids_are_lines_of_text(with_bytes: SentencePieceProcessor, sentences: list[list[int]]) -> None:
-    """A search may put bytes in any order; what they spell is always one line of valid UTF-8 for each sentence."""
+    """A search may emit bytes in any order. Decoding always yields one line of valid UTF-8 per sentence."""
     lines = decode_ids(with_bytes, sentences)
     assert len(lines) == len(sentences)
     for line in lines:

@@ -1,4 +1,4 @@
-"""pipeline.text.lines: what counts as a line, and the errors for files that are not text."""
+"""pipeline.text.lines: the definition of a line, and errors for files that are not text."""
 
 import gzip
 import os
@@ -28,13 +28,13 @@ LINE = st.text(st.characters(exclude_characters="\n", codec="utf-8"))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(LINE), st.sampled_from(["lines", "lines.gz"]))
 def test_any_lines_come_back(tmp_path: Path, lines: list[str], name: str) -> None:
-    """A line may hold anything but a line feed, even U+2028, U+0085, form feed or "\\r", and is read as written."""
+    """A line may contain anything but a line feed, even U+2028, U+0085, form feed or "\\r", and is read as written."""
     assert write_lines(tmp_path / name, lines) == len(lines)
     assert list(read_lines(tmp_path / name)) == lines
 
 
 def test_a_shard_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    """What begins the first line of a part of a longer text belongs to the text; only a file's own mark is dropped."""
+    """A mark at the start of a shard's first line belongs to the text. Only a file's own mark is dropped."""
     pairs = [("\ufeffa", "\ufeff\ufeff"), ("\ufeffb", "c")]
     for shard in (pairs, pairs[1:]):
         source, target = tmp_path / "s", tmp_path / "t"
@@ -49,7 +49,7 @@ def test_a_shard_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 def test_utf_16_is_named_with_its_remedy(
     tmp_path: Path, encoding: str, errors: Literal["strict", "surrogateescape"]
 ) -> None:
-    """Windows programs write it when they are asked for Unicode; the command in the message converts it."""
+    """Windows programs call UTF-16 "Unicode". The command in the message converts it."""
     path = tmp_path / "it's x"
     path.write_bytes("\ufeffzwei Hunde\nüber\n".encode(encoding))
     with pytest.raises(UserError, match="x is UTF-16, not UTF-8; convert it: iconv") as caught:
@@ -60,7 +60,7 @@ def test_utf_16_is_named_with_its_remedy(
 
 
 def test_a_gzip_file_is_closed(tmp_path: Path) -> None:
-    """By the reader, not when it is collected."""
+    """Closing the reader closes the file, without waiting for garbage collection."""
     write_lines(tmp_path / "x.gz", ["a", "b"])
     file: Any = open_unzipped(tmp_path / "x.gz")
     compressed = file.raw.fileobj
@@ -70,7 +70,7 @@ def test_a_gzip_file_is_closed(tmp_path: Path) -> None:
 
 
 def test_what_is_zipped_twice_is_not_copied(tmp_path: Path) -> None:
-    """Its copy would be read as gzip again, at offsets of other bytes; zipped once, it is copied as it is read."""
+    """A copy would be unzipped again, so offsets would not match. A file zipped once is copied while it is read."""
     path, copy = tmp_path / "text.gz", tmp_path / "text"
     path.write_bytes(gzip.compress(b"a\nb\n"))
     assert b"".join(copied_blocks(path, copy)) == copy.read_bytes() == b"a\nb\n"
@@ -81,7 +81,7 @@ def test_what_is_zipped_twice_is_not_copied(tmp_path: Path) -> None:
 
 
 def test_normalised_lines_hold_no_other_line_end_or_column() -> None:
-    """Each run of them is one space, none stays at an end; other spaces and signs stay, and once is enough."""
+    """Each run of them becomes one space, or nothing at an end. Other spaces stay, and repeating changes nothing."""
     line = "\ta\u2028\x85b \r\n c\u00a0?\u200b\x0b\r"
     assert normalised(line) == "a b   c\u00a0?\u200b"
     assert normalised(normalised(line)) == normalised(line)
@@ -89,7 +89,7 @@ def test_normalised_lines_hold_no_other_line_end_or_column() -> None:
 
 
 def test_only_line_feeds_split(tmp_path: Path) -> None:
-    """Separators known to `str.splitlines` stay inside, the last line needs no end, a byte order mark is dropped."""
+    """Other separators of `str.splitlines` stay, the last line needs no end, and a byte order mark is dropped."""
     path = tmp_path / "x"
     path.write_bytes("\ufeffa\u2028b\x85c\r\n\n\x0bd\re".encode())
     assert list(read_lines(path)) == ["a\u2028b\x85c\r", "", "\x0bd\re"]
@@ -106,7 +106,7 @@ def test_only_line_feeds_split(tmp_path: Path) -> None:
     ids=["latin-1", "no line ends", "cut gzip", "wrong checksum"],
 )
 def test_what_is_not_text_is_named_with_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
-    """The error for bad input is one line that names file and line."""
+    """The error is one line with the file and the line number."""
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(UserError, match=message) as caught:
         list(read_lines(tmp_path / "x"))
@@ -115,7 +115,7 @@ def test_what_is_not_text_is_named_with_file_and_line(tmp_path: Path, content: b
 
 @pytest.mark.parametrize(("n_source", "n_target"), [(3, 5), (5, 3), (0, 1)])
 def test_unequal_sides_are_reported_with_both_counts(tmp_path: Path, n_source: int, n_target: int) -> None:
-    """The error gives the number of lines in each whole file."""
+    """The error has the number of lines in each file."""
     source, target = tmp_path / "s", tmp_path / "t"
     write_lines(source, ["a"] * n_source)
     write_lines(target, ["b"] * n_target)

@@ -1,4 +1,4 @@
-"""pipeline.text.pieces: a file copied in pieces is the file copied line by line, and has the same errors."""
+"""pipeline.text.pieces: copying in pieces equals copying line by line, with the same errors."""
 
 import gzip
 import tracemalloc
@@ -22,7 +22,7 @@ INVALID = [*lines.UTF_16, b"\xe9"]
 
 
 def _text(signs: list[bytes]) -> st.SearchStrategy[bytes]:
-    """Up to nine lines of up to seven signs, the last with or without an end."""
+    """Draws up to nine lines of up to seven signs, the last with or without an end."""
     text = st.lists(st.lists(st.sampled_from(signs), max_size=7).map(b"".join), max_size=9).map(b"\n".join)
     return st.builds(bytes.__add__, text, st.sampled_from([b"", b"\n"]))
 
@@ -43,7 +43,7 @@ LANGUAGES = ("en", "de")
 def test_pieces_are_what_lines_are(
     tmp_path_factory: pytest.TempPathFactory, texts: Any, kinds: Any, errors: Errors, block_bytes: int
 ) -> None:
-    """The same shards with the same bytes, or the same error, for byte order marks, damage, long lines and all else."""
+    """Shards or errors are identical for byte order marks, damage, long lines and any other text."""
     folder = tmp_path_factory.mktemp("any")
     sides = [folder / "source", folder / "target"]
     for path, text, kind in zip(sides, texts, kinds, strict=True):
@@ -77,7 +77,7 @@ def _outcome(copy: Callable[[Corpus], list[int]], folder: Path) -> tuple[list[in
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_a_large_file_is_many_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
-    """Each copies its piece only: a bad line of the second is named by its number in the file, before others run."""
+    """Each task copies its own piece only. The error for a bad line in the second piece has its number in the file."""
     calls: list[str] = []
 
     def counted(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> Iterator[Any]:
@@ -101,7 +101,7 @@ def test_a_large_file_is_many_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_cutting_streams(tmp_path: Path) -> None:
-    """Memory does not grow with the file, nor with its lines: 64 MB in a single one are counted within 12 MB."""
+    """Memory grows neither with the file nor with its lines: a single line of 64 MB is cut within 12 MB."""
     (tmp_path / "x").write_bytes(bytes(1 << 26))
     tracemalloc.start()
     try:
@@ -112,7 +112,7 @@ def test_cutting_streams(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
-    """Its pieces no longer begin where lines do."""
+    """After the change, pieces would no longer begin at lines."""
     write_lines(tmp_path / "x", ["one", "two", "three"])
     first, _ = pieces.pieces_of(tmp_path / "x", 2, tmp_path / "copies" / "0")
     write_lines(tmp_path / "x", ["another", "text"])

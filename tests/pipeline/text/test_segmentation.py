@@ -1,4 +1,4 @@
-"""pipeline.text.segmentation: word by word, the ids are those that sentencepiece gives whole lines."""
+"""pipeline.text.segmentation: word by word, the ids equal sentencepiece's for whole lines."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tests.support.tiny_text import every_character
 
 @pytest.fixture(scope="module")
 def pairs(parallel_text: Path) -> list[tuple[str, str]]:
-    """Those of Europarl have no-break spaces, quotes and long words."""
+    """Pairs of Europarl, with no-break spaces, quotes and long words."""
     return text_pairs(parallel_text, "europarl_sample/train", 1000)
 
 
@@ -24,7 +24,7 @@ def pairs(parallel_text: Path) -> list[tuple[str, str]]:
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]]
 ) -> Path:
-    """A vocabulary of that text, without bytes or with them."""
+    """A vocabulary of that text, without and with byte fallback."""
     folder = tmp_path_factory.mktemp("vocabulary")
     corpus = corpus_of(folder / "corpus", pairs)
     settings = VocabularySettings(size=2000) if request.param else every_character(2000)
@@ -32,7 +32,7 @@ def model(
 
 
 def check(segment: Segmenter, model: Path, lines: list[str]) -> None:
-    """Checks that ids and lengths are those of sentencepiece, line by line."""
+    """Asserts that ids and lengths equal sentencepiece's, line by line."""
     ids, lengths = segment(lines)
     expected = encode_lines(load(model), lines)
     assert lengths.tolist() == [len(row) for row in expected]
@@ -40,7 +40,7 @@ def check(segment: Segmenter, model: Path, lines: list[str]) -> None:
 
 
 def test_real_text(model: Path, pairs: list[tuple[str, str]]) -> None:
-    """All lines are encoded twice, with words met for the first time and with words remembered."""
+    """All lines are encoded twice, with new and with cached words."""
     segment = segmenter(model)
     for _ in range(2):
         for lines in zip(*pairs, strict=True):
@@ -55,5 +55,5 @@ LINE = st.lists(st.one_of(ODD, st.text(st.characters(exclude_characters="\n", ex
 
 @given(st.lists(LINE, min_size=1, max_size=8))
 def test_any_text(model: Path, lines: list[str]) -> None:
-    """Runs of spaces, outer spaces, sentencepiece's own sign, spelled-out marks and runs of unknown characters."""
+    """Lines may have repeated and outer spaces, sentencepiece's own sign, spelled-out marks and unknown characters."""
     check(segmenter(model), model, lines)

@@ -25,13 +25,13 @@ IDS = (PAD_ID, UNKNOWN_ID, BEGIN_ID, END_ID)
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Corpus:
-    """2000 pairs of Multi30k in three shards."""
+    """2,000 pairs of Multi30k in three shards."""
     pairs = text_pairs(parallel_text, "multi30k/train", 2000)
     return corpus_of(tmp_path_factory.mktemp("corpus"), pairs, shard_pairs=800)
 
 
 def learn_in(folder: Path, corpus: Corpus, **settings: Any) -> Vocabulary:
-    """Calls `learn` with a new folder; unless asked otherwise, each character is a piece and no byte is."""
+    """Calls `learn` with a new folder. By default, each character is a piece, and no byte is."""
     folder.mkdir()
     return learn(
         Context(folder), corpus, VocabularySettings(**{"character_coverage": 1, "byte_fallback": False} | settings)
@@ -39,13 +39,13 @@ def learn_in(folder: Path, corpus: Corpus, **settings: Any) -> Vocabulary:
 
 
 def words_of(corpus: Corpus) -> Counter[str]:
-    """Counts what stands between spaces in the training split."""
+    """Counts the words between spaces in the training split."""
     sides = [side for shard in corpus.shards for side in (shard.source, shard.target)]
     return Counter(word for side in sides for line in read_lines(side) for word in line.split(" ") if word)
 
 
 def trained_on(lines: Iterable[str], **options: Any) -> bytes:
-    """Returns sentencepiece's own model of lines."""
+    """Returns sentencepiece's own model trained on lines."""
     model = io.BytesIO()
     SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
@@ -61,7 +61,7 @@ def trained_on(lines: Iterable[str], **options: Any) -> bytes:
 
 
 def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) -> None:
-    """Two folders get the same bytes, so neither chance nor path is in the model, and its size is as requested."""
+    """The model depends neither on chance nor on its path, and has the requested size."""
     first, second = (learn_in(tmp_path / name, corpus, size=1000) for name in ("a", "b"))
     assert first.path.read_bytes() == second.path.read_bytes()
     processor = load(first.path)
@@ -69,8 +69,8 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) ->
     assert len(list(read_lines(first.folder / "joint.vocab"))) == 1000
     sides = [side for shard in corpus.shards for side in (shard.source, shard.target)]
     words = {word for side in sides for line in read_lines(side) for word in line.split()}
-    figures = {"size": 1000, "sampled_pairs": 2000, "train_pairs": 2000, "words": len(words)}
-    assert first.read_json("vocabulary.json") == figures
+    counts = {"size": 1000, "sampled_pairs": 2000, "train_pairs": 2000, "words": len(words)}
+    assert first.read_json("vocabulary.json") == counts
     assert [processor.id_to_piece(i) for i in IDS] == [
         "<pad>",
         "<unk>",
@@ -80,9 +80,9 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) ->
 
 
 def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None:
-    """Counting words first changes nothing: sentencepiece trained on the lines themselves learns the same pieces."""
+    """Counting words first changes nothing: sentencepiece learns the same pieces from the lines themselves."""
     lines = [line for shard in corpus.shards for pair in read_pairs(shard.source, shard.target) for line in pair]
-    # sentencepiece leaves out lines with tabs
+    # sentencepiece skips lines with tabs
     of_lines = SentencePieceProcessor(
         model_proto=trained_on((line for line in lines if "\t" not in line), vocab_size=1500, character_coverage=1.0)
     )
@@ -91,7 +91,7 @@ def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None
 
 
 def test_impossible_sizes_name_the_nearest_possible(tmp_path: Path, corpus: Corpus) -> None:
-    """The sizes named in the errors are exact: they work, and one beyond does not."""
+    """The sizes in the errors are exact: they work, and one beyond does not."""
     with pytest.raises(UserError, match=r"allows at most \d+ pieces, not 90000") as caught:
         learn_in(tmp_path / "large", corpus, size=90_000)
     largest = int(str(caught.value).split("at most ")[1].split()[0])
@@ -106,7 +106,7 @@ def test_impossible_sizes_name_the_nearest_possible(tmp_path: Path, corpus: Corp
 
 
 def test_coverage_decides_which_characters_are_pieces(tmp_path: Path, corpus: Corpus) -> None:
-    """They are the fewest of the most frequent ones whose share of the text reaches the coverage, and the space."""
+    """The pieces are the most frequent characters, as few as reach the coverage, and the space."""
     counts: Counter[str] = Counter()
     for word, number in words_of(corpus).items():
         counts.update({character: number * word.count(character) for character in set(word)})
@@ -123,7 +123,7 @@ def test_coverage_decides_which_characters_are_pieces(tmp_path: Path, corpus: Co
 
 
 def test_bytes_spell_what_is_no_piece(tmp_path: Path, corpus: Corpus) -> None:
-    """All 256 follow the special ids, nothing is unknown any more, and every line comes back, whatever its script."""
+    """All 256 bytes follow the special ids, nothing is unknown, and lines of any script survive a round trip."""
     processor = load(learn_in(tmp_path / "v", corpus, size=600, character_coverage=0.999, byte_fallback=True).path)
     assert [i for i in range(600) if processor.is_byte(i)] == list(range(4, 260))
     assert [processor.id_to_piece(i) for i in (*IDS, 4, 259)] == ["<pad>", "<unk>", "<s>", "</s>", "<0x00>", "<0xFF>"]
@@ -138,7 +138,7 @@ def test_bytes_spell_what_is_no_piece(tmp_path: Path, corpus: Corpus) -> None:
 
 @pytest.mark.parametrize("byte_fallback", [True, False])
 def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> None:
-    """Each is one piece and comes back as it was; words that look like symbols, or begin with one, are not changed."""
+    """Each symbol is one piece and survives a round trip, as do words that look like symbols or begin with one."""
     symbols = ["(NP", "(S", "(SBAR", ")NP", ")S", ")SBAR", "XX"]
     pairs = [("XX dogs XXL -LRB- (Sx", "(S (NP XX XX )NP (SBAR XX )SBAR XX XX )S")] * 9
     corpus = corpus_of(tmp_path / "corpus", pairs, ("en", "trees"), symbols=symbols)
@@ -162,7 +162,7 @@ def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> Non
 
 @pytest.mark.parametrize("language", sorted(TEXTS))
 def test_where_no_spaces_separate_words_pieces_are_those_of_lines(tmp_path: Path, language: str) -> None:
-    """Sentencepiece learns the same pieces from the lines themselves; they spell every line, some by whole words."""
+    """Sentencepiece learns the same pieces from the lines themselves. They spell every line, and some are words."""
     pairs = list(zip(ENGLISH, TEXTS[language], strict=True))
     corpus = corpus_of(tmp_path / "corpus", pairs, ("en", language), shard_pairs=10)
     of_lines = SentencePieceProcessor(
@@ -175,7 +175,7 @@ def test_where_no_spaces_separate_words_pieces_are_those_of_lines(tmp_path: Path
 
 
 def test_lines_are_sampled_evenly_and_keep_their_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a side without spaces between words every third line is read and counts three times, the other side whole."""
+    """A side without word spaces is sampled, every third line with weight 3. The other side is read completely."""
     monkeypatch.setattr(vocabulary, "KEPT_LINES", 8)
     pairs = list(zip(CHINESE, ENGLISH, strict=True))
     corpus = corpus_of(tmp_path / "corpus", pairs, ("zh", "en"), shard_pairs=10)

@@ -1,4 +1,4 @@
-"""pipeline.text.word_spaces: which scripts have spaces between words, and text that was split into words."""
+"""pipeline.text.word_spaces: scripts with and without spaces between words, and text already split into words."""
 
 import pytest
 
@@ -22,7 +22,7 @@ from tests.support.unspaced_text import CHINESE, ENGLISH, JAPANESE, THAI
     ids=["zh", "ja", "th", "lo", "km", "my", "bo", "zh with Latin names", "katakana"],
 )
 def test_these_have_none(lines: list[str]) -> None:
-    """Written as usual, even with spaces between clauses and words of another script."""
+    """Usual text has no word spaces, even with spaces between clauses or words of another script."""
     assert not has_word_spaces(lines)
 
 
@@ -60,5 +60,5 @@ def test_these_have_none(lines: list[str]) -> None:
     ],
 )
 def test_these_have_spaces(lines: list[str]) -> None:
-    """Among them text that a program has split into words; text without any letter counts as usual."""
+    """Text split into words by a program has spaces. Text without letters counts as having them."""
     assert has_word_spaces(lines)
