@@ -75,7 +75,7 @@ def work(
     """Trains as one process of a gloo group."""
     torch.set_num_threads(1)
     if native:
-        emulate_processor(native[rank])
+        emulate_cpu(native[rank])
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=size, rank=rank)
     train_as(Workers(rank, size), dataset, settings, folder, until)
     dist.destroy_process_group()
@@ -84,12 +84,12 @@ def work(
 def train_as(
     group: Workers, dataset: EncodedDataset, settings: TrainingSettings, folder: Path, until: int | None = None
 ) -> None:
-    """Trains as one worker of a group up to update `until`; without it to the end, with run.json."""
+    """Trains as one worker of a group up to update `until`. Without it, trains to the end and writes run.json."""
     folder.mkdir(exist_ok=True)
     if until is None:
-        figures = Training(group, dataset, settings, folder).run()
+        record = Training(group, dataset, settings, folder).run()
         if group.rank == 0:
-            TrainingRun(folder).write(figures)
+            TrainingRun(folder).write(record)
         return
     training = Training(group, dataset, settings, folder)
     with training.writer:
@@ -104,9 +104,9 @@ def train_in_processes(
     until: int | None = None,
     native: Sequence[bool] = (),
 ) -> Path:
-    """Trains with `size` processes on this machine, up to update `until`; returns the folder.
+    """Trains with `size` processes on this machine, up to update `until`, and returns the folder.
 
-    `native` says for each rank whether its processor is to look as if it multiplied bfloat16 natively.
+    `native`: for each rank, whether it emulates a CPU with native bfloat16.
     """
     start_processes(work, (size, free_port(), dataset, settings, folder, until, native), size)
     return folder
@@ -120,20 +120,20 @@ def free_port() -> int:
     return port
 
 
-def emulate_processor(native: bool, speedup: float = 2.0, replace: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Emulates a processor that multiplies bfloat16 natively or not, and `speedup` times as fast as float32."""
+def emulate_cpu(native: bool, speedup: float = 2.0, replace: Callable[[Any, str, Any], None] = setattr) -> None:
+    """Emulates a CPU that multiplies bfloat16 natively or not, and `speedup` times as fast as float32."""
     replace(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
     replace(hardware, "bfloat16_speedup", lambda: speedup)
 
 
 def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], size: int) -> None:
-    """`function(rank, *arguments)` in `size` processes, of which one imports torch for all; waits for them."""
-    multiprocessing.set_forkserver_preload([__name__, "torch._dynamo", "pandas"])  # what torch and pyarrow import late
+    """Runs `function(rank, *arguments)` in `size` forks of a process that has imported torch, and waits for them."""
+    multiprocessing.set_forkserver_preload([__name__, "torch._dynamo", "pandas"])  # late imports of torch and pyarrow
     torch.multiprocessing.start_processes(function, arguments, nprocs=size, start_method="forkserver")
 
 
 def kill_once(marker: Path, update: int, event: dict[str, Any]) -> None:
-    """Kills its own process the first time it sees a given update; to be used as `emit`."""
+    """Kills its own process the first time it sees an update. Use it as `emit`."""
     if event.get("step") == update and not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)

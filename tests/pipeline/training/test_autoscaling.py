@@ -1,8 +1,8 @@
-"""A training on a real cluster whose autoscaler starts with a head alone, and adds the machine that the workers need.
+"""A run on a real cluster whose autoscaler starts with a head node only and adds the machine that the workers need.
 
 pytest -m slow tests/pipeline/training/test_autoscaling.py
 
-The autoscaler is Ray's own, with the provider that starts further nodes on this machine; their GPUs are only counted.
+The autoscaler is Ray's own, with the provider that starts more nodes on this machine. Their GPUs are only counted.
 """
 
 import json
@@ -77,10 +77,10 @@ def address(tmp_path: Path) -> Iterator[str]:
     }
     (tmp_path / "cluster.yaml").write_text(json.dumps(config))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    # What `ray up` sets, and what the provider wants.
+    # Set by `ray up` and required by the provider.
     of_launcher = {"RAY_enable_autoscaler_v2": "1", "RAY_CLOUD_INSTANCE_ID": HEAD_ID, "RAY_NODE_TYPE_NAME": "head"}
     of_provider = {"RAY_FAKE_CLUSTER": "1", "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_ID}
-    folder = tempfile.mkdtemp(prefix="growing-")  # short, as the path of a socket must be
+    folder = tempfile.mkdtemp(prefix="growing-")  # short, for the paths of sockets
     variables = {**kept, **of_launcher, **of_provider, LOGICAL_GPUS: "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1"}
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}"]
     command += ["--node-ip-address=127.0.0.1", "--num-cpus=1", f"--temp-dir={folder}", "--include-dashboard=False"]
@@ -103,7 +103,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_workers_wait_for_the_machine_that_an_autoscaler_adds(
     address: str, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
-    """Two are asked for, on GPUs, where there is none: a line says that they are waited for, and they train."""
+    """Two workers on GPUs are requested on a cluster without any: a warning says that the run waits, and it trains."""
     (tmp_path / "settings.toml").write_text(SETTINGS)
     published = publish(tmp_path / "dataset", lambda folder: _copied(dataset, folder), {})
     options = ["--workers", "2", "--config", str(tmp_path / "settings.toml"), "--address", address]

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.fixture(scope="module")
 def stopped(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that was stopped after update 6, with recovery checkpoints of updates 5 and 6."""
+    """A run stopped after update 6, with recovery checkpoints of updates 5 and 6."""
     folder = tmp_path_factory.mktemp("stopped")
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
@@ -45,13 +45,13 @@ def stopped(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def trained(stopped: Path, tmp_path: Path) -> Path:
-    """Copies the run, so that a test may damage it."""
+    """A copy of the run that tests may damage."""
     shutil.copytree(stopped, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
 def newest(folder: Path) -> tuple[Path, TrainingState] | None:
-    """The checkpoint from which a run resumes."""
+    """Returns the checkpoint from which a run would resume."""
     identity = json.loads((folder / "recovery/00000005/state.json").read_text())["identity"]
     return load_newest(folder, identity, TINY.kept_updates)
 
@@ -67,7 +67,7 @@ def newest(folder: Path) -> tuple[Path, TrainingState] | None:
     ],
 )
 def test_damaged_checkpoint_is_skipped(harm: str, trained: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If one bit of the newest one is flipped, a warning names the file and the one before is used."""
+    """If one bit of the newest checkpoint is flipped, a warning names the file and the previous checkpoint is used."""
     path = trained / harm
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -85,7 +85,7 @@ def test_damaged_checkpoint_is_skipped(harm: str, trained: Path, caplog: pytest.
 def test_damaged_checkpoint_costs_only_its_updates(
     harm: str, trained: Path, one_worker: Path, dataset: EncodedDataset
 ) -> None:
-    """If one is truncated, the run resumes from the one before and ends in the bits of an uninterrupted run."""
+    """If a checkpoint is truncated, the run resumes from the previous one, bit-identical to an uninterrupted run."""
     path = trained / harm
     path.write_bytes(path.read_bytes()[:1000])
     Training(Workers(), dataset, TINY, trained).run()
@@ -104,7 +104,7 @@ def test_what_a_killed_write_leaves_is_no_checkpoint(trained: Path) -> None:
 
 
 def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
-    """Later changes to weights and state are not in it, and what a killed process left behind is removed."""
+    """It excludes later changes to weights and state, and a killed process's leftovers are removed."""
     step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
     step.accumulate(Batch.padded(torch.tensor([[5, 6, 3]]), torch.tensor([[7, 3]]), torch.float32), seed=1)
     step.apply(1, n_tokens=2)
@@ -141,7 +141,7 @@ def test_what_cannot_be_kept_beside_is_told(tmp_path: Path) -> None:
 
 
 class Unwilling(Scratch):
-    """A folder on a disk without space."""
+    """A folder whose files cannot be kept."""
 
     def keep(self, part: str) -> None:
         raise PermissionError(13, "Permission denied", part)
@@ -149,7 +149,7 @@ class Unwilling(Scratch):
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path("/bin/mount").exists(), reason="needs the right to mount a disk")
 def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: EncodedDataset) -> None:
-    """On a real file system with room for one checkpoint, training ends in one line and later continues there."""
+    """On a real file system with room for one checkpoint, a run ends with a one-line error and later resumes."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(disk)], capture_output=True).returncode:
@@ -175,16 +175,16 @@ def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDatas
 
 
 def test_other_text_of_the_same_lengths_is_refused(trained: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """One token of one sentence decides what a training is, at every rank; the lengths alone do not."""
+    """A run's identity depends on every token, not only on lengths, at every rank."""
     other = EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "other"))
     path = other.folder / "train" / "00001.arrow"
     source, target = (column.combine_chunks() for column in pa.ipc.open_file(path).read_all().columns)
     values = target.values.to_numpy().copy()
     values[0] += 1
     target = pa.ListArray.from_arrays(target.offsets, pa.array(values))
-    described = other.read_json("dataset.json")
-    described["splits"]["train"][1] |= write_shard(path, source, target, None)
-    other.write_json("dataset.json", described)
+    record = other.read_json("dataset.json")
+    record["splits"]["train"][1] |= write_shard(path, source, target, None)
+    other.write_json("dataset.json", record)
     splits = [EncodedSplit.open(one, "train") for one in (dataset, other)]
     assert np.array_equal(splits[0].target_lengths, splits[1].target_lengths)
     before = weights(trained, 6)
@@ -195,7 +195,7 @@ def test_other_text_of_the_same_lengths_is_refused(trained: Path, dataset: Encod
 
 
 def _aside(folder: Path) -> Path:
-    """What was set aside of a training."""
+    """Returns the folder set aside from a run."""
     (aside,) = folder.parent.glob(f".aside-{folder.name}-*")
     return aside
 
@@ -203,9 +203,9 @@ def _aside(folder: Path) -> Path:
 def test_a_damaged_checkpoint_that_all_rely_on_starts_over(
     trained: Path, dataset: EncodedDataset, one_worker: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without the weights of update 3 no recovery would end in the same average, so the training begins again.
+    """Without the weights of update 3 no recovery would end in the same average, so the run starts over.
 
-    What there was is kept beside it, with a warning, and does not disturb the checkpoints that are written anew.
+    The old files are set aside with a warning and do not disturb new checkpoints.
     """
     shutil.rmtree(trained / "checkpoints/00000003")
     kept = weights(trained, 6)
@@ -223,7 +223,7 @@ def test_a_damaged_checkpoint_that_all_rely_on_starts_over(
 
 
 def test_a_damaged_recovery_is_set_aside(trained: Path, dataset: EncodedDataset) -> None:
-    """And not counted among the two that are kept, of which one is there if the other is damaged."""
+    """A damaged recovery checkpoint does not count as one of the two kept, so a spare always remains."""
     (trained / "recovery/00000006/state.json").write_text("{}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CheckpointWriter, "recovery_is_due", True)
@@ -236,7 +236,7 @@ def test_a_damaged_recovery_is_set_aside(trained: Path, dataset: EncodedDataset)
 def test_a_checkpoint_that_cannot_be_read_ends_the_training(
     trained: Path, dataset: EncodedDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may be readable in a moment, so none is taken for damaged, and nothing is written."""
+    """It may be readable again soon, so no checkpoint counts as damaged, and nothing is written."""
     whole = Path.open
 
     def fail(path: Path, *arguments: Any, **named: Any) -> Any:
@@ -254,7 +254,7 @@ def test_a_checkpoint_that_cannot_be_read_ends_the_training(
 def test_a_training_that_another_command_has_taken_over_writes_and_removes_nothing(
     trained: Path, dataset: EncodedDataset
 ) -> None:
-    """As when a process cut off from the others comes back: metrics and checkpoints are its successor's by then."""
+    """When a disconnected process returns, metrics and checkpoints already belong to its successor."""
     lost = Scratch(trained, is_ours=lambda: False)
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
     training = Training(Workers(), dataset, TINY, trained, scratch=lost)
@@ -270,7 +270,7 @@ def test_a_training_that_another_command_has_taken_over_writes_and_removes_nothi
 def test_damaged_metrics_do_not_end_a_training(
     trained: Path, dataset: EncodedDataset, one_worker: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A byte that is no text, and a line that is no object: both lines are dropped with a warning, no other."""
+    """A line with an invalid byte and a line without an object are dropped with a warning, and no other line."""
     path = trained / "metrics.jsonl"
     lines = path.read_bytes().split(b"\n")
     lines[0], lines[1] = lines[0][:5] + b"\xff" + lines[0][5:], b"5"
@@ -282,7 +282,7 @@ def test_damaged_metrics_do_not_end_a_training(
 
 
 def test_the_checkpoint_of_an_earlier_version_is_refused(trained: Path, dataset: EncodedDataset) -> None:
-    """It planned other batches. The line says what to do, and nothing is overwritten."""
+    """It planned other batches. The error has the remedy, and nothing is overwritten."""
     checkpoint, earlier = trained / "recovery/00000006", trained / "earlier"
     checkpoint.rename(earlier)
 

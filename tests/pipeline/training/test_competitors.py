@@ -1,4 +1,4 @@
-"""The loop, the stages after it, and what needs heads, with a recurrent and a convolutional model."""
+"""The loop, the stages after it, and stages that need heads, with a recurrent and a convolutional model."""
 
 import shutil
 from dataclasses import replace
@@ -39,7 +39,7 @@ def settings_of(name: Any, **fields: Any) -> TrainingSettings:
 def test_trains_and_translates_like_the_transformer(
     name: str, dataset: EncodedDataset, dev_set: EvaluationSet, tmp_path: Path
 ) -> None:
-    """An interrupted training has the same bits, one of two workers the same curve; then come the stages after it."""
+    """An interrupted run is bit-identical, two workers have the same curve, and the stages after training work."""
     settings, alone = settings_of(name), Workers()
     for until in (5, None):
         train_as(alone, dataset, settings, tmp_path / "cut", until)
@@ -71,7 +71,7 @@ def test_trains_and_translates_like_the_transformer(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_trains_in_bfloat16(name: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """With losses near those in float32; its weights then decode in bfloat16."""
+    """Losses are close to float32's, and the weights decode in bfloat16."""
     for dtype in ("float32", "bfloat16"):
         train_as(Workers(), dataset, settings_of(name, dtype=dtype, updates=3), tmp_path / dtype)
     assert curve(tmp_path / "bfloat16") == pytest.approx(curve(tmp_path / "float32"), rel=0.01)
@@ -85,7 +85,7 @@ def test_trains_in_bfloat16(name: str, dataset: EncodedDataset, tmp_path: Path) 
 
 
 def test_only_the_transformer_is_packed_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a GPU that can do both."""
+    """A GPU that supports both packs and compiles only the Transformer."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     packing = [devices.can_pack("cuda:0", settings_of(name).model) for name in ARCHITECTURES]
     monkeypatch.setattr(devices, "compiles", lambda device: True)
@@ -94,7 +94,7 @@ def test_only_the_transformer_is_packed_and_compiled(monkeypatch: pytest.MonkeyP
 
 
 def test_another_architecture_is_another_training(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Runs from before there were several keep their identity, and no checkpoint is continued by another model."""
+    """Runs of versions with one architecture keep their identity, and no other model resumes a checkpoint."""
     assert "architecture" not in TINY.identity()["model"]
     assert settings_of("recurrent").identity()["model"]["architecture"] == "recurrent"
     train_as(Workers(), dataset, settings_of("recurrent"), tmp_path / "run", until=2)

@@ -1,6 +1,6 @@
-"""pipeline.training.devices: one dtype for all workers, which a training keeps, and what a checkpoint tells.
+"""pipeline.training.devices: one dtype for all workers, kept for the whole run and recorded in checkpoints.
 
-Processors are emulated by what torch reports and `bfloat16_speedup` measures of them; everything else is real.
+CPUs are emulated by patching torch's report and `bfloat16_speedup`. Everything else is real.
 """
 
 import json
@@ -22,7 +22,7 @@ from pipeline.training import devices
 from pipeline.training.checkpoints import TrainingState, list_folders
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import (
-    emulate_processor,
+    emulate_cpu,
     train_as,
     train_in_processes,
     weights,
@@ -33,14 +33,14 @@ from workflows.paper import TABLE_3
 pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
 
 AUTO = with_fields(dtype="auto")
-Processor = Callable[..., None]
+Cpu = Callable[..., None]
 THIS_MACHINE = f"{platform.node()} ({device_name('cpu')})"
 
 
 @pytest.fixture
-def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
-    """`processor(False)` makes this one look as if it did not multiply bfloat16 natively, until the test ends."""
-    return partial(emulate_processor, replace=monkeypatch.setattr)
+def cpu(monkeypatch: pytest.MonkeyPatch) -> Cpu:
+    """`cpu(False)` emulates a CPU without native bfloat16 until the test ends."""
+    return partial(emulate_cpu, replace=monkeypatch.setattr)
 
 
 def begin(dataset: EncodedDataset, folder: Path, until: int, **fields: Any) -> None:
@@ -49,7 +49,7 @@ def begin(dataset: EncodedDataset, folder: Path, until: int, **fields: Any) -> N
 
 
 def finish(dataset: EncodedDataset, folder: Path, **fields: Any) -> TrainingRecord:
-    """Trains AUTO with one worker to its end; returns run.json."""
+    """Trains AUTO with one worker to its end and returns run.json."""
     train_as(Workers(), dataset, AUTO.model_copy(update=fields), folder)
     return TrainingRun(folder).load()
 
@@ -81,7 +81,7 @@ def test_two_workers_compute_in_the_type_that_both_have(
 def test_speed_is_negotiated(
     fields: dict[str, Any], compiled: bool, packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a device compiles and packs, all is done that the other settings allow, unless the speed is plain."""
+    """If a device compiles and packs, a run does both as far as its settings allow, unless the speed is plain."""
     for what in ("compiles", "can_pack"):
         monkeypatch.setattr(devices, what, lambda *_: True)
     settings = with_fields(**{"dtype": "bfloat16", **fields})
@@ -90,7 +90,7 @@ def test_speed_is_negotiated(
 
 
 def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of Table 3 but A1, whose head has 512 columns, on an H100; smaller cards take 192 columns, old cards none."""
+    """An H100 packs all of Table 3 but A1 (a head of 512 columns). Smaller GPUs take 192 columns, old ones none."""
 
     def packed(capability: tuple[int, int], models: dict[str, TransformerConfig]) -> set[str]:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
@@ -104,28 +104,26 @@ def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.Mon
     assert packed((8, 6), wide) == {"192 9"}
 
 
-def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: Path, processor: Processor) -> None:
-    """Begun without bfloat16 and finished with it, a run ends in float32's bits."""
+def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: Path, cpu: Cpu) -> None:
+    """A run begun without bfloat16 and finished on a CPU with it is bit-identical to float32."""
     finish(dataset, tmp_path / "whole", dtype="float32")
-    processor(False)
+    cpu(False)
     begin(dataset, tmp_path, until=6)
-    processor(True)
-    figures = finish(dataset, tmp_path)
+    cpu(True)
+    record = finish(dataset, tmp_path)
     assert weights(tmp_path) == weights(tmp_path / "whole")
-    assert figures.dtype == "float32"
-    assert [segment.dtype for segment in figures.segments] == ["float32"]
-    assert [device.matmul_flop_s for segment in figures.segments for device in segment.devices] == [None]  # on CPUs
+    assert record.dtype == "float32"
+    assert [segment.dtype for segment in record.segments] == ["float32"]
+    assert [device.matmul_flop_s for segment in record.segments for device in segment.devices] == [None]  # on CPUs
 
 
-def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
-    dataset: EncodedDataset, tmp_path: Path, processor: Processor
-) -> None:
-    """Without native bfloat16, one line has the machine and the remedy; with it, the uninterrupted run's bits."""
-    processor(True)
+def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(dataset: EncodedDataset, tmp_path: Path, cpu: Cpu) -> None:
+    """Without native bfloat16, the error has the machine and the remedy. With it, results are bit-identical."""
+    cpu(True)
     finish(dataset, tmp_path / "whole")
     begin(dataset, tmp_path, until=6)
     before = weights(tmp_path, 6)
-    processor(False)
+    cpu(False)
     with pytest.raises(UserError) as caught:
         finish(dataset, tmp_path)
     assert str(caught.value) == (
@@ -133,15 +131,15 @@ def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(
         f"can, or move {tmp_path / 'recovery'} elsewhere to start over in float32"
     )
     assert weights(tmp_path, 6) == before
-    processor(True)
+    cpu(True)
     assert finish(dataset, tmp_path).dtype == "bfloat16"
     assert weights(tmp_path) == weights(tmp_path / "whole")
-    processor(False)
+    cpu(False)
     assert finish(dataset, tmp_path).dtype == "bfloat16"  # nothing is left to compute
 
 
 def test_one_worker_without_bfloat16_stops_the_group_that_continues(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A group that adds a CPU without bfloat16 ends in that line, and no worker waits for another."""
+    """A group that adds a CPU without bfloat16 ends with that error, and no worker waits for another."""
     train_in_processes(1, dataset, AUTO, tmp_path, until=3, native=(True,))
     with pytest.raises(torch.multiprocessing.ProcessRaisedException, match=r"began in bfloat16, which .* cannot"):
         train_in_processes(2, dataset, AUTO, tmp_path, native=(True, False))

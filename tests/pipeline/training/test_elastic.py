@@ -1,4 +1,4 @@
-"""Training with `--workers 1:2` on a real cluster whose second node comes and goes ends in the same bits.
+"""A run with `--workers 1:2` on a real cluster whose second node comes and goes is bit-identical to an undisturbed one.
 
 pytest -m slow tests/pipeline/training/test_elastic.py
 """
@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900), pytes
 
 PATIENCE_S = 180
 DEADLINE_S = 30
-"""Time given to the node that is to be taken away."""
+"""Notice before the node is removed."""
 SETTINGS = f"""
 vocabulary.size = {PIECES}
 [recipes.base.training]
@@ -46,15 +46,15 @@ validation_updates = 100000
 log_updates = 7
 device = "cpu"
 """
-"""Only one logged update in 200 is a multiple of 200, so a checkpoint made on notice is known by its number."""
+"""Only one logged update in 200 is a multiple of 200, so the number identifies a checkpoint written on notice."""
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """Starts a head node of one CPU, to which nodes can be added."""
+    """Starts a head node with one CPU, to which nodes can be added."""
     for name in [name for name in os.environ if name.startswith("RAY_")]:
         monkeypatch.delenv(name)
-    folder = tempfile.mkdtemp(prefix="elastic-")  # short, as the path of a socket must be
+    folder = tempfile.mkdtemp(prefix="elastic-")  # short, for the paths of sockets
     monkeypatch.setenv("RAY_TMPDIR", folder)  # so that no other `ray.init()` finds this cluster
     started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     yield started
@@ -63,7 +63,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 
 class Watched:
-    """A training started from the command line, watched through its folder."""
+    """A run started from the command line and watched through its folder."""
 
     def __init__(self, dataset: EncodedDataset, cluster: Cluster, folder: Path) -> None:
         self.folder = folder / ".making-out"
@@ -79,7 +79,7 @@ class Watched:
         return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
     def until(self, happened: Callable[[], Any], what: str) -> Any:
-        """Waits until `happened` returns something true, and returns that."""
+        """Waits until `happened` returns a true value, and returns it."""
         began_s = time.monotonic()
         while not (found := happened()):
             assert self.driver.poll() is None, f"the driver ended while waiting for {what}"
@@ -89,7 +89,7 @@ class Watched:
         return found
 
     def until_workers(self, workers: int, after: int) -> int:
-        """Waits until exactly `workers` workers train, after update `after`; returns the update."""
+        """Waits until exactly `workers` workers train, after update `after`, and returns the update."""
 
         def came() -> int:
             newest = self.lines()[-1:]
@@ -104,20 +104,20 @@ class Watched:
 def test_nodes_come_and_go_and_the_weights_do_not_tell(
     cluster: Cluster, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
-    """Two workers become one when a node is killed, two when one joins, and one after a notice and its checkpoint."""
+    """Two workers become one when a node is killed, two when one joins, and one after a notice and a checkpoint."""
 
     def copied(folder: Path) -> EncodedDataset:
         shutil.copytree(dataset.folder, folder, dirs_exist_ok=True)
         return EncodedDataset(folder)
 
     node = cluster.add_node(num_cpus=1)
-    training = Watched(publish(tmp_path / "dataset", copied, {}), cluster, tmp_path)
+    run = Watched(publish(tmp_path / "dataset", copied, {}), cluster, tmp_path)
     try:
-        update = training.until_workers(2, after=205)
+        update = run.until_workers(2, after=205)
         cluster.remove_node(node, allow_graceful=False)
-        update = training.until_workers(1, after=update)
+        update = run.until_workers(1, after=update)
         node = cluster.add_node(num_cpus=1)
-        update = training.until_workers(2, after=update)
+        update = run.until_workers(2, after=update)
 
         drain = ["--node-id", node.node_id, "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "test"]
         drain += ["--deadline-remaining-seconds", str(DEADLINE_S)]
@@ -126,22 +126,22 @@ def test_nodes_come_and_go_and_the_weights_do_not_tell(
         began_s = time.monotonic()
 
         def on_notice() -> Path | None:
-            made = [path for path in list_folders(training.folder / "recovery") if int(path.name) > update]
+            made = [path for path in list_folders(run.folder / "recovery") if int(path.name) > update]
             return made[-1] if made else None
 
-        checkpoint: Path = training.until(on_notice, "a checkpoint on notice")
+        checkpoint: Path = run.until(on_notice, "a checkpoint on notice")
         assert time.monotonic() - began_s < DEADLINE_S
-        training.until_workers(1, after=int(checkpoint.name))
+        run.until_workers(1, after=int(checkpoint.name))
     finally:
-        training.driver.terminate()
-        training.driver.wait(60)
-    newest = [path for path in list_folders(training.folder / "recovery") if Artifact(path).damage() is None][-1]
+        run.driver.terminate()
+        run.driver.wait(60)
+    newest = [path for path in list_folders(run.folder / "recovery") if Artifact(path).damage() is None][-1]
     assert newest >= checkpoint
     update = int(newest.name)
-    described = json.loads((newest / "state.json").read_text())["identity"]
-    described.pop("dataset")
+    settings = json.loads((newest / "state.json").read_text())["identity"]
+    settings.pop("dataset")
     (tmp_path / "alone").mkdir()
-    undisturbed = Training(Workers(), dataset, TrainingSettings(**described), tmp_path / "alone")
+    undisturbed = Training(Workers(), dataset, TrainingSettings(**settings), tmp_path / "alone")
     with undisturbed.writer:
         undisturbed.train(until=update)
     weights = safetensors.torch.load_file(newest / "model.safetensors")

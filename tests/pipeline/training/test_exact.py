@@ -1,4 +1,4 @@
-"""pipeline.training.exact and workers: order of addition and curve are the same whatever the number of workers."""
+"""pipeline.training.exact and workers: order of addition and curve do not depend on the number of workers."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, curve, free_port, start_processes, weights, with_fields
 
 LAYOUTS = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 4, 8))]
-"""Workers that train together."""
+"""Numbers of workers."""
 UPDATES = 12
 SLOW = with_fields(
     updates=UPDATES, checkpoint_updates=UPDATES, validation_updates=6, optimizer=OptimizerConfig(warmup_steps=400)
@@ -34,7 +34,7 @@ SLOW = with_fields(
 
 
 class Sums:
-    """What an exact sum reads of a training step: one value, which each micro-batch sets."""
+    """Stands in for a training step, with one value that each micro-batch sets."""
 
     def __init__(self) -> None:
         self.sums = torch.zeros(1)
@@ -44,7 +44,7 @@ class Sums:
 
 
 def in_a_tree(values: Sequence[float], first: int = 0, stride: int = 1) -> float:
-    """Adds values in float32 in the documented order, which must never change: continued runs have these bits."""
+    """Adds values in float32 in the documented order, which must never change: resumed runs rely on it."""
     if first + stride >= len(values):
         return values[first]
     left, right = in_a_tree(values, first, 2 * stride), in_a_tree(values, first + stride, 2 * stride)
@@ -53,7 +53,7 @@ def in_a_tree(values: Sequence[float], first: int = 0, stride: int = 1) -> float
 
 @given(st.integers(1, 70), st.randoms())
 def test_micro_batches_are_added_in_a_tree(n: int, random: Random) -> None:
-    """The sum has the bits of the tree whatever the terms, and few sums exist at a time."""
+    """The sum is bit-identical to the tree's for any terms, and few partial sums exist at a time."""
     values = [float(np.float32(random.uniform(-1, 1))) for _ in range(n)]
     step: Any = Sums()
     exact, most = ExactSum(Workers(), step), 0
@@ -67,23 +67,23 @@ def test_micro_batches_are_added_in_a_tree(n: int, random: Random) -> None:
 
 
 def test_the_tree_of_eight_lies_as_it_is_documented() -> None:
-    """((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7))."""
+    """The tree is ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7))."""
     assert [parent(number) for number in range(1, 8)] == [0, 0, 1, 0, 1, 2, 3]
 
 
-def train_in_group(rank: int, size: int, dataset: EncodedDataset, given: TrainingSettings, folder: Path) -> None:
-    """Runs one of `size` processes that train together."""
+def train_in_group(rank: int, size: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> None:
+    """Runs one of `size` training processes."""
     torch.set_num_threads(1)
     if size > 1:
         dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
-    Training(Workers(rank, size), dataset, given, folder).run()
+    Training(Workers(rank, size), dataset, settings, folder).run()
     if size > 1:
         dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """`trained(3, exact=True)` -> the folder of the same updates, with dropout, by three workers; trained once."""
+    """`trained(3, exact=True)` -> the folder of the same updates, with dropout, by three workers. Each runs once."""
     folder = tmp_path_factory.mktemp("layouts")
 
     def train(
@@ -98,8 +98,8 @@ def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
         if not place.exists():
             place.mkdir()
             changed = {"exact_reduction": exact, "exchange": exchange, "micro_batches": micro_batches}
-            given = SLOW.model_copy(update={**changed, "updates": updates, "checkpoint_updates": updates})
-            start_processes(train_in_group, (size, dataset, given, place), size)
+            settings = SLOW.model_copy(update={**changed, "updates": updates, "checkpoint_updates": updates})
+            start_processes(train_in_group, (size, dataset, settings, place), size)
         return place
 
     return train
@@ -107,7 +107,7 @@ def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("size", LAYOUTS)
 def test_workers_walk_the_same_curve(size: int, trained: Callable[..., Path]) -> None:
-    """The losses of all updates with dropout, and of the dev split, agree with those of one worker to 1e-4."""
+    """All training losses, with dropout, and dev losses agree with one worker's to 1e-4."""
     alone = curve(trained(1, exact=False))
     together = curve(trained(size, exact=False))
     assert len(alone) == UPDATES + 2
@@ -127,18 +127,18 @@ def assert_same_bits(alone: Path, together: Path, updates: int) -> None:
 
 @pytest.mark.parametrize("size", LAYOUTS)
 def test_exact_reduction_ends_in_the_same_bits(size: int, trained: Callable[..., Path]) -> None:
-    """Weights, Adam's state and training losses of 2, 3, 4 and 8 workers are those of one, bit for bit."""
+    """Weights, Adam's state and training losses of 2, 3, 4 and 8 workers are bit-identical to one worker's."""
     assert_same_bits(trained(1, exact=True), trained(size, exact=True), UPDATES)
 
 
 def test_exact_reduction_with_a_micro_batch_a_worker(trained: Callable[..., Path]) -> None:
-    """Four workers for four micro-batches: the first three updates end in the bits of one worker's."""
+    """With four workers for four micro-batches, three updates are bit-identical to one worker's."""
     alone, together = (trained(size, exact=True, updates=3, micro_batches=4) for size in (1, 4))
     assert_same_bits(alone, together, 3)
 
 
 def test_gradients_sent_in_bfloat16(trained: Callable[..., Path]) -> None:
-    """Two workers follow the curve with other bits; alone nothing is sent, so nothing is rounded."""
+    """Two workers follow the curve with other bits. A single worker sends nothing, so nothing is rounded."""
     plain, rounded = (curve(trained(2, exact=False, exchange=name)) for name in ("float32", "bfloat16"))
     differences = [abs(ours / theirs - 1) for ours, theirs in zip(rounded, plain, strict=True)]
     print(f"loss {rounded[-3]:.6f}, in float32 {plain[-3]:.6f}; at most {max(differences):.1e} apart")
@@ -149,7 +149,7 @@ def test_gradients_sent_in_bfloat16(trained: Callable[..., Path]) -> None:
 
 
 def leave_after_an_update(rank: int, port: int, dataset: EncodedDataset, folder: Path) -> None:
-    """Trains as one of two workers, of which the second computes one update and then nothing for 10 s."""
+    """Trains as one of two workers. The second computes one update and then nothing for 10 s."""
     torch.set_num_threads(1)
     loop.UPDATE_TIMEOUT = timedelta(seconds=2)
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=2, rank=rank, timeout=timedelta(minutes=5))
@@ -162,6 +162,6 @@ def leave_after_an_update(rank: int, port: int, dataset: EncodedDataset, folder:
 
 
 def test_a_worker_that_hangs_is_not_waited_for_long(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Once the workers train, a collective ends by the shorter limit; before, it may wait for compilers."""
+    """Once the workers train, collectives have the shorter timeout. Before, they may wait for compilers."""
     with pytest.raises(torch.multiprocessing.ProcessRaisedException, match=r"(?i)timed out"):
         start_processes(leave_after_an_update, (free_port(), dataset, tmp_path), 2)

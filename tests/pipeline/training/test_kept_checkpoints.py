@@ -25,13 +25,13 @@ LIKE_BASE = with_fields(
     validation_updates=60,
     log_updates=5,
 )
-"""The paper's base, whose 10 minutes are 1,500 of 100,000 updates, 750 times as short."""
+"""The paper's base (a checkpoint per 10 minutes, 1,500 of 100,000 updates), 750 times as short."""
 KILLS = (70, 128, 131)
-"""One before the first kept checkpoint could be, two between the last five of them."""
+"""One before the first kept checkpoint, two between the last five."""
 
 
 def train(rank: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path, killed_at: int | None) -> None:
-    """Trains in a process of its own, which kills itself as soon as an update is queued."""
+    """Trains in a separate process, which kills itself as soon as an update is queued."""
     torch.set_num_threads(1)
     if killed_at is not None:
         updated = Training._update
@@ -42,12 +42,12 @@ def train(rank: int, dataset: EncodedDataset, settings: TrainingSettings, folder
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Training._update = until_killed  # type: ignore[method-assign]
-    figures = Training(Workers(), dataset, settings, folder).run()
-    TrainingRun(folder).write(figures)
+    record = Training(Workers(), dataset, settings, folder).run()
+    TrainingRun(folder).write(record)
 
 
 def averaged(run: TrainingRun, dataset: EncodedDataset, folder: Path) -> tuple[object, bytes]:
-    """Averages as base does; returns the updates and the bits of the mean."""
+    """Averages like base, and returns the updates and the bytes of the mean."""
     folder.mkdir()
     (run.folder / "joint.model").write_bytes((dataset.folder / "joint.model").read_bytes())
     checkpoint = average(Context(folder), run, AveragingSettings(last=5))
@@ -55,7 +55,7 @@ def averaged(run: TrainingRun, dataset: EncodedDataset, folder: Path) -> tuple[o
 
 
 def test_kills_change_no_bit_of_the_average(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Killed three times, a training like base's averages the same updates, with the same bits, as one never killed."""
+    """A run like base's, killed three times, averages the same updates as an undisturbed one, bit-identically."""
     results = []
     for name, kills in (("undisturbed", ()), ("killed", KILLS)):
         folder = tmp_path / name
@@ -72,7 +72,7 @@ def test_kills_change_no_bit_of_the_average(dataset: EncodedDataset, tmp_path: P
 
 
 def test_kept_updates_are_the_last_multiples_and_the_end() -> None:
-    """Of base and big those of the last minutes as the paper counts them; short trainings keep what there is."""
+    """Base and big keep the paper's last checkpoints. A run shorter than the interval keeps its end."""
     base = TINY.model_copy(update={"updates": 100_000, "checkpoint_updates": 1500, "keep_checkpoints": 5})
     assert base.kept_updates == (94_500, 96_000, 97_500, 99_000, 100_000)
     big = TINY.model_copy(update={"updates": 300_000, "checkpoint_updates": 600, "keep_checkpoints": 20})

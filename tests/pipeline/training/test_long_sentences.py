@@ -1,4 +1,4 @@
-"""Long lines of the dev set: each is computed whole up to LONGEST_TOKENS, and no model computes a longer one."""
+"""Long lines of the dev set: each is computed whole up to LONGEST_TOKENS, longer ones never."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,12 +27,12 @@ from tests.support.tiny_training import TINY, curve, with_fields
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 LONG, TOO_LONG = 300, 12_000
-"""Words of a line that is computed whole, and of one that would take 1 GB for the scores of one layer."""
+"""Words of a line that is computed whole, and of a line whose scores would take 1 GB in one layer."""
 
 
 @pytest.fixture(scope="module")
 def encoded(dataset: EncodedDataset, parallel_text: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """`encoded(LONG)` -> the training pairs of `dataset`, and its dev pairs with one more of that many words."""
+    """`encoded(LONG)` -> the training pairs of `dataset`, and its dev pairs plus one of LONG words."""
 
     def encoded(*words: int, others: int = 60) -> EncodedDataset:
         folder = tmp_path_factory.mktemp("long")
@@ -54,7 +54,7 @@ def encoded(dataset: EncodedDataset, parallel_text: Path, tmp_path_factory: pyte
 
 
 def test_training_leaves_overlong_dev_pairs_out(encoded: Any, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """The curve is that of the dev set without them, bit for bit; one warning and run.json count them."""
+    """The curve is bit-identical to a dev set without them. One warning and run.json count them."""
     events: list[dict[str, Any]] = []
     runs = []
     for name, on in (("without", dataset), ("with", encoded(TOO_LONG))):
@@ -68,7 +68,7 @@ def test_training_leaves_overlong_dev_pairs_out(encoded: Any, dataset: EncodedDa
 
 
 def test_evaluation_leaves_them_out_too(encoded: Any, trained: Checkpoint, tmp_path: Path) -> None:
-    """Perplexity, by length too, and the table of heads are measured on the same pairs."""
+    """Perplexity, perplexity by length and the table of heads are measured on the same pairs."""
     long = encoded(LONG, TOO_LONG)
     dev = EvaluationSet(long.folder.with_name("dev"))
     split = EncodedSplit.open(long, "dev")
@@ -86,7 +86,7 @@ def test_evaluation_leaves_them_out_too(encoded: Any, trained: Checkpoint, tmp_p
 
 
 def test_a_dev_set_of_overlong_pairs_is_refused(encoded: Any, tmp_path: Path) -> None:
-    """One line says that nothing is left to validate on."""
+    """Without any pair to validate on, the error is one line."""
     with pytest.raises(UserError, match="no dev pair of at most 1024 tokens"):
         Training(Workers(), encoded(TOO_LONG, others=0), TINY, tmp_path)
 
@@ -94,7 +94,7 @@ def test_a_dev_set_of_overlong_pairs_is_refused(encoded: Any, tmp_path: Path) ->
 def test_the_largest_dev_batch_is_tried_before_the_first_update(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where torch finds no memory for it, one line says so, and nothing has been trained."""
+    """If torch finds no memory for it, the error is one line, and nothing has been trained."""
     monkeypatch.setattr(loop, "split_sums", lambda *_, **__: torch.empty(10**15))
     training = Training(Workers(), dataset, TINY, tmp_path)
     with pytest.raises(UserError, match=r"the largest dev batch, \d+ pairs of \d+ and \d+ tokens, does not fit"):
@@ -105,7 +105,7 @@ def test_the_largest_dev_batch_is_tried_before_the_first_update(
 def test_a_longer_dev_sentence_recompiles_nothing(
     encoded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model compiled for packed batches computes them as it did after validation on a sentence of 300 tokens."""
+    """A model compiled for packed batches is not recompiled after validation on a sentence of 300 tokens."""
     packed_kernels.register()
     torch._dynamo.reset()
     monkeypatch.setattr(devices, "can_pack", lambda *_: True)
@@ -122,7 +122,7 @@ def test_a_longer_dev_sentence_recompiles_nothing(
 
 
 def test_training_takes_no_longer_sentences_than_translation() -> None:
-    """Text may be encoded up to the length that validation and translation compute whole."""
+    """Text can be encoded up to the length that validation and translation compute whole."""
     assert EncodingSettings(max_tokens=LONGEST_TOKENS).max_tokens == 1024
     with pytest.raises(ValueError, match="max_tokens"):
         EncodingSettings(max_tokens=LONGEST_TOKENS + 1)

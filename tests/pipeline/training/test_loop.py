@@ -1,4 +1,4 @@
-"""pipeline.training.loop: the curve is the same on any layout, and an interruption loses nothing."""
+"""pipeline.training.loop: the curve is the same for any number of workers, and an interruption loses nothing."""
 
 import gc
 import json
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
 
 
 class StopError(Exception):
-    """Stands for anything that ends a training from outside."""
+    """Stands for anything that ends a run from outside."""
 
 
 def train_alone(
@@ -48,7 +48,7 @@ def train_alone(
 
 
 def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, update: int, where: str) -> None:
-    """Trains until StopError: before the checkpoint that may be due at `update`, after it, or in mid-update."""
+    """Trains until StopError: before or after the possible checkpoint of `update`, or in mid-update."""
     training = Training(Workers(), dataset, settings, folder)
     accumulate, asked_for = training.step.accumulate, 5 if where == "amid" else 1
 
@@ -73,17 +73,17 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
 
 @pytest.fixture(scope="module")
 def alone_exactly(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Trains as `alone` does, but with the exact reduction."""
+    """The folder of a run like `alone`, but with the exact reduction."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("alone_exactly")
-    described = train_alone(dataset, with_fields(exact_reduction=True), folder)
-    (folder / "run.json").write_text(json.dumps(described))
+    record = train_alone(dataset, with_fields(exact_reduction=True), folder)
+    (folder / "run.json").write_text(json.dumps(record))
     return folder
 
 
 @pytest.fixture(scope="module")
 def alone(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Trains TINY with one worker without interruption; returns its folder."""
+    """The folder of an uninterrupted TINY run with one worker."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("alone")
     (folder / "run.json").write_text(json.dumps(train_alone(dataset, TINY, folder)))
@@ -91,7 +91,7 @@ def alone(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_curve_does_not_depend_on_the_workers(alone: Path, two_workers: Path) -> None:
-    """1 and 2 workers, with dropout, give the same losses but for the rounding of sums, and count the same work."""
+    """1 and 2 workers, with dropout, have the same losses up to the rounding of sums, and count the same work."""
     assert len(curve(alone)) == TINY.updates + 3
     assert curve(two_workers) == pytest.approx(curve(alone), rel=1e-4)
     counted, by_two = (json.loads((folder / "run.json").read_text()) for folder in (alone, two_workers))
@@ -100,7 +100,7 @@ def test_curve_does_not_depend_on_the_workers(alone: Path, two_workers: Path) ->
 
 
 def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """The norm reported for update 1 is that of the summed loss of its pairs, over the number of their tokens."""
+    """Loss, NLL and gradient norm of update 1 equal a single batch of all its pairs, per target token."""
     model = TransformerConfig(**{**TINY.model_dump()["model"], "dropout": 0.0})
     settings = with_fields(model=model, updates=1)
     train_alone(dataset, settings, tmp_path)
@@ -133,12 +133,12 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
 def test_stopped_and_continued_ends_in_the_same_bits(
     update: int, where: str, exact: bool, alone: Path, alone_exactly: Path, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
-    """Weights, Adam's state, losses and counters are those of a training that was never stopped."""
+    """Weights, Adam's state, losses and counters equal an uninterrupted run's."""
     settings, uninterrupted = with_fields(exact_reduction=exact), alone_exactly if exact else alone
     with pytest.raises(StopError):
         train_until(dataset, settings, tmp_path, update, where)
-    (tmp_path / "metrics.jsonl").open("a").write('{"update": 4, "lo')  # as a kill in the middle of a write leaves it
-    described = train_alone(dataset, settings, tmp_path)
+    (tmp_path / "metrics.jsonl").open("a").write('{"update": 4, "lo')  # like a kill in the middle of a write
+    record = train_alone(dataset, settings, tmp_path)
     last = f"recovery/{TINY.updates:08d}"
     kept = [f"checkpoints/{update:08d}" for update in (3, 6, 9)]
     for file in (f"{last}/optimizer.safetensors", *(f"{folder}/model.safetensors" for folder in (last, *kept))):
@@ -146,11 +146,11 @@ def test_stopped_and_continued_ends_in_the_same_bits(
     assert metrics(tmp_path) == metrics(uninterrupted)
     run_json = json.loads((uninterrupted / "run.json").read_text())
     for name in ("updates", "epochs", "source_tokens", "target_tokens", "counted_flop", "checkpoints"):
-        assert described[name] == run_json[name]
+        assert record[name] == run_json[name]
 
 
 def test_continued_by_three_workers_where_one_began(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Checkpoints do not depend on the layout: three workers, with unequal shares, continue on the same curve."""
+    """Checkpoints do not depend on the number of workers: three, with unequal shares, continue on the same curve."""
     with pytest.raises(StopError):
         train_alone(dataset, TINY, tmp_path, 5)
     train_in_processes(3, dataset, TINY, tmp_path)
@@ -158,18 +158,18 @@ def test_continued_by_three_workers_where_one_began(alone: Path, dataset: Encode
 
 
 def test_continued_when_all_is_done_changes_nothing(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """After a kill between the last checkpoint and run.json, the same command describes the same run, but for times."""
+    """After a kill between the last checkpoint and run.json, the same command writes the same record but for times."""
     shutil.copytree(alone, tmp_path, dirs_exist_ok=True)
-    described, before = train_alone(dataset, TINY, tmp_path), json.loads((alone / "run.json").read_text())
+    record, before = train_alone(dataset, TINY, tmp_path), json.loads((alone / "run.json").read_text())
     for clock in ("loop_s", "checkpoint_s"):
-        assert described.pop(clock) < before.pop(clock)
-    assert described == before
+        assert record.pop(clock) < before.pop(clock)
+    assert record == before
     assert metrics(tmp_path) == metrics(alone)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_loss_that_is_not_finite_ends_the_training(dtype: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """If the learning rate is far too high, one line names the update, the epoch and what to lower."""
+    """If the learning rate is far too high, the error has the update, the epoch and the setting to lower."""
     optimizer = TINY.optimizer.__class__(learning_rate_scale=1e30)
     with pytest.raises(UserError, match=r"update 2 \(epoch 0\).*learning_rate_scale \(now 1e\+30\)") as caught:
         train_alone(dataset, with_fields(optimizer=optimizer, dtype=dtype), tmp_path)
@@ -180,7 +180,7 @@ def test_loss_that_is_not_finite_ends_the_training(dtype: str, dataset: EncodedD
 def test_progress_neither_ends_a_training_nor_hides_what_does(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shown after every update, a loss that is not finite is an error at update 5, where all ranks look for it."""
+    """With progress after every update, a non-finite loss is still an error at update 5, where all ranks check it."""
     monkeypatch.setattr(loop, "PROGRESS_S", 0.0)
     optimizer, events = TINY.optimizer.__class__(learning_rate_scale=1e30), list[dict[str, Any]]()
     settings = with_fields(optimizer=optimizer, log_updates=5, validation_updates=100, checkpoint_updates=9)
@@ -193,7 +193,7 @@ def test_progress_neither_ends_a_training_nor_hides_what_does(
 
 
 def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A different vocabulary, positions that end too early and a budget that the corpus cannot fill are refused."""
+    """A different vocabulary, too few positions and a budget that the corpus cannot fill raise UserError."""
     model = TINY.model_dump()["model"]
     for fields, message in (
         ({"model": TransformerConfig(**{**model, "vocabulary_size": 900})}, r"vocabulary_size = 900, .* 800 pieces"),
@@ -205,7 +205,7 @@ def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path:
 
 
 def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Where torch finds no memory, one line says what to lower; a fault that only speaks of memory stays as it is."""
+    """If torch finds no memory, the error has the setting to raise. A fault that only mentions memory is unchanged."""
 
     def too_large(batch: Batch, seed: int) -> None:
         torch.empty(10**15)
@@ -226,7 +226,7 @@ def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: Enco
 def test_machine_about_to_go_makes_a_checkpoint_at_once(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A notice at update 2 has update 2 on the disk before update 3 begins; training goes on, as it would have."""
+    """After a notice at update 2, its checkpoint is on the disk before update 3 begins, and training continues."""
     monkeypatch.setattr(CheckpointWriter, "recovery_is_due", False)
     monkeypatch.setattr(loop, "PREEMPTION_S", 0.0)
     seen = []
@@ -240,14 +240,14 @@ def test_machine_about_to_go_makes_a_checkpoint_at_once(
             seen.append([path.name for path in list_folders(tmp_path / "recovery")])
 
     settings = with_fields(checkpoint_updates=4, updates=4, validation_updates=4)
-    described = Training(Workers(), dataset, settings, tmp_path, emit, is_preempted).run()
+    record = Training(Workers(), dataset, settings, tmp_path, emit, is_preempted).run()
     assert seen == [[], [], ["00000002"]]  # not asked again
-    assert described.checkpoints == (4,)
+    assert record.checkpoints == (4,)
     assert [path.name for path in list_folders(tmp_path / "checkpoints")] == ["00000004"]
 
 
 def test_workers_ask_rarely_whether_a_machine_goes(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """The nine logged updates of this run take less than PREEMPTION_S, so only the first one asks."""
+    """The logged updates of this run take less than PREEMPTION_S, so only the first one asks."""
     asked = []
     Training(Workers(), dataset, TINY, tmp_path, is_preempted=lambda: bool(asked.append(1))).run()
     assert asked == [1]
@@ -256,7 +256,7 @@ def test_workers_ask_rarely_whether_a_machine_goes(dataset: EncodedDataset, tmp_
 def test_the_garbage_collector_runs_at_chosen_updates_only(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within a run only after every second update, as set here, and validation; after an error it is as before."""
+    """Within a run it runs only after validation and every second update, as set here. An error ends this."""
     monkeypatch.setattr(loop, "COLLECT_UPDATES", 2)
     validated = [
         update for update in range(1, 9) if update % TINY.validation_updates == 0 or update in TINY.kept_updates
@@ -278,14 +278,14 @@ def test_the_garbage_collector_runs_at_chosen_updates_only(
     with pytest.raises(StopError), training.writer:
         training.train()
     gc.callbacks.remove(note)
-    assert [*dict.fromkeys(after)] == sorted({2, 4, 6, 8, *validated})  # twice each: it begins and ends
+    assert [*dict.fromkeys(after)] == sorted({2, 4, 6, 8, *validated})  # twice each: at begin and end
     assert min(frozen) > 10_000
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
 
 
 class Unconnected(Workers):
-    """Rank 0 of two workers whose other one never answers; it notes what it copies to it."""
+    """Rank 0 of two workers, recording its copies. The other worker never answers."""
 
     def broadcast(self, tensor: Tensor) -> None:
         NOTED.append("copy")
@@ -306,7 +306,7 @@ NOTED: list[str] = []
 def test_the_first_weights_are_copied_before_the_largest_batch_is_tried(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So NCCL has connected, and taken its memory, when it shows what else fits."""
+    """NCCL must have connected and allocated its memory before the trial."""
     NOTED.clear()
     training = Training(Unconnected(0, 2), dataset, TINY, tmp_path)
     accumulate = training.step.accumulate
@@ -324,21 +324,21 @@ def test_the_first_weights_are_copied_before_the_largest_batch_is_tried(
 
 
 def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) -> None:
-    """Tokens are those of the plan's updates, and an epoch holds every pair once."""
-    described = json.loads((alone / "run.json").read_text())
+    """Tokens equal the sum over the plan's updates, and an epoch has every pair once."""
+    record = json.loads((alone / "run.json").read_text())
     split = EncodedSplit.open(dataset, "train")
     lines = [line for line in metrics(alone) if "loss" in line]
-    assert described["target_tokens"] == sum(line["target_tokens"] for line in lines)
+    assert record["target_tokens"] == sum(line["target_tokens"] for line in lines)
     first_epoch = [line["target_tokens"] for line in lines if line["epoch"] == 0]
     assert sum(first_epoch) == split.target_lengths.sum()
-    assert 0 < described["padding_fraction"] < 0.1
-    assert described["parameters"] == sum(p.numel() for p in Transformer(TINY.model).parameters())
+    assert 0 < record["padding_fraction"] < 0.1
+    assert record["parameters"] == sum(p.numel() for p in Transformer(TINY.model).parameters())
 
 
 def test_a_graph_that_cannot_be_recorded_is_told(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One warning event says why; training goes on, and run.json says that batches were packed and not captured."""
+    """One warning has the reason, training continues, and run.json records batches as packed but not captured."""
     packed_kernels.register()
     monkeypatch.setattr(devices, "can_pack", lambda *_: True)
     events: list[dict[str, Any]] = []

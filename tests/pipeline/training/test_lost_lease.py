@@ -1,4 +1,4 @@
-"""A run in a bucket whose lease another process has taken stops, and touches none of what is now the other's."""
+"""A run in a bucket stops when another process has taken its lease, and does not touch the other's objects."""
 
 import re
 import shutil
@@ -21,11 +21,11 @@ from tests.support.tiny_training import with_fields
 
 SUCCESSOR = Owner("far", 1, "the other", 0.0).written()  # the same in every process
 LOST = 30
-"""The update at which the lease is another's."""
+"""The update at which another process takes the lease."""
 
 
 def _take_over(uri: str, name: str, event: dict[str, Any]) -> None:
-    """At update LOST, gives the lock of a run to another process, which keeps files of the same names."""
+    """At update LOST, transfers a run's lock to another process, which keeps files of the same names."""
     bucket, place = Bucket(uri), f"store/.making-{name}"
     if event.get("step") == LOST:
         bucket.write(f"store/.locks/{name}.json", SUCCESSOR)
@@ -38,7 +38,7 @@ def _take_over(uri: str, name: str, event: dict[str, Any]) -> None:
 def test_a_run_whose_lease_is_lost_stops_and_leaves_the_other_s_alone(
     at_s3: S3Server, dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
-    """It ends before its next checkpoint, thousands of updates early; no object is overwritten, added or pruned."""
+    """It ends before its next checkpoint, thousands of updates early, and overwrites, adds or prunes no object."""
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
     monkeypatch.setattr(on_ray, "worker_environment", lambda: there)
     store, name = Store.at(f"{at_s3.bucket()}/runs"), "training-1"

@@ -1,6 +1,6 @@
-"""pipeline.training on each device: the loop, what it reads ahead, its checkpoints, validation and exact reduction.
+"""pipeline.training on each device: the loop, prefetching, checkpoints, validation and exact reduction.
 
-The same tests run on the CPU and, where torch finds one, on a GPU. They need neither Ray nor real text.
+The same tests run on the CPU and, if torch finds one, on a GPU. They need neither Ray nor real text.
 """
 
 from collections.abc import Iterator
@@ -31,12 +31,12 @@ from tests.support.tiny_training import TINY, curve, start_processes, with_field
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("one_thread")]
 
 STILL = with_fields(model=replace(TINY.model, dropout=0.0))
-"""Without dropout, whose random bits differ between devices."""
+"""Without dropout, whose masks differ between devices."""
 
 
 @contextmanager
 def waiting_forbidden(device: str) -> Iterator[None]:
-    """Makes whatever waits for the GPU an error in the body."""
+    """Raises an error if the body waits for the GPU."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
@@ -48,24 +48,24 @@ def waiting_forbidden(device: str) -> Iterator[None]:
 
 
 def test_loop_walks_the_same_curve(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Losses on both splits are those of the CPU in float32, at either speed."""
-    for name, given, on in (
+    """Losses on both splits equal the CPU's in float32, at either speed."""
+    for name, settings, on in (
         ("cpu", STILL, "cpu"),
         ("device", STILL, device),
         ("plain", STILL.model_copy(update={"speed": "plain"}), device),
     ):
         (tmp_path / name).mkdir()
-        Training(Workers(device=on), dataset, given, tmp_path / name).run()
+        Training(Workers(device=on), dataset, settings, tmp_path / name).run()
     for name in ("device", "plain"):
         assert curve(tmp_path / name) == pytest.approx(curve(tmp_path / "cpu"), rel=1e-3)
 
 
 def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Reading ahead, copying, computing and applying an update are queued without waiting for the device once."""
-    given = with_fields(dtype="auto", log_updates=100, validation_updates=100)
-    training = Training(Workers(device=device), dataset, given, tmp_path)
+    """Prefetching, copying, computing and applying an update are queued without ever waiting for the device."""
+    settings = with_fields(dtype="auto", log_updates=100, validation_updates=100)
+    training = Training(Workers(device=device), dataset, settings, tmp_path)
     updates = list(training.updates.between(0, 3))
-    for update in (updates[0], *updates):  # what is compiled or allocated for the first time may wait
+    for update in (updates[0], *updates):  # first-time compilation and allocation may wait
         training._update(update)
     with waiting_forbidden(device):
         for update in updates:
@@ -76,7 +76,7 @@ def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDa
 
 
 def _state(training: Training) -> list[Tensor]:
-    """The master weights, the shadow and Adam's state."""
+    """Returns the master weights, the shadow and Adam's state."""
     step = training.step
     adam = step.adam.n_steps, step.adam.mean_P, step.adam.square_P
     return [tensor.detach() for tensor in (*step.master.parameters(), *step.model.parameters(), *adam)]
@@ -84,15 +84,15 @@ def _state(training: Training) -> list[Tensor]:
 
 @pytest.mark.usefixtures("many_recoveries")
 def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Weights, their bfloat16 shadow and Adam's state are restored on the device as they were."""
-    given = with_fields(dtype="bfloat16")
+    """Weights, their bfloat16 shadow and Adam's state are restored on the device bit-identically."""
+    settings = with_fields(dtype="bfloat16")
     group = Workers(device=device)
-    training = Training(group, dataset, given, tmp_path)
+    training = Training(group, dataset, settings, tmp_path)
     with training.writer:
         training.train(until=3)
         training.writer.wait()
     *_, checkpoint = list_folders(tmp_path / "recovery")
-    other = Training(group, dataset, given.model_copy(update={"seed": 2}), tmp_path / "other")
+    other = Training(group, dataset, settings.model_copy(update={"seed": 2}), tmp_path / "other")
     restore(checkpoint, other.step)
     before, after = _state(training), _state(other)
     assert len(before) == len(after) == 2 * len(list(training.step.master.parameters())) + 3
@@ -102,7 +102,7 @@ def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, 
 
 
 def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> None:
-    """Loss, NLL and tokens of the dev split are those of the same weights in float64 on the CPU."""
+    """Loss, NLL and tokens of the dev split equal the same weights' in float64 on the CPU."""
     torch.manual_seed(0)
     training = Training(Workers(device=device), dataset, STILL, Path("unused"))
     split = EncodedSplit.open(dataset, "dev")
@@ -113,7 +113,7 @@ def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> 
 
 
 def test_validation_compiles_nothing(device: str, dataset: EncodedDataset) -> None:
-    """A step whose layers are compiled for the one shape of packed batches validates on batches of any shape."""
+    """A step with layers compiled for the shape of packed batches validates on batches of any shape."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     torch.manual_seed(0)
@@ -126,7 +126,7 @@ def test_validation_compiles_nothing(device: str, dataset: EncodedDataset) -> No
 
 
 class ThroughHost(Workers):
-    """Workers whose gloo group carries tensors by way of the CPU, since NCCL wants a GPU for each process."""
+    """Workers whose gloo group sends tensors through the CPU, because NCCL needs a GPU per process."""
 
     def send(self, tensor: Tensor, rank: int) -> None:
         super().send(tensor.cpu(), rank)
@@ -144,26 +144,26 @@ class ThroughHost(Workers):
 
 
 def train_on_device(
-    rank: int, size: int, device: str, dataset: EncodedDataset, given: TrainingSettings, folder: Path
+    rank: int, size: int, device: str, dataset: EncodedDataset, settings: TrainingSettings, folder: Path
 ) -> None:
-    """Runs one of `size` processes that train together on one device."""
+    """Runs one of `size` training processes on one device."""
     torch.set_num_threads(1)
-    make_deterministic()  # as the loop does on a GPU; here it shows that no operation lacks a deterministic kernel
+    make_deterministic()  # like the loop on a GPU: no operation may lack a deterministic kernel
     if size > 1:
         dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
-    Training(ThroughHost(rank, size, device), dataset, given, folder).run()
+    Training(ThroughHost(rank, size, device), dataset, settings, folder).run()
     if size > 1:
         dist.destroy_process_group()
 
 
 def test_exact_reduction_of_two_processes_on_one_device(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """In bfloat16, with dropout, three updates of two processes end in the bits of one process."""
-    given = with_fields(exact_reduction=True, dtype="bfloat16", updates=3)
+    """In bfloat16, with dropout, three updates of two processes are bit-identical to one process's."""
+    settings = with_fields(exact_reduction=True, dtype="bfloat16", updates=3)
     bits = []
     for size in (1, 2):
         folder = tmp_path / str(size)
         folder.mkdir()
-        start_processes(train_on_device, (size, device, dataset, given, folder), size)
+        start_processes(train_on_device, (size, device, dataset, settings, folder), size)
         checkpoint = folder / "recovery" / "00000003"
         bits.append([(checkpoint / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")])
     assert bits[0] == bits[1]

@@ -25,11 +25,11 @@ from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 FREE = TrainingSettings()
-"""The paper's settings, which leave the number of workers and the device to the cluster."""
+"""The paper's settings. The cluster determines the number of workers and the device."""
 
 
 def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """With rank 0 killed by SIGKILL at update 5, a stage in a Ray task ends like two undisturbed processes."""
+    """A stage in a Ray task whose rank 0 is killed by SIGKILL at update 5 ends like two undisturbed processes."""
     folder = tmp_path / "run"
     folder.mkdir()
     context = Context(folder, partial(kill_once, tmp_path / "killed", 5))
@@ -38,12 +38,12 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     assert (tmp_path / "killed").exists()
     assert weights(folder) == weights(two_workers)
     assert metrics(folder) == metrics(two_workers)
-    described = trained.read_json("run.json")
+    record = trained.read_json("run.json")
     assert trained.load().devices == 2
-    assert described["checkpoints"] == [3, 6, 9]
-    (segment,) = described["segments"]  # the workers that were started again went on with the same one
+    assert record["checkpoints"] == [3, 6, 9]
+    (segment,) = record["segments"]  # restarted workers continue the same segment
     assert (sum(device["count"] for device in segment["devices"]), segment["dtype"]) == (2, "float32")
-    assert segment["train_s"] == described["train_s"]
+    assert segment["train_s"] == record["train_s"]
     assert (folder / "joint.model").read_bytes() == (dataset.folder / "joint.model").read_bytes()
     assert {path.name for path in folder.iterdir()} == {
         *("run.json", "metrics.jsonl", "checkpoints", "recovery", "joint.model")
@@ -51,7 +51,7 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
 
 
 def _titles(raylet: psutil.Process) -> set[tuple[int, str]]:
-    """Returns PID and title of each of its Ray's processes that is busy or an actor."""
+    """Returns PID and title of the raylet's busy workers and actors."""
     found = set()
     for process in raylet.children(recursive=True):
         with suppress(psutil.Error):
@@ -60,7 +60,7 @@ def _titles(raylet: psutil.Process) -> set[tuple[int, str]]:
 
 
 def _kill_once_and_list(path: Path, event: dict[str, Any]) -> None:
-    """Kills this process at update 5, and lists those of its raylet at the end."""
+    """Kills this process at update 5, and lists its raylet's processes at the end."""
     kill_once(path / "killed", 5, event)
     if event.get("done") == TINY.updates:
         titles = sorted(_titles(psutil.Process(os.getppid())))
@@ -68,12 +68,12 @@ def _kill_once_and_list(path: Path, event: dict[str, Any]) -> None:
 
 
 def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A single worker, here killed by SIGKILL at update 5, is a Ray task, and Ray Train takes no process."""
+    """A single worker, here killed by SIGKILL at update 5, is a Ray task, without processes of Ray Train."""
     alone, folder = with_fields(workers=1), tmp_path / "run"
     for made in (folder, tmp_path / "undisturbed"):
         made.mkdir()
     Training(Workers(), dataset, alone, tmp_path / "undisturbed").run()
-    earlier = _titles(psutil.Process())  # a controller of an earlier run may not have ended yet
+    earlier = _titles(psutil.Process())  # an earlier run's controller may not have ended yet
     train(Context(folder, partial(_kill_once_and_list, tmp_path)), dataset, alone)
     assert (tmp_path / "killed").exists()
     assert weights(folder) == weights(tmp_path / "undisturbed")
@@ -85,7 +85,7 @@ def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp
 
 
 def test_single_worker_that_dies_again_and_again_is_given_up(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """It is started four times, and the last death is raised."""
+    """It is started four times, and the last crash is raised."""
     with pytest.raises(ray.exceptions.WorkerCrashedError):
         train(Context(tmp_path, partial(_die, tmp_path / "deaths")), dataset, with_fields(workers=1))
     assert (tmp_path / "deaths").read_text() == "died\n" * (1 + MAX_FAILURES)
@@ -98,7 +98,7 @@ def _die(path: Path, _event: dict[str, Any]) -> None:
 
 
 def _listening(driver: int, path: Path, event: dict[str, Any]) -> None:
-    """Writes where the processes below `driver` listen, from a worker in the middle of its training."""
+    """Writes the listening addresses of the processes below `driver`, from a worker in mid-run."""
     with path.open("a") as file:
         for process in [psutil.Process(driver), *psutil.Process(driver).children(recursive=True)]:
             with suppress(psutil.Error):
@@ -108,7 +108,7 @@ def _listening(driver: int, path: Path, event: dict[str, Any]) -> None:
 
 
 def test_nothing_listens_beyond_this_machine(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Ray's GCS, raylet, agents and workers, torch's store and gloo, of two workers that are training."""
+    """While two workers train, Ray's processes, torch's store and gloo listen on loopback only."""
     found = tmp_path / "listening"
     train(Context(tmp_path, partial(_listening, os.getpid(), found)), dataset, with_fields(updates=2))
     listening = {tuple(line.split(" ", 1)) for line in found.read_text().splitlines()}
@@ -117,7 +117,7 @@ def test_nothing_listens_beyond_this_machine(dataset: EncodedDataset, tmp_path: 
 
 
 def test_user_error_of_a_single_worker_reaches_the_caller(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """The error is one line, training is not retried, and an earlier checkpoint stays."""
+    """The error is one line, the run is not retried, and an earlier checkpoint stays."""
     settings = with_fields(optimizer=OptimizerConfig(learning_rate_scale=1e30), workers=1)
     with pytest.raises(UserError, match="update 2 ") as caught:
         train(Context(tmp_path), dataset, settings)
@@ -126,7 +126,7 @@ def test_user_error_of_a_single_worker_reaches_the_caller(dataset: EncodedDatase
 
 
 def nodes(*resources: dict[str, float], group: str = "") -> list[dict[str, Any]]:
-    """Lists made-up nodes as `ray.nodes` does; those of a group were started by an autoscaler."""
+    """Lists synthetic nodes like `ray.nodes`. Nodes with a group come from an autoscaler."""
     labels = {NODE_GROUP: group} if group else {}
     return [{"Alive": True, "Resources": each, "Labels": labels} for each in resources]
 
@@ -136,7 +136,7 @@ TWO_MACHINES = nodes(*[{"CPU": 48.0, "GPU": 4.0}] * 2)
 
 
 def test_made_up_nodes_look_like_ray_s() -> None:
-    """Their keys are there, and this cluster, which nobody's launcher has started, has no group."""
+    """Real nodes have their keys, and no group, because no launcher has started this cluster."""
     (node,) = ray.nodes()
     assert nodes({})[0].keys() <= node.keys()
     assert node["Resources"]["CPU"] == 2
@@ -145,7 +145,7 @@ def test_made_up_nodes_look_like_ray_s() -> None:
 
 @pytest.mark.parametrize("cluster", [EIGHT_MACHINES, TWO_MACHINES])
 def test_eight_gpus_have_eight_workers(cluster: list[dict[str, Any]]) -> None:
-    """On eight machines as on two they hold one training on all, or eight on one each; a dead machine has no room."""
+    """On eight machines or two, the GPUs fit one run on all, or eight runs on one each. Dead machines have no room."""
     assert layout_on(cluster, FREE) == (True, 8, 8, 1, ())
     assert layout_on(cluster, FREE.model_copy(update={"workers": 1})) == (True, 1, 1, 8, ())
     assert layout_on(cluster, FREE.model_copy(update={"workers": (2, 16)}))[:4] == (True, 2, 8, 4)
@@ -158,7 +158,7 @@ def test_eight_gpus_have_eight_workers(cluster: list[dict[str, Any]]) -> None:
 
 
 def test_gpus_without_cpus_would_idle() -> None:
-    """A warning says how many, unless the user has set the number of workers, or the micro-batches are as few."""
+    """A warning has their number, unless the user has set the number of workers or there are as few micro-batches."""
     machine = nodes({"CPU": 4.0, "GPU": 8.0})
     *layout, (warning,) = layout_on(machine, FREE)
     assert layout == [True, 4, 4, 1]
@@ -170,7 +170,7 @@ def test_gpus_without_cpus_would_idle() -> None:
 
 
 def test_workers_wait_for_what_an_autoscaler_may_add() -> None:
-    """From a head alone up to the micro-batches, or for the workers that were asked for; what fits is not warned of."""
+    """From a head only, workers scale up to one per micro-batch or the requested number. If all fit, no warning."""
     head = nodes({"CPU": 8.0}, group="head")
     on_gpus = FREE.model_copy(update={"device": "gpu"})
     *layout, (warning,) = layout_on(head, on_gpus)
@@ -183,7 +183,7 @@ def test_workers_wait_for_what_an_autoscaler_may_add() -> None:
 
 
 def test_workers_that_never_fit_are_refused() -> None:
-    """Three workers on two CPUs, or a GPU where there is none, are refused in one line instead of waiting forever."""
+    """Three workers on two CPUs, or a GPU on a cluster without any, are one-line errors, not endless waits."""
     with pytest.raises(UserError, match="room for 2"):
         layout_of(with_fields(workers=3))
     with pytest.raises(UserError, match="room for 0"):
@@ -193,7 +193,7 @@ def test_workers_that_never_fit_are_refused() -> None:
 
 
 def test_workers_left_open_are_those_that_fit() -> None:
-    """There is one worker per CPU, but never more than an update has micro-batches, of which a warning tells."""
+    """There is one worker per CPU, but never more than an update's micro-batches. Requesting more is a warning."""
     assert layout_of(with_fields(workers=0)) == (False, 2, 2, 1, ())
     assert layout_of(with_fields(workers=0, micro_batches=1)) == (False, 1, 1, 2, ())
     assert layout_of(with_fields(workers=2, micro_batches=1))[:4] == (False, 1, 1, 2)

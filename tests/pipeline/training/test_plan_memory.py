@@ -1,6 +1,6 @@
-"""The memory of eight workers on one node that hold the plans of two epochs (slow; with `-s` it prints a table).
+"""Memory of eight workers on one node with the plans of two epochs (slow, `-s` prints a table).
 
-AIAYN_PLAN_PAIRS=40800000 pytest -m slow -s tests/pipeline/training/test_plan_memory.py    # as many as English-French
+AIAYN_PLAN_PAIRS=40800000 pytest -m slow -s tests/pipeline/training/test_plan_memory.py    # like English-French
 """
 
 import json
@@ -29,21 +29,21 @@ SHARD_PAIRS = 100_000
 
 
 class Node(Workers):
-    """A worker among others like itself."""
+    """A worker among identical ones."""
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """What all would say."""
+        """Returns this worker's value for all."""
         return [value] * self.size
 
 
 def private_bytes() -> int:
-    """The memory of this process that it shares with no file."""
+    """Returns this process's memory that is not backed by files."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
 
 
 def hold_plans(rank: int, dataset: EncodedDataset, folder: Path) -> None:
-    """Measures one worker that plans epoch 0, reads two updates and has epoch 1 planned meanwhile."""
+    """Measures one worker that plans epoch 0 and reads an update while epoch 1 is planned."""
     tempfile.tempdir = str(folder)
     torch.zeros(1)
     base_bytes, began_s, peaks_bytes, done = private_bytes(), time.monotonic(), [0], threading.Event()
@@ -74,7 +74,7 @@ def hold_plans(rank: int, dataset: EncodedDataset, folder: Path) -> None:
 
 
 def generated(folder: Path, pairs: int) -> EncodedDataset:
-    """A dataset with lengths as in WMT14 and no text: each id is the same."""
+    """Writes a dataset with WMT14's lengths and no text: all ids are the same."""
     dataset, random = EncodedDataset(folder), np.random.default_rng(1)
     (folder / "train").mkdir(parents=True)
     counts = []
@@ -88,16 +88,16 @@ def generated(folder: Path, pairs: int) -> EncodedDataset:
 
 @pytest.mark.slow
 def test_eight_workers_of_a_node_hold_one_plan(tmp_path: Path) -> None:
-    """Of their own they keep less than 2 bytes a pair, and one at a time has a peak, of less than 30 bytes a pair."""
+    """Each keeps less than 2 private bytes per pair, and only the planning worker peaks, below 30 bytes per pair."""
     dataset, folder = generated(tmp_path / "dataset", PAIRS), tmp_path / "node"
     folder.mkdir()
     start_processes(hold_plans, (dataset, folder), WORKERS)
     measured = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(WORKERS)]
-    print(f"\n{PAIRS:,} pairs, MB of private memory beyond that of Python and torch, and seconds")
+    print(f"\n{PAIRS:,} pairs, MB of private memory beyond Python and torch, and seconds")
     print("rank  base  standing   peak  first plan  both plans")
     for rank, of_rank in enumerate(measured):
         base, standing, peak = (of_rank[name] / 1e6 for name in ("base", "standing", "peak"))
         print(f"{rank:4} {base:5.0f} {standing:9.0f} {peak:6.0f} {of_rank['first_s']:11.1f} {of_rank['both_s']:11.1f}")
     peaks_bytes = sorted(of_rank["peak"] for of_rank in measured)
-    assert peaks_bytes[-1] < 30 * PAIRS + 60e6, "while it plans"
+    assert peaks_bytes[-1] < 30 * PAIRS + 60e6, "too much memory while planning"
     assert peaks_bytes[-3] < 2 * PAIRS + 5e6, "more than one worker has planned an epoch"

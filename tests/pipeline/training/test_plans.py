@@ -1,4 +1,4 @@
-"""pipeline.training.plans: one process of a node computes a plan, the others map it, and nothing is left of it."""
+"""pipeline.training.plans: one process per node computes a plan, the others map it, and no files remain."""
 
 import resource
 import shutil
@@ -27,7 +27,7 @@ def split(dataset: EncodedDataset) -> EncodedSplit:
 
 @pytest.fixture
 def computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that gets a line for each plan that is computed; plans are shared in `tmp_path/node`."""
+    """A file with one line per computed plan. Plans are shared in `tmp_path/node`."""
     (tmp_path / "node").mkdir()
     _on_node(tmp_path, monkeypatch)
     return tmp_path / "computed"
@@ -45,7 +45,7 @@ def _on_node(folder: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 def _shared(computed: Path) -> list[Path]:
-    """The folders of shared plans."""
+    """Returns the folders of shared plans."""
     return [*computed.parent.glob("node/aiayn-plans-*/*")]
 
 
@@ -60,7 +60,7 @@ def _assert_equal(plan: EpochPlan, split: EncodedSplit, epoch: int) -> None:
 
 
 def test_a_mapped_plan_is_the_computed_one(split: EncodedSplit, computed: Path) -> None:
-    """Array by array; another seed, budget or text has another plan, and files go with the last who uses them."""
+    """Every array is equal. Another seed or budget has another plan, and the last user removes the files."""
     plan, again = shared_plan(split, TINY, 1), shared_plan(split, TINY, 1)
     assert computed.read_text() == "1\n"
     for mapped in (plan, again):
@@ -75,7 +75,7 @@ def test_a_mapped_plan_is_the_computed_one(split: EncodedSplit, computed: Path) 
 
 
 def _map_plans(rank: int, dataset: EncodedDataset, folder: Path) -> None:
-    """Asks for two plans, as a worker does, and holds the first until both processes have it."""
+    """Maps two plans, like a worker, and holds them until both processes have them."""
     with pytest.MonkeyPatch.context() as patch:
         _on_node(folder, patch)
         split = EncodedSplit.open(dataset, "train")
@@ -88,7 +88,7 @@ def _map_plans(rank: int, dataset: EncodedDataset, folder: Path) -> None:
 
 
 def test_two_processes_compute_a_plan_once(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Whichever comes first; both have the same plan, and its files are gone when both have ended."""
+    """Both processes have the same plans, and the files disappear when both have ended."""
     (tmp_path / "node").mkdir()
     start_processes(_map_plans, (dataset, tmp_path), 2)
     assert sorted((tmp_path / "computed").read_text().split()) == ["0", "1"]
@@ -97,7 +97,7 @@ def test_two_processes_compute_a_plan_once(dataset: EncodedDataset, tmp_path: Pa
 
 @pytest.mark.parametrize("damage", ["none", "byte", "short", "missing", "unfinished"])
 def test_what_a_kill_leaves_is_used_only_if_intact(split: EncodedSplit, computed: Path, damage: str) -> None:
-    """A plan whose process was killed is used if all of it is there; otherwise it is computed anew."""
+    """A killed process's plan is used if it is complete and intact, and computed again otherwise."""
     plan = shared_plan(split, TINY, 0)
     (folder,) = _shared(computed)
     left = shutil.copytree(folder, computed.parent / "left")
@@ -117,7 +117,7 @@ def test_what_a_kill_leaves_is_used_only_if_intact(split: EncodedSplit, computed
 
 
 def test_what_nobody_uses_is_removed_when_a_plan_is_asked_for(split: EncodedSplit, computed: Path) -> None:
-    """Such as the plans of a training that was killed; a plan in use stays."""
+    """A killed run's plans are removed. A plan in use stays."""
     first = shared_plan(split, TINY, 0)
     (in_use,) = _shared(computed)
     (in_use.parent / "left").mkdir()
@@ -130,7 +130,7 @@ def test_what_nobody_uses_is_removed_when_a_plan_is_asked_for(split: EncodedSpli
 
 
 def test_a_full_disk_is_one_line(split: EncodedSplit, computed: Path) -> None:
-    """The error says where, and what to do, and nothing stays on the disk."""
+    """The error has the folder and a remedy, and no files remain."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
@@ -144,7 +144,7 @@ def test_a_full_disk_is_one_line(split: EncodedSplit, computed: Path) -> None:
 
 
 def test_settings_that_fit_no_plan_leave_nothing(split: EncodedSplit, computed: Path) -> None:
-    """The error is that of the plan."""
+    """The error is the plan's own."""
     with pytest.raises(UserError, match="too few for one update"):
         shared_plan(split, TrainingSettings(budget_tokens=10_000_000), 0)
     assert _shared(computed) == []

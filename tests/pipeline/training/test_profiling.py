@@ -1,4 +1,4 @@
-"""pipeline.training.profiling: a profile holds the updates that were asked for, and changes nothing else."""
+"""pipeline.training.profiling: a profile has the requested updates, and changes nothing else."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
 
 
 def steps(trace: Path) -> list[str]:
-    """Returns the updates that a trace marks."""
+    """Returns a trace's updates."""
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     return [event["name"] for event in events if "ProfilerStep" in event.get("name", "")]
 
@@ -35,7 +35,7 @@ def steps(trace: Path) -> list[str]:
 def train(
     dataset: EncodedDataset, folder: Path, profiled: tuple[int, int] | None, until: int | None = None
 ) -> list[str]:
-    """Trains TINY with a profile, to its end or to an update; returns the warnings."""
+    """Trains TINY with a profile, to its end or to an update, and returns the warnings."""
     folder.mkdir(exist_ok=True)
     events: list[dict[str, Any]] = []
 
@@ -49,7 +49,7 @@ def train(
 
 
 def test_a_profile_of_two_workers(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Rank 0's products of matrices are in the table, each update in the trace, and the weights are the same bits."""
+    """The table has rank 0's matrix products, the trace has each update, and the weights are bit-identical."""
     train_in_processes(2, dataset, with_fields(profile_updates=(4, 5)), tmp_path)
     assert weights(tmp_path) == weights(two_workers)
     assert metrics(tmp_path) == metrics(two_workers)
@@ -58,11 +58,11 @@ def test_a_profile_of_two_workers(two_workers: Path, dataset: EncodedDataset, tm
     table = (tmp_path / "profile-4-5.txt").read_text()
     assert table.startswith("updates 4 to 5, rank 0, ")
     products = next(line for line in table.splitlines() if line.split()[:1] == ["aten::mm"])
-    assert int(products.split()[-1]) % 8 == 0, "not as many for each of four micro-batches in two updates"
+    assert int(products.split()[-1]) % 8 == 0, "products must divide evenly among four micro-batches of two updates"
 
 
 def test_a_run_that_continues_profiles_what_is_left(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """From within the range, its rest; from behind it nothing, of which one warning tells unless a profile is there."""
+    """Resumed within the range, a run profiles the rest. Resumed after it, a warning says so if there is no profile."""
     train(dataset, tmp_path, None, until=4)
     (warning,) = train(dataset, tmp_path, (3, 6), until=7)
     assert "updates 5 to 6 were profiled" in warning
@@ -76,13 +76,13 @@ def test_a_run_that_continues_profiles_what_is_left(dataset: EncodedDataset, tmp
 def test_a_clock_of_the_run_does_not_count_the_profiler(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What starting a recording and writing it take, here a second each, is no part of train_s."""
+    """Starting and writing a recording, here a second each, is not part of train_s."""
     for name in ("_start", "_write"):
         monkeypatch.setattr(UpdateProfiler, name, _slow(getattr(UpdateProfiler, name)))
     began_s = time.monotonic()
-    figures = Training(Workers(), dataset, with_fields(updates=3, profile_updates=(2, 3)), tmp_path).run()
+    record = Training(Workers(), dataset, with_fields(updates=3, profile_updates=(2, 3)), tmp_path).run()
     assert (tmp_path / "profile-2-3.txt").exists()
-    assert figures.train_s < time.monotonic() - began_s - 2
+    assert record.train_s < time.monotonic() - began_s - 2
 
 
 def _slow(function: Callable[..., float]) -> Callable[..., float]:
@@ -95,7 +95,7 @@ def _slow(function: Callable[..., float]) -> Callable[..., float]:
 
 
 def test_after_an_error_within_a_profile_the_process_can_profile_again(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """The next run of the same process, such as a Ray task used again, has its profile; the failed one has none."""
+    """The next run in the same process, e.g. a reused Ray worker, has its profile. The failed run has none."""
 
     def fail(event: dict[str, Any]) -> None:
         if event.get("step") == 2:
@@ -111,7 +111,7 @@ def test_after_an_error_within_a_profile_the_process_can_profile_again(dataset: 
 
 
 def test_both_files_go_to_the_bucket(dataset: EncodedDataset, at_s3: S3Server) -> None:
-    """They are kept beside the checkpoints, so that a stage on another machine publishes them."""
+    """They are kept beside the checkpoints, for publication by a stage on another machine."""
     store = Store.at(f"{at_s3.bucket()}/runs")
     scratch, settings = store.shared_scratch("training-1"), with_fields(updates=2, profile_updates=(1, 1))
     with scratch.opened() as folder:
@@ -122,20 +122,20 @@ def test_both_files_go_to_the_bucket(dataset: EncodedDataset, at_s3: S3Server) -
 
 @pytest.mark.parametrize("value", ["100", "110:100", "0:3", "1:21", "all", 5, "1:2:3", "-1:2"])
 def test_a_wrong_range_is_one_line(value: object) -> None:
-    """It says what to write."""
+    """The error has an example of a valid range."""
     with pytest.raises(UserError, match="is not a range of at most 20 updates; write 100:110 for") as caught:
         checked(TrainingSettings, "training.", profile_updates=value)
     assert str(caught.value).startswith(f"training.profile_updates: {value} is not")
 
 
 def test_a_range_beyond_the_end_is_one_line() -> None:
-    """A profile that would never be written is refused before the run."""
+    """A profile that would never be written is an error before the run."""
     with pytest.raises(UserError, match=r"profile_updates is 5:11, but the run ends at update 10"):
         checked(TrainingSettings, updates=10, profile_updates="5:11")
 
 
 def test_the_range_is_read_back_and_names_no_artifact() -> None:
-    """From its JSON it is the same again; no profile is the empty text; neither is part of the run's identity."""
+    """A range survives JSON, the empty text means no profile, and neither is part of the run's identity."""
     settings = checked(TrainingSettings, profile_updates="100:110")
     assert settings.profile_updates == (100, 110)
     assert TrainingSettings.model_validate_json(settings.model_dump_json()) == settings

@@ -1,4 +1,4 @@
-"""How fast several models train, timed in turn."""
+"""pipeline.training.speed: training speeds of several models, timed in turn."""
 
 import itertools
 from dataclasses import replace
@@ -15,19 +15,19 @@ from pipeline.training import speed
 from tests.support.tiny_training import TINY, with_fields
 
 TICK_S = 0.5
-"""By which the clock of the stage advances each time it is read."""
+"""Advance of the stage's clock on each reading."""
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def settings_of(architecture: Any, **fields: Any) -> TrainingSettings:
-    """Returns TINY with another architecture, whose positions are many enough for the longest sentence."""
+    """Returns TINY with another architecture and enough positions for the longest sentence."""
     positions = "learned" if architecture == "convolutional" else "sinusoidal"
     model = replace(TINY.model, n_layers=2, architecture=architecture, positions=positions, max_positions=200)
     return with_fields(model=model, **fields)
 
 
 def test_times_all_models_in_every_round(dataset: EncodedDataset, tmp_path: Path, monkeypatch: Any) -> None:
-    """A longer model takes longer; the seconds are those of an update, and nothing but the measurements is kept."""
+    """A deeper model takes longer, times are per update, and only the measurements are kept."""
     monkeypatch.setattr(speed, "UPDATES", 2)
     monkeypatch.setattr(speed, "ROUNDS", 3)
     monkeypatch.setattr(speed, "LENGTHS", (4, 16, 1024))  # the last is longer than the learned positions
@@ -49,7 +49,7 @@ def test_times_all_models_in_every_round(dataset: EncodedDataset, tmp_path: Path
 
 
 def test_says_whose_sentences_are_too_long(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """The loop's own checks hold."""
+    """The loop's own checks apply."""
     short = settings_of("convolutional")
     with pytest.raises(UserError, match="max_positions"):
         speed.time_(Context(tmp_path), dataset, [with_fields(model=replace(short.model, max_positions=2))])

@@ -1,4 +1,4 @@
-"""What is read ahead: the plan of the next epoch is there before its first update, and changes no batch."""
+"""pipeline.training.updates: the next epoch's plan is ready before its first update, and changes no batch."""
 
 import tempfile
 from itertools import chain
@@ -26,27 +26,27 @@ from tests.support.tiny_training import EPOCH_UPDATES, TINY, with_fields
 
 
 class OneOfTwo(Workers):
-    """A worker that finds the other one to be like itself, or to plan differently."""
+    """A worker whose peer is like itself, or plans differently."""
 
     differs = False
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """The values of both."""
+        """Returns both workers' values."""
         return [value, "another plan" if self.differs and value else value]
 
 
 def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> None:
-    """Its plan is made before an update of it is asked for, is used, and gives the batches of a plan made late."""
+    """Its plan is computed before its first update is requested, is used, and yields the batches of a late plan."""
     split = EncodedSplit.open(dataset, "train")
     updates = Updates(split, TINY, Workers(), torch.float32)
     reading = updates.between(0, 2 * EPOCH_UPDATES)
     first = next(reading)
-    assert AHEAD_UPDATES < EPOCH_UPDATES - 1, "the first update of the next epoch would have been asked for"
+    assert AHEAD_UPDATES < EPOCH_UPDATES - 1, "the next epoch's first update would already be requested"
     planned = updates._plans[1]
     expected = plan_epoch(split.source_lengths, split.target_lengths, TINY, epoch=1)
     assert (planned.result(timeout=60).rows == expected.rows).all()
     read = [first, *reading]
-    assert updates._plans == {1: planned}, "the plan was made again, or one that no update needs"
+    assert updates._plans == {1: planned}, "the plan was computed again, or one that no update needs"
     for epoch in (0, 1):
         plan = plan_epoch(split.source_lengths, split.target_lengths, TINY, epoch)
         for update, parts in zip(read[epoch * EPOCH_UPDATES :], plan, strict=False):
@@ -59,7 +59,7 @@ def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> N
 
 
 def test_every_worker_knows_the_size_of_a_whole_update(dataset: EncodedDataset) -> None:
-    """Tokens, padding and FLOP are those of all micro-batches, of which a worker reads only its own."""
+    """Tokens, padding and FLOP cover all micro-batches, although a worker reads only its own."""
     split, two = EncodedSplit.open(dataset, "train"), TINY.model_copy(update={"micro_batches": 2})
     plan = plan_epoch(split.source_lengths, split.target_lengths, two, epoch=0)
     for rank in (0, 1):
@@ -72,7 +72,7 @@ def test_every_worker_knows_the_size_of_a_whole_update(dataset: EncodedDataset) 
 
 
 def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset) -> None:
-    """Updates that end in an epoch want no plan of the next; going on in it, none is made anew."""
+    """Updates that end within an epoch need no plan of the next. Continuing in it computes no plan again."""
     updates = Updates(EncodedSplit.open(dataset, "train"), TINY, Workers(), torch.float32)
     planned = updates._plans[0]
     assert len(list(updates.between(0, 3))) == 3
@@ -81,7 +81,7 @@ def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset
 
 
 def test_nodes_that_plan_differently_do_not_train(dataset: EncodedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each would leave out some pairs and repeat others."""
+    """Nodes with different plans would skip some pairs and repeat others."""
     monkeypatch.setattr(OneOfTwo, "differs", True)
     with pytest.raises(UserError, match="the nodes plan epoch 0 differently; install the same versions"):
         Updates(EncodedSplit.open(dataset, "train"), TINY, OneOfTwo(0, 2), torch.float32)
@@ -90,7 +90,7 @@ def test_nodes_that_plan_differently_do_not_train(dataset: EncodedDataset, monke
 def test_closing_lets_go_of_shared_plans(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the largest micro-batches nor what was read keep a plan on the disk."""
+    """Neither the largest micro-batches nor the updates already read keep a plan on the disk."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     updates = Updates(EncodedSplit.open(dataset, "train"), TINY, OneOfTwo(0, 2), torch.float32)
     reading = updates.between(0, 2 * EPOCH_UPDATES)
@@ -109,7 +109,7 @@ def test_closing_lets_go_of_shared_plans(
 def test_a_run_that_goes_on_in_an_epoch_plans_no_earlier_one(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
 ) -> None:
-    """After its first update too, and with its last one before it; then the next one is planned."""
+    """Resuming at an epoch's start, after its first or before its last update plans that epoch, then the next."""
     settings = with_fields(updates=3 * EPOCH_UPDATES, validation_updates=100, checkpoint_updates=done)
     training = Training(Workers(), dataset, settings, tmp_path)
     with training.writer:
@@ -134,7 +134,7 @@ def test_a_run_that_goes_on_in_an_epoch_plans_no_earlier_one(
 
 @pytest.mark.parametrize("longest", [None, 256])
 def test_a_fifth_of_the_blocks_that_attention_launches_is_needed(longest: int | None) -> None:
-    """With WMT14's lengths and the paper's updates, even if one sentence has the most tokens that encoding keeps."""
+    """With WMT14's lengths and the paper's updates, even if one sentence has the maximum number of tokens."""
     source, target = draw_lengths(LENGTHS["wmt14"], 100_000, np.random.default_rng(1))
     source[0] = longest or source[0]
     plan = plan_epoch(source, target, TrainingSettings(), epoch=0)

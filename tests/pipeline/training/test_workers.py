@@ -1,4 +1,4 @@
-"""pipeline.training.workers: where workers meet, by which interface they talk, and CPUs that round differently."""
+"""pipeline.training.workers: rendezvous, network interfaces, and CPUs that round differently."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ dist.destroy_process_group()
 
 @pytest.mark.parametrize("own", [{}, {"NCCL_SOCKET_IFNAME": "mine"}])
 def test_a_worker_tells_gloo_its_interface_and_keeps_the_users(own: dict[str, str]) -> None:
-    """Gloo and NCCL read it from their variables."""
+    """The interface is set in gloo's and NCCL's variables, unless the user has set them."""
     kept = {name: value for name, value in os.environ.items() if name not in INTERFACE}
     done = subprocess.run(
         [sys.executable, "-c", ALONE, *INTERFACE], env=kept | own, capture_output=True, text=True, timeout=120
@@ -42,7 +42,7 @@ def test_a_worker_tells_gloo_its_interface_and_keeps_the_users(own: dict[str, st
 def train_on_mixed_cpus(
     rank: int, port: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path
 ) -> None:
-    """Trains as one of two workers, of which the second rounds differently; saves the weights after each update."""
+    """Trains as one of two workers, the second of which rounds differently, and saves the weights after each update."""
     if rank:
         os.environ["ATEN_CPU_CAPABILITY"] = "default"  # torch reads it before its first operation
     assert (torch.backends.cpu.get_cpu_capability() == "DEFAULT") == bool(rank)
@@ -59,7 +59,7 @@ def train_on_mixed_cpus(
 
 
 def test_workers_on_mixed_cpus_have_the_same_weights(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """At the start and after each update the weights of both are equal to the last bit."""
+    """Both workers' weights are bit-identical at the start and after each update."""
     if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         pytest.skip("torch has no vector instructions to do without on this CPU")
     start_processes(train_on_mixed_cpus, (free_port(), dataset, with_fields(), tmp_path), 2)
