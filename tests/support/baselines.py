@@ -19,7 +19,7 @@ def config_of(architecture: Any, **changes: Any) -> TransformerConfig:
 
 
 def random_model(architecture: str, seed: int = 0, scale: float = 2.0, **changes: Any) -> StatefulModel:
-    """Returns one in float64, in evaluation mode, with no weight at zero and distributions far from uniform."""
+    """Returns a float64 model in evaluation mode, without zero weights and with distributions far from uniform."""
     torch.manual_seed(seed)
     model = make_model(config_of(architecture, **changes)).double().eval()
     assert isinstance(model, StatefulModel)

@@ -36,7 +36,7 @@ class CommandLine:
         self._monkeypatch = monkeypatch
 
     def here(self, module: str, *arguments: str, text: str = "") -> Done:
-        """In this process, which has imported the slow libraries: for tests that do not depend on a process."""
+        """Runs a command in this process, with the slow libraries imported, unless a test needs a separate process."""
         self._capture.readouterr()
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "argv", [module, *arguments])
@@ -47,7 +47,7 @@ class CommandLine:
         return Done(ended.value.code, *self._capture.readouterr())
 
     def in_process(self, module: str, *arguments: str, text: str = "") -> Done:
-        """In a separate process."""
+        """Runs a command in a separate process."""
         command = [sys.executable, "-m", module, *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         return Done(done.returncode, done.stdout, done.stderr)

@@ -1,7 +1,6 @@
 """Training runs on Ray in which one worker fails, and their leftovers.
 
-`FaultyScratch` reaches every worker before its first collective, so that is where a worker is made different from the
-others: its clock, and its error.
+`FaultyScratch` reaches every worker before its first collective, where it sets the worker's clock and error.
 """
 
 import logging
@@ -30,7 +29,7 @@ from workflows.engine.cluster import set_local_variables
 
 Fault = Literal["not finite", "fetch", "update"]
 FAULTY_UPDATE = 2
-"""The first one after the learning rate, far too high, was applied."""
+"""The first update after the excessive learning rate was applied."""
 RARELY = {"log_updates": 10, "validation_updates": 1000, "checkpoint_updates": 1000, "updates": 1000}
 """Most updates are not followed by any collective operation."""
 
@@ -96,7 +95,7 @@ def ending(
     except Exception as error_raised:
         raised = error_raised
     ended_s = time.time()
-    assert raised, "the training did not fail"
+    assert raised, "the run did not fail"
     fault_s = min(path.stat().st_mtime for path in diary.glob("fault-*"))
     return Ending(raised, ended_s - fault_s, len(list(diary.glob("start-*"))), workers_left())
 

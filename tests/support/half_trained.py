@@ -59,7 +59,7 @@ def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transf
 
 
 def make_exported(folder: Path, kind: str, export: Callable[[Context, Checkpoint], Any]) -> tuple[Transformer, Path]:
-    """Writes one of MODELS to `folder / "checkpoint"`; returns it and the folder of its export."""
+    """Writes one of MODELS to `folder / "checkpoint"`, and returns it and its export's folder."""
     model = make_model(folder / "checkpoint", **MODELS[kind])
     (folder / "out").mkdir()
     export(Context(folder / "out"), Checkpoint(folder / "checkpoint"))

@@ -53,9 +53,9 @@ def drawings(html: str) -> list[str]:
 
 
 def assert_asks_for_nothing_outside(html: str) -> None:
-    """Asserts that there is no script, address or file, so that the report reads the same offline and in an email.
+    """Asserts that there are no scripts, addresses or files, so the report reads the same offline and in an email.
 
-    Links lead to other parts of the page; they and images hold their data themselves.
+    Links lead to parts of the page or contain their data, like images.
     """
     reader = Reader(html)
     assert reader.misnested == []

@@ -2,7 +2,7 @@
 
     forward_flop("self-attention", LayerSizes(width=512), length=70)
 
-A product of m × k by k × n takes 2·m·n·k of them. Softmax, tanh and biases are left out, as in `model.flops`.
+A product of m × k by k × n takes 2·m·n·k. Softmax, tanh and biases are excluded, as in `model.flops`.
 """
 
 from model.banded import count_pairs

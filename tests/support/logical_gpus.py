@@ -1,7 +1,7 @@
 """A Ray cluster of a head without GPUs and a machine with two that Ray only counts (`pipeline.hardware.LOGICAL_GPUS`).
 
-All of it runs in a process of its own, because a process can join but one cluster. Placement, ranks, resources and
-processes are Ray's own; only what is computed is computed on CPUs, and sent by gloo.
+All of it runs in a separate process, because a process can join only one cluster. Placement, ranks, resources and
+processes are Ray's own. Only the computation is on CPUs, and the communication by gloo.
 """
 
 import json
@@ -169,10 +169,10 @@ def decoded_beside(
 ) -> tuple[TrainingRun, Hypotheses, list[Placed]]:
     """Decodes while one worker's run holds a GPU, and releases the run only after decoding."""
     reference, scratch = training(dataset, settings, folder / "run", partial(_hold, folder / "decoded"))
-    until((folder / "held").exists, "the training did not begin")
+    until((folder / "held").exists, "the run did not begin")
     (folder / "hypotheses").mkdir()
     hypotheses = decode(Context(folder / "hypotheses"), checkpoint, text, decoding)
-    assert ray.available_resources().get("GPU", 0) <= 1, "the training holds its GPU"
+    assert ray.available_resources().get("GPU", 0) <= 1, "the run does not hold its GPU"
     (folder / "decoded").touch()
     run: TrainingRun = ray.get(reference, timeout=PATIENCE_S)
     all_free()

@@ -1,7 +1,7 @@
 """Runs torch's variable-length attention on a CPU, sentence by sentence, in place of the GPU kernels.
 
-The operator, its gradient and its rules for tracing stay torch's own: only the kernels are these. Rows of no sentence
-are NaN, as the GPUs' kernels leave them undefined.
+The operator, its gradient and its tracing rules stay torch's own. Only the kernels are replaced. Rows outside of
+sentences are NaN, because GPU kernels leave them undefined.
 
 Shapes: N rows of queries, M rows of keys, H heads, X columns; L queries and K keys of one sentence.
 """
@@ -56,9 +56,9 @@ def _forward(
     window_size: list[int] | None = None,
     *_: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    assert query.shape[1:] == key.shape[1:] == value.shape[1:], "kernels want heads of one size"
-    assert query.shape[-1] % 8 == 0, "kernels want heads of a multiple of 8 columns"
-    assert query.shape[-1] <= 256, "kernels want heads of at most 256 columns"
+    assert query.shape[1:] == key.shape[1:] == value.shape[1:], "kernels need heads of one size"
+    assert query.shape[-1] % 8 == 0, "kernels need heads of a multiple of 8 columns"
+    assert query.shape[-1] <= 256, "kernels need heads of at most 256 columns"
     assert max_q >= cu_seq_q.diff().max(), "a sentence is longer than it was said to be"
     assert max_k >= cu_seq_k.diff().max(), "a sentence is longer than it was said to be"
     x_NHX = torch.full_like(query, math.nan)

@@ -62,12 +62,12 @@ def corpus_of(
     shard_pairs: int = 1000,
     **described: Any,
 ) -> Corpus:
-    """Training text in shards of at most `shard_pairs`; `described` are statistics of it."""
+    """Training text in shards of at most `shard_pairs`; `described` are its statistics."""
     corpus = Corpus(folder)
     folder.mkdir(parents=True, exist_ok=True)
     shards = write_shards(corpus, languages, pairs, shard_pairs)
-    figures = {"source": languages[0], "target": languages[1], "shards": shards, "collections": [ALL] * len(shards)}
-    corpus.write(CorpusRecord(**figures | described))
+    record = {"source": languages[0], "target": languages[1], "shards": shards, "collections": [ALL] * len(shards)}
+    corpus.write(CorpusRecord(**record | described))
     return corpus
 
 

@@ -24,7 +24,7 @@ class Text(NamedTuple):
 
 
 def read_text(folder: Path, settings: Settings) -> Text:
-    """Reads the parts of a text into folders of their own, below `folder`."""
+    """Reads the parts of a text into separate folders below `folder`."""
 
     def made(step: Step[Artifact], name: str) -> Any:
         (folder / name).mkdir(parents=True)

@@ -213,6 +213,6 @@ def abridge(context: Context, texts: list[str]) -> Words:
 
 
 def quote_warnings(context: Context, abridged: list[Words]) -> Words:
-    """Writes the warnings of the stages behind it."""
+    """Writes the warnings of the stages before it."""
     (context.folder / "words.txt").write_text("\n".join(context.warnings))
     return Words(context.folder)

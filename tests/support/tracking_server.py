@@ -25,15 +25,15 @@ class TrackingServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts it, after killing it if it runs, and returns once it answers."""
+        """Starts the server, after killing a running one, and returns once it answers."""
         self.kill()
         folder = self._folder.absolute()
         command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", "127.0.0.1"]
         command += ["--port", self.uri.rpartition(":")[2], "--backend-store-uri", f"sqlite:///{folder}/server.db"]
         command += ["--serve-artifacts", "--artifacts-destination", f"{folder}/artifacts"]
-        # Its own variables would be those of a client.
+        # MLflow's variables are for clients.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
-        environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # eight processes more, for what nothing here uses
+        environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # saves eight unused processes
         log = self._folder / "server.log"
         with log.open("ab") as file:
             self._process = subprocess.Popen(
@@ -58,11 +58,11 @@ class TrackingServer:
             self._process = None
 
     def pause(self) -> None:
-        """Stops all its processes, until `resume`: it takes connections and answers nothing."""
+        """Stops all its processes until `resume`: it accepts connections without answering."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets it go on."""
+        """Resumes all its processes."""
         self._signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Sentences in English and in three languages that are written without spaces between words, line by line alike."""
+"""The same sentences in English and in three languages without spaces between words, line by line."""
 
 ENGLISH = """\
 Two dogs are running across the snow.

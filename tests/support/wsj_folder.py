@@ -1,4 +1,4 @@
-"""A folder with the sections of the Wall Street Journal, of generated trees as the Penn Treebank writes them."""
+"""The sections of the Wall Street Journal, with generated trees in the Penn Treebank's format."""
 
 from collections.abc import Iterator
 from itertools import count, islice
@@ -16,7 +16,7 @@ def penn_trees(first: int = 0) -> Iterator[str]:
 
 
 def make_wsj(folder: Path, trees_a_section: int = 12) -> Path:
-    """Makes sections 00 to 24."""
+    """Writes sections 00 to 24."""
     trees = penn_trees()
     for section in range(25):
         (folder / f"{section:02d}").mkdir(parents=True)
@@ -25,6 +25,6 @@ def make_wsj(folder: Path, trees_a_section: int = 12) -> Path:
 
 
 def make_silver(path: Path, trees: int = 60) -> Path:
-    """Makes a file of other trees, without outer brackets."""
+    """Writes a file of other trees, without outer brackets."""
     write_lines(path, (derive(8, number).tree for number in range(trees)))
     return path

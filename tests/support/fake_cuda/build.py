@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_name("guard.cpp")
 
 
 def build(folder: Path) -> Path:
-    """Compiles the guard into `folder`; skips the test where that cannot be done."""
+    """Compiles the guard into `folder`, or skips the test."""
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("no C++ compiler can build the device guard")
@@ -29,7 +29,7 @@ def build(folder: Path) -> Path:
 
 
 def run(library: Path, module: str, *arguments: str) -> str:
-    """Runs a module with the guard preloaded; returns what it printed."""
+    """Runs a module with the guard preloaded and returns its output."""
     libraries = Path(torch.__file__).parent / "lib"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "LD_PRELOAD": str(library)}
     done = subprocess.run(

@@ -1,8 +1,8 @@
-"""Runs a base model's work on a GPU that is not there, and prints how many operators each part of it launches, as JSON.
+"""Runs a base model's work on an emulated GPU, and prints the number of operators that each part launches, as JSON.
 
     LD_PRELOAD=guard.so python -m tests.support.fake_cuda.operators [layers]
 
-A FakeTensor refuses operators between two devices, and those whose result the host must wait for.
+FakeTensors raise errors for operators between two devices, and for operators whose result the host must wait for.
 """
 
 import json
@@ -37,7 +37,7 @@ NO_KERNEL = frozenset(
 
 WRITES_ONLY = ("zero_", "fill_", "zeros_like")
 ROWS = 3_200
-"""Of a side of a packed batch; the look-up of both sides has twice as many."""
+"""Rows of one side of a packed batch. The look-up of both sides has twice as many."""
 
 
 class Operators(TorchDispatchMode):
@@ -47,7 +47,7 @@ class Operators(TorchDispatchMode):
         super().__init__()
         self.counts: Counter[str] = Counter()
         self.weight_bytes = 0
-        """Bytes of weights and their like that are read and written beside products and look-ups."""
+        """Bytes of weight-sized tensors read and written outside of products and look-ups."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -72,7 +72,7 @@ def _bytes(tree: Any) -> int:
 
 
 def _apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
-    """Stands in for `nn.Module._apply`, which swaps the contents of tensor subclasses and cannot for these."""
+    """Replaces `nn.Module._apply`, which cannot swap the contents of FakeTensors."""
     for part in module.modules():
         for name, parameter in part._parameters.items():
             if parameter is not None:
@@ -93,7 +93,7 @@ def counted(into: dict[str, dict[str, int]], name: str) -> Any:
 
 def main() -> None:
     nn.Module._apply = _apply  # type: ignore[method-assign, assignment]
-    # torch has none for a rate that is a tensor; this operator changes its arguments and returns nothing.
+    # torch has no meta kernel for a tensor rate. This operator changes its arguments and returns nothing.
     library = torch.library.Library("aten", "IMPL")
     library.impl("_fused_adam_.tensor_lr", lambda *args, **options: None, "Meta")
     torch.cuda.default_generators = (torch.default_generator,)
@@ -111,7 +111,7 @@ def main() -> None:
         with torch.device("cuda:0"):
             master = Transformer(config)
         step = TrainingStep(master, OptimizerConfig(), torch.bfloat16, packed=True)
-        for _ in range(2):  # the second time, every table and state is there
+        for _ in range(2):  # the second time, every table and state exists
             batch = packed.map(on_device)
             with counted(counts, "micro-batch"):
                 step.accumulate(batch, seed=1)
