@@ -32,7 +32,7 @@ def cluster() -> Iterator[ProcessPoolExecutor]:
 def test_two_workers_have_a_gpu_each(
     cluster: ProcessPoolExecutor, dataset: EncodedDataset, two_workers: Path, tmp_path: Path
 ) -> None:
-    """By default, there are as many workers as GPUs. Each sees both, for NCCL; its own device is its rank's."""
+    """By default, there are as many workers as GPUs. Each sees both, for NCCL, and uses its rank's."""
     settings, folder = with_fields(workers=0, device="auto"), tmp_path / "run"
     placed, on_head, node = cluster.submit(logical_gpus.trained, dataset, settings, folder).result()
     assert [worker.rank for worker in placed] == [0, 1]

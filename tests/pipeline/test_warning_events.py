@@ -93,9 +93,9 @@ def test_workers_that_train(
     train_as(Workers(), dataset, settings, interrupted, until=5)
     damaged = interrupted / "recovery" / "00000005"
     (damaged / "optimizer.safetensors").write_bytes(b"")
-    training, shown = made(step, store)
+    trained, shown = made(step, store)
     skipped, set_aside = shown
     assert skipped.startswith(f"checkpoint {damaged} is damaged (optimizer.safetensors has 0 bytes")
     assert skipped.endswith(f"skipping {damaged}")
     assert set_aside.startswith("moved recovery/00000005 to ")
-    assert training.manifest["warnings"] == shown
+    assert trained.manifest["warnings"] == shown

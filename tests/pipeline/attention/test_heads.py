@@ -56,7 +56,7 @@ def test_figures_of_known_attention() -> None:
 
 
 def test_without_a_head_is_without_its_output(inputs: tuple[Checkpoint, EvaluationSet], tmp_path: Path) -> None:
-    """The perplexity equals that of a model with the head's part of W_O at 0."""
+    """The perplexity without a head equals a model's with the head's part of W_O at 0."""
     checkpoint, dev = inputs
 
     def measured(checkpoint: Checkpoint, name: str) -> float:

@@ -79,7 +79,7 @@ def test_a_link_that_falls_silent_is_dropped_and_continued(server: RangeServer, 
 
 
 def test_a_link_that_brings_nothing_is_given_up(server: RangeServer, target: Path) -> None:
-    """After as many retries as for an unanswered request. Received bytes are kept for the next attempt."""
+    """The download fails after as many retries as for an unanswered request. Received bytes are kept."""
     server.cut_bytes = 0
     target.with_name("file.part").write_bytes(CONTENT[:1000])
     with pytest.raises(UserError, match=r"Interrupted; pass --data DIR"):

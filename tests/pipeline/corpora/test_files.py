@@ -88,8 +88,7 @@ def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
 
 
 def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
-    """Moved files and reordered test sets keep their fingerprints. A changed byte changes those of the texts that
-    contain it."""
+    """Moved files and reordered test sets keep their fingerprints. A changed byte changes only its texts'."""
 
     def identities(folder: Path) -> list[dict[str, Any]]:
         settings = FilesSettings.load(folder / "corpus.toml")

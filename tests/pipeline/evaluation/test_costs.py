@@ -63,7 +63,7 @@ def segment(train_s: float, *devices: SegmentDevices, dtype: str = "bfloat16") -
     [
         # 1,000 s by eight workers and 100 s by one of them
         ([(1000.0, ("H100", 8, 6e14)), (100.0, ("H100", 1, 6.2e14))], 8100.0, 8000 * 6e14 + 100 * 6.2e14, "measured"),
-        # the paper's devices have the paper's rate, even if measured; others have the measured rate
+        # the paper's devices have the paper's rate, even if measured, others the measured rate
         ([(10.0, ("Tesla P100-SXM2", 2, 1e10), ("H100", 1, 6e14))], 30.0, 20 * 9.5e12 + 10 * 6e14, "measured"),
         ([(10.0, ("Tesla P100-SXM2", 2, 1e10)), (5.0, ("Tesla K80", 1, 1e9))], 25.0, 20 * 9.5e12 + 5 * 2.8e12, "paper"),
         # one device without a rate leaves the whole run without a cost by the paper's method

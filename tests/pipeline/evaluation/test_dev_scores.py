@@ -44,7 +44,7 @@ def _folder(path: Path) -> Context:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
-    """Both updates have scores, and the last equal those of the decoding and scoring stages."""
+    """Both updates have scores, and the last equal the decoding and scoring stages' own."""
     events: list[dict[str, object]] = []
     out = tmp_path / "out"
     out.mkdir()

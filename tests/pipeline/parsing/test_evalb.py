@@ -11,7 +11,7 @@ from pipeline.parsing.evalb import DELETED, MAX_ERRORS, SAME_LABELS, SHORT_WORDS
 from pipeline.parsing.trees import bracketed, cleaned, read_trees
 
 GOLD = "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (NP (DT a) (NN bone))) (. .))"
-"""Without the full stop 5 words; brackets S 0-5, NP 0-2, VP 2-5, NP 3-5."""
+"""Without the full stop, 5 words and the brackets S 0-5, NP 0-2, VP 2-5, NP 3-5."""
 
 
 def scored(folder: Path, gold: list[str], test: list[str]) -> BracketingScores:
