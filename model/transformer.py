@@ -142,7 +142,7 @@ class Transformer(EncoderDecoder):
         return self.dropout(x_ND + look_up(self._positions(n_positions), positions_N))
 
     def encode(self, source: Rows) -> EncoderOutput:
-        """Encodes sentences."""
+        """Encodes sentences: the last layer's x_ND, with its layout."""
         return self._encode(self._scaled_embeddings(source.tokens_N), source)
 
     def _encode(self, x_ND: Tensor, source: Rows) -> EncoderOutput:

@@ -1,7 +1,9 @@
 """The stages behind the tables, in the paper's order: text (§5.1), training (§5.2-5.4), evaluation (§6.1).
 
-Stages import torch, Ray and the other large libraries when they run. So importing this module is fast, and if all steps
-are cached, none of these libraries is imported.
+    checkpoint = AVERAGE("average en-de base", training, AveragingSettings(last=5))    # a Step[Checkpoint], to run
+
+A stage is a function with a name that stays; called, it returns a step of the DAG (`workflows.engine.dag`). Heavy
+functions are `Imported` when they run, so a command whose steps are all cached loads neither torch nor Ray.
 """
 
 from collections.abc import Callable, Mapping

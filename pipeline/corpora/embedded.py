@@ -108,8 +108,8 @@ def substitute(context: Context, text: EvaluationSet) -> Hypotheses:
     started = time.perf_counter()
     lines = (word_by_word(line, language) for line in read_lines(text.source))
     sentences = write_lines(hypotheses.path(text), lines)
-    figures = {"sentences": sentences, "seconds": time.perf_counter() - started, "settings": {}}
-    hypotheses.write_json("decoding.json", figures)
+    record = {"sentences": sentences, "seconds": time.perf_counter() - started, "settings": {}}
+    hypotheses.write_json("decoding.json", record)
     return hypotheses
 
 

@@ -5,10 +5,9 @@
 
 Its search is close to `model.search`, but its options cannot express all of the paper's:
 
-- Its `length_penalty` divides by |y|^α, not ((5 + |y|) / 6)^α. We therefore run it without a length penalty, which
-keeps
-  the same hypotheses, until `beam_size` of them have finished, and rerank those with the paper's penalty. Our own
-  search continues until no open hypothesis can win. Its `coverage_penalty` is a term that the paper does not use.
+- Its `length_penalty` divides by |y|^α, not ((5 + |y|) / 6)^α. So it runs without one, which keeps the same
+  hypotheses, until `beam_size` of them have finished; these are reranked by the paper's penalty. Our own search
+  continues until no open hypothesis can win. Its `coverage_penalty` is a term that the paper does not use.
 - `max_decoding_length` is one number per batch, hence LENGTH_MULTIPLE, and truncates outputs without END_ID.
 - The probability of forbidden tokens (SAME_SEARCH) goes to the others, which slightly raises log-probabilities.
 - It has no constraints like `pipeline.parsing.constraint`, so parsers use torch.

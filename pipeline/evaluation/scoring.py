@@ -1,8 +1,8 @@
 """Scores translations by two kinds of BLEU, always named: paper BLEU (tokenized) and sacreBLEU.
 
 Also computes chrF, and both scores' 95% confidence intervals by sacreBLEU's bootstrap over sentences. The same
-translations have scored 29.02 by the first and 27.52 by the second (tensor2tensor, thread 317), so the two never share
-a column. never share a column.
+translations have scored 29.02 by the first and 27.52 by the second (tensor2tensor, issue 317), so the two never share
+a column.
 
     paper_bleu(hypotheses, references, "de")    # §6.1: Moses-tokenized, cased, German compounds split
     sacre_bleu(hypotheses, references, "de")    # detokenized, cased; the signature names the tokenizer

@@ -1,8 +1,8 @@
 """Plans an epoch: the pairs of each update, and the order of updates (paper §5.1).
 
 The plan is a pure function of lengths, seed, epoch and budget; it does not depend on the number of workers. An update
-is a fixed number of micro-batches; workers compute whole micro-batches in turn. Pairs of similar length share a
-micro-batch, which keeps padding low.
+is a fixed number of micro-batches, each computed by one worker. Pairs of similar length share a micro-batch, which
+keeps padding low.
 
     plan = plan_epoch(source_lengths, target_lengths, TrainingSettings(), epoch=0)
     for update in range(len(plan)):

@@ -83,8 +83,8 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
     pieces = (f"{processor.id_to_piece(i)}\t{processor.get_score(i):g}" for i in range(len(processor)))
     write_lines(vocabulary.folder / "joint.vocab", pieces)
     sampled_pairs = min(corpus.pairs, settings.sample_pairs)
-    figures = {"size": settings.size, "sampled_pairs": sampled_pairs, "train_pairs": corpus.pairs, "words": len(words)}
-    vocabulary.write_json("vocabulary.json", figures)
+    record = {"size": settings.size, "sampled_pairs": sampled_pairs, "train_pairs": corpus.pairs, "words": len(words)}
+    vocabulary.write_json("vocabulary.json", record)
     return vocabulary
 
 

@@ -1,8 +1,8 @@
 """The training loop of one worker (paper §5), on torch and torch.distributed only (no Ray).
 
-Workers process whole micro-batches in turn. Gradients are summed over workers and divided once by the update's number
-of target tokens. All randomness within a micro-batch is seeded by (seed, update, micro-batch), so the number of workers
-changes only the order of summation.
+With n workers, worker r computes every n-th micro-batch from number r on. Gradients are summed over workers and divided
+once by the update's number of target tokens. All randomness within a micro-batch is seeded by (seed, update,
+micro-batch), so the number of workers changes only the order of summation.
 
     record = Training(Workers(), dataset, TrainingSettings(updates=100), folder).run()   # one worker
 """
@@ -455,8 +455,8 @@ class Training:
         """Emits a progress event, unless the loss is not finite, since `_check_finite` will end the run."""
         if not math.isfinite(line["loss"]):
             return
-        figures = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
-        self.emit({"done": self.state.update, "total": self.settings.updates, "unit": "updates", **figures})
+        metrics = {"tokens_s": line["tokens_s"], "loss": line["loss"]}
+        self.emit({"done": self.state.update, "total": self.settings.updates, "unit": "updates", **metrics})
         self.shown_s = time.monotonic()
 
     def _log(self, line: dict[str, Any]) -> None:
@@ -465,8 +465,8 @@ class Training:
             self.writer.scratch.check(every_s=CHECK_S)
             with (self.folder / METRICS).open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line) + "\n")
-            figures = {name: value for name, value in line.items() if name != "update"}
-            self.emit({"metrics": figures, "step": line["update"]})
+            metrics = {name: value for name, value in line.items() if name != "update"}
+            self.emit({"metrics": metrics, "step": line["update"]})
 
     def _save(self, schedule: Schedule, preempted: bool) -> None:
         """Passes a checkpoint to the writer if one is due; waits for the last one, and for one before a preemption.

@@ -57,11 +57,11 @@ def _extrapolation(trainings: ByLength) -> Finding | None:
     The loss on sentences of the trained lengths is subtracted, since the short-sentence models read less text.
     """
     extra: dict[str, list[float]] = {}
-    for kind, figures in trainings:
-        shorter = [part for part in figures.ranges if part.up_to_tokens <= figures.longest_trained]
-        if figures.longer and shorter:
+    for kind, record in trainings:
+        shorter = [part for part in record.ranges if part.up_to_tokens <= record.longest_trained]
+        if record.longer and shorter:
             nll = sum(part.dev_nll * part.tokens for part in shorter) / sum(part.tokens for part in shorter)
-            extra.setdefault(kind, []).append(nll - figures.longer.dev_nll)
+            extra.setdefault(kind, []).append(nll - record.longer.dev_nll)
     if not {SINUSOIDS, ALL_LENGTHS} <= extra.keys():
         return None
     groups = Groups(extra)

@@ -1,6 +1,7 @@
 """Runs the missing steps of a DAG as Ray tasks, and notifies watchers.
 
-Ray schedules: all steps are submitted at once, with references to their inputs as dependencies.
+Ray schedules: all steps are submitted at once, with references to their inputs. A task (`_execute`) locks, builds and
+publishes its step. It posts events to an actor (`Board`); the driver forwards them to the watchers (`Relay`).
 """
 
 import time

@@ -202,8 +202,8 @@ def _of_trials(sources: Sources) -> dict[str, list[Difference]]:
             for longest in (to_artifact(trial.measured).load().longest_trained for trial in sources.extrapolation[:1])
         ],
         "functions": [
-            Difference("attention functions", "not printed", f"{figures.updates:,} updates of small models", ("all",))
-            for figures in (to_artifact(training).load() for training in sources.functions[:1])
+            Difference("attention functions", "not printed", f"{run.updates:,} updates of small models", ("all",))
+            for run in (to_artifact(training).load() for training in sources.functions[:1])
         ],
     }
 

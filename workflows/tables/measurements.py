@@ -146,11 +146,11 @@ class TrainedModel:
 
     def final_metrics(self) -> dict[str, float]:
         """Returns the metrics measured after training, by MLflow name."""
-        figures = {"final_dev_accuracy": self.dev.dev_accuracy, "paper_way_flop": self.costs.paper_way_flop}
+        metrics = {"final_dev_accuracy": self.dev.dev_accuracy, "paper_way_flop": self.costs.paper_way_flop}
         return {
             "final_dev_nll": self.dev.dev_nll,
             "final_dev_perplexity": self.dev.dev_perplexity,
-            **{name: value for name, value in figures.items() if value is not None},
+            **{name: value for name, value in metrics.items() if value is not None},
             "counted_flop": self.costs.counted_flop,
             "train_s": self.costs.train_s,
             "parameters": self.run.parameters,
@@ -208,10 +208,10 @@ class Translation(TrainedModel):
 
     def final_metrics(self) -> dict[str, float]:
         """Returns the metrics of every model, and both scores of each test set."""
-        figures = super().final_metrics()
+        metrics = super().final_metrics()
         for test_set, scores in self.bleu.items():
-            figures |= {f"{name}.{test_set}": score for name, score in scores.defined.items()}
-        return figures
+            metrics |= {f"{name}.{test_set}": score for name, score in scores.defined.items()}
+        return metrics
 
     def score_texts(self) -> dict[str, str]:
         """Returns the scores of each test set, with intervals over its sentences."""
