@@ -48,7 +48,7 @@ class Ending(NamedTuple):
 
 @dataclass
 class FaultyScratch(Scratch):
-    """Sets `loop.PROGRESS_S` of each rank; the last rank fails here (`fetch`) or within an update (`update`)."""
+    """Sets `loop.PROGRESS_S` of each rank. The last rank fails here (`fetch`) or within an update (`update`)."""
 
     progress_s: Sequence[float]
     fault: Fault

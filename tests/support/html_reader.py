@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 
 class Reader(HTMLParser):
-    """Collects text, tags and table rows; records elements closed in the wrong order."""
+    """Collects text, tags, table rows, and elements closed in the wrong order."""
 
     VOID = frozenset({"meta", "br", "hr", "link", "img", "input", "use", "path"})
 

@@ -62,7 +62,7 @@ class RecordingScratch(Scratch):
     """Process id."""
 
     def on_this_node(self, folder: Path) -> Path:
-        """Runs at each rank; in the stage itself, only for the vocabulary."""
+        """Runs at each rank, and in the stage itself only for the vocabulary."""
         if folder.is_file():
             return folder
         worker, runtime = ray.train.get_context(), ray.get_runtime_context()
@@ -121,7 +121,7 @@ def raylet(node: Any) -> int:
 
 
 def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, emit: Any = None) -> Any:
-    """Starts a training run like the workflow engine; returns a reference to its result, and its scratch."""
+    """Starts a training run like the workflow engine, and returns a reference to its result, and its scratch."""
     for new in (folder, diary := folder.with_name(f"{folder.name}-diary")):
         new.mkdir()
     scratch = RecordingScratch(folder, diary, raylet(started[0].head_node))
@@ -131,7 +131,7 @@ def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, 
 
 
 def trained(dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> tuple[list[Placed], list[str], str]:
-    """Trains; returns the workers' places, the head's tasks meanwhile, and the node with the GPUs."""
+    """Trains, and returns the workers' places, the head's tasks meanwhile, and the node with the GPUs."""
     reference, scratch = training(dataset, settings, folder)
     ray.get(reference)
     all_free()
@@ -153,7 +153,7 @@ def until(happened: Callable[[], Any], otherwise: str) -> None:
 
 
 def _hold(path: Path, event: dict[str, Any]) -> None:
-    """Holds a run at update 3 until a file exists; for use as `emit`."""
+    """Holds a run at update 3 until a file exists. Use it as `emit`."""
     if event.get("step", 0) >= 3:
         path.with_name("held").touch()
         until(path.exists, f"{path} never came")

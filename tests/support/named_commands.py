@@ -50,7 +50,7 @@ def unknown(words: list[str]) -> list[str]:
 
 
 def parsed(words: list[str]) -> dict[str, Any]:
-    """Parses a command line like the command would, without running it; returns its values."""
+    """Parses a command line like the command would, without running it, and returns its values."""
     return COMMANDS[words[0]].make_context(words[0], words[1:]).params
 
 

@@ -14,7 +14,7 @@ Pairs = Sequence[tuple[str, str]]
 
 
 def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
-    """Writes a tar archive, compressed if its name ends in .tgz; the members' names are used unchanged."""
+    """Writes a tar archive, compressed if its name ends in .tgz, with the members' names unchanged."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz" if path.suffix == ".tgz" else "w") as archive:
         for name, content in members.items():
@@ -24,7 +24,7 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def text(lines: Sequence[str]) -> bytes:
-    """Returns the content of a plain text file; surrogates stand for bytes that are not UTF-8."""
+    """Returns the content of a plain text file. Surrogates stand for bytes that are not UTF-8."""
     return "".join(line + "\n" for line in lines).encode(errors="surrogateescape")
 
 

@@ -10,7 +10,7 @@ WORDS = ("a", "dog", "XX", "X", ",", ".", "--", "``", "'", "-LRB-", "1\\/2", "é
 
 
 def trees(labels: tuple[str, ...] = LABELS) -> st.SearchStrategy[Tree]:
-    """Constituents over tagged words; few are single words."""
+    """Draws constituents over tagged words, few of them single words."""
     tagged = st.builds(lambda tag, word: Tree(tag, word=word), st.sampled_from(TAGS), st.sampled_from(WORDS))
     return st.recursive(
         tagged,

@@ -12,7 +12,7 @@ BLOCK_BYTES = 16_384
 
 
 class RangeServer(ThreadingHTTPServer):
-    """Serves `folder`; the attributes may be changed while it runs."""
+    """Serves `folder`. Attributes may be changed while it runs."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""The processes of this session's Ray cluster; others on the machine are neither counted nor killed."""
+"""The processes of this session's Ray cluster. Others on the machine are neither counted nor killed."""
 
 from contextlib import suppress
 

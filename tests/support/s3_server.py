@@ -80,7 +80,7 @@ class FaultyProxy:
         self.failing_writes_of = ""
         """Part of the names of unwritable objects."""
         self.losing_write_of = ""
-        """Part of the name of an object whose next write succeeds without an answer; later ones fail."""
+        """Part of the name of an object whose next write succeeds without an answer. Later ones fail."""
         self.hides_e_tags = False
         self._server = _Server((host, 0), _Handler)
         self._server.proxy = self

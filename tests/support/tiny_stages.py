@@ -98,7 +98,7 @@ def die_once(context: Context, log: Path) -> Words:
 
 
 def die_often(context: Context, log: Path, deaths: int) -> Words:
-    """Kills its process at the first `deaths` calls; each call adds a line."""
+    """Kills its process at the first `deaths` calls. Each call adds a line."""
     with log.open("a") as file:
         file.write("called\n")
     if len(log.read_text().splitlines()) <= deaths:
@@ -108,7 +108,7 @@ def die_often(context: Context, log: Path, deaths: int) -> Words:
 
 
 def open_a_folder(context: Context, log: Path) -> Words:
-    """Reads a folder as a file, a user error; each call adds a line."""
+    """Reads a folder as a file, which is a user error. Each call adds a line."""
     with log.open("a") as file:
         file.write("called\n")
     log.parent.read_text()
@@ -116,7 +116,7 @@ def open_a_folder(context: Context, log: Path) -> Words:
 
 
 def work_or_fail(text: str, log: Path) -> None:
-    """Fails on bad text once the other task runs; otherwise works for a minute and logs how it ended."""
+    """Fails on bad text once the other task runs. Otherwise works for a minute and logs its end."""
     ends, ending = time.monotonic() + 60, "stopped"
     while text == "bad":
         if log.exists():
@@ -132,7 +132,7 @@ def work_or_fail(text: str, log: Path) -> None:
 
 
 def fail_in_a_task(context: Context, log: Path) -> Words:
-    """Runs two tasks; the second fails while the first runs."""
+    """Runs two tasks, the second of which fails while the first runs."""
     list(context.map(work_or_fail, [("good", log), ("bad", log)]))
     return Words(context.folder)
 
@@ -182,7 +182,7 @@ class Release(Waits):
 
 
 def drive_behind_a_gpu(store: str, _log: str) -> None:
-    """Runs a step that needs a GPU in a cluster whose only one is held; prints its GPUs."""
+    """Runs a step that needs a GPU in a cluster whose only one is held, and prints its GPUs."""
     with loopback_only():
         ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
     holder = ray.remote(num_cpus=0, num_gpus=1)(Holder).remote()
@@ -199,7 +199,7 @@ def shorten(text: str) -> str:
 
 
 def abridge(context: Context, texts: list[str]) -> Words:
-    """Warns in its own process, then in its map's tasks and in a thread, in that order; repeats the first."""
+    """Warns in its own process, then in its map's tasks and in a thread, in that order, and repeats the first."""
     logger = logging.getLogger("pipeline.tiny_stages")
     logger.warning("nobody has read the\ntext")
     logging.getLogger("a_library").warning("this is none of the project's")

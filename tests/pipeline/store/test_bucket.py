@@ -41,7 +41,7 @@ def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
 
 
 def test_a_folder_of_a_bucket_may_have_any_name(at_s3: S3Server) -> None:
-    """No part of a folder's name is parsed as a query, a fragment or an escape."""
+    """No part of a folder's name is parsed as a query, fragment or escape."""
     root = at_s3.bucket()
     names = ("a", "a?b", "a#b", "a%20b", "a b", "ü's")
     for name in names:
