@@ -1,7 +1,8 @@
 """Artifacts: folders that are published as a whole or not at all.
 
 An artifact is built in a temporary folder and published by a single rename. Its `manifest.json` holds the sha256 of
-each file and of itself. A published folder is never modified; `Artifact.damage` detects changes.
+each file and of itself. A published folder is never modified; `Artifact.damage` detects changes. `Context`, the first
+argument of every stage, has the folder to write to, a parallel map and a receiver of progress.
 """
 
 import errno

@@ -1,6 +1,7 @@
-"""Drops useless training pairs: blank or overlong sides, and sides of very different length (§5.1).
+"""Drops useless training pairs: blank or overlong sides, and sides of very different length.
 
-WMT14's archives need this. Lines are `normalised`. Evaluation sets are not cleaned, since scores need every line.
+WMT14's archives need this; the paper states no rule (§5.1). Lines are `normalised`. Evaluation sets are not cleaned,
+since scores need every line.
 
 Lengths are counted in words, or in characters if either side is written without spaces.
 """

@@ -2,9 +2,9 @@
 
     run = train(Context(folder), dataset, TrainingSettings(workers=2))
 
-Every run uses Ray Train, which starts a group of workers, connects them, and replaces failed or preempted ones. A
-single worker on a non-preemptible machine uses Ray Train's local mode in a Ray task: one process instead of three,
-which may have torch imported from an earlier run.
+Every run uses Ray Train, which starts a group of workers and replaces failed or preempted ones; they connect themselves
+(`pipeline.training.workers`). A single worker on a non-preemptible machine uses Ray Train's local mode in a Ray task:
+one process instead of three, which may have torch imported from an earlier run.
 
 All recovery uses the checkpoints in the stage's folder: after a worker failure, after the driver is killed, and on
 restart, training resumes from the newest intact one. Without a shared disk, nodes fetch it by `context.scratch`.
@@ -55,7 +55,6 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     """Trains a model, resuming an interrupted call's work in `context.folder`.
 
     Requires a Ray connection. Each worker reserves `settings.threads` CPUs and, on GPUs, one GPU, and waits until they
-    are free. Raises UserError if the workers can never fit on the cluster's nodes, and whenever `loop.Training` does.
     are free. Raises UserError if the cluster's nodes can never hold the workers, and whenever `loop.Training` does.
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())

@@ -3,9 +3,9 @@
     connect("10.0.0.5", broadcast_object, rank=0, size=2, device="cpu")
     workers = Workers(rank=0, size=2)
 
-By default, torch's store listens on all interfaces of rank 0's machine, without authentication. With a bound socket it
-accepts connections at that address only; on the loopback address, none from other machines. gloo binds by
-default to the host name's address, on many machines 127.0.1.1, which other machines cannot reach.
+`connect` binds torch's store to one address: by default it listens on all interfaces of rank 0's machine, without
+authentication. It also names the interface: gloo's default is the host name's address, on many machines 127.0.1.1,
+which other machines cannot reach.
 """
 
 import fcntl
@@ -52,7 +52,7 @@ def connect(
     if rank == 0:
         listening = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     address = broadcast_object(listening.getsockname()[:2] if listening else None)
-    assert address, "rank 0 gives its address"
+    assert address, "rank 0 sends its address"
     host, port = address
     if interface := interface_towards(host):
         for name in INTERFACE:
