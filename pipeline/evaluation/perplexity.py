@@ -2,8 +2,8 @@
 
 Perplexity is exp of the mean negative log-likelihood, without label smoothing.
 
-measure(Context(folder), checkpoint, dev).load().dev_perplexity
-measure_by_length(Context(other), checkpoint, dev, longest_trained=16).load().ranges
+    measure(Context(folder), checkpoint, dev).load().dev_perplexity
+    measure_by_length(Context(other), checkpoint, dev, longest_trained=16).load().ranges
 
 §3.5 chose sinusoids over learned positions since they "may allow the model to extrapolate to sequence lengths longer
 than the ones encountered during training". To test that, a model trained on pairs of at most L tokens (`max_tokens`) is

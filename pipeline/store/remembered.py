@@ -1,6 +1,6 @@
 """Caches facts about a file, such as its hash, until its stat changes: reading gigabytes takes minutes.
 
-lines = remembered(Path("train.en.gz"), "sha256", file_sha256, str)
+    lines = remembered(Path("train.en.gz"), "sha256", file_sha256, str)
 
 Facts about large files are stored in `files/` of the cache folder, one JSON file each. A file has changed if its
 `stamp` has. A file modified in the last seconds is not cached, since its file system's clock may be too coarse to show

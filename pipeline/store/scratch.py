@@ -4,10 +4,10 @@ with scratch.writing("train/00000.arrow") as writing:   # in a task on any node
     ...                                                 # write writing.paths[0]
 return writing.written                                  # its hash, for Context.add in the stage
 
-with scratch.opened() as folder:        # in a long-running process
-    ...                                 # write folder/checkpoints/00000050
-    scratch.keep("checkpoints/00000050")
-scratch.collect()                       # in the stage, after these processes
+    with scratch.opened() as folder:        # in a long-running process
+        ...                                 # write folder/checkpoints/00000050
+        scratch.keep("checkpoints/00000050")
+    scratch.collect()                       # in the stage, after these processes
 
 `keep` takes an append-only file, or an artifact, whose manifest is uploaded last: if the manifest is there, all is.
 

@@ -1,7 +1,7 @@
 """A table: rows of named values, and columns that format them.
 
-Column("en-de.paper_bleu", "paper BLEU", "EN-DE", ".2f")
-Row("Transformer (base)", "measured", {"en-de.paper_bleu": 27.31, "en-fr.paper_bleu": NOT_RUN})
+    Column("en-de.paper_bleu", "paper BLEU", "EN-DE", ".2f")
+    Row("Transformer (base)", "measured", {"en-de.paper_bleu": 27.31, "en-fr.paper_bleu": NOT_RUN})
 
 Numbers become text only in views: the terminal, Markdown (`render`) and the page (`reports`). JSON and MLflow store
 them as they are. A text in place of a number says why it is missing.
