@@ -2,7 +2,8 @@
 
 All are trained on the same text with the same loss, optimizer and schedule. The schedule does not depend on the run's
 length, so each curve of dev NLL serves every budget: curves are compared where the shortest one ends. Seconds are
-updates times the duration of an update, timed for all models in turn, independently of other load during training.
+updates times the duration of an update, timed for all models in turn, independently of other load during training. Each
+seed takes the durations of another round, so the interval includes the error of the timing.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -118,8 +118,8 @@ def evidence(sources: Sources) -> Evidence:
         if schedules == {"inverse_sqrt"}:
             curves: dict[str, list[LearningCurve]] = {}
             for trial in sources.competitors:
-                curve = learning_curve(trial.evaluation, speeds[trial.kind].mean_update_s)
-                curves.setdefault(trial.kind, []).append(curve)
+                rounds_s, of_model = speeds[trial.kind].update_s, curves.setdefault(trial.kind, [])
+                of_model.append(learning_curve(trial.evaluation, rounds_s[len(of_model) % len(rounds_s)]))
             found["competitors"] = curves
     return Evidence(found, sources.data)
 

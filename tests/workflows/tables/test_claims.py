@@ -54,7 +54,7 @@ def test_without_evidence_nothing_is_judged() -> None:
 def test_competitors_are_compared_over_timed_seconds(
     schedule: Any, cell: Callable[..., Translation], tmp_path: Path
 ) -> None:
-    """Each model has its own learning rate. A schedule that ends with its run is not used for shorter budgets."""
+    """Each seed takes another round's durations. A schedule that ends with its run is not used for shorter budgets."""
     trials, speeds = [], []
     for model, rate, update_s in (("base", 0.7, 0.5), ("recurrent", 1.4, 0.25), ("convolutional", 0.35, 1.0)):
         for seed in (1, 2):
@@ -66,7 +66,8 @@ def test_competitors_are_compared_over_timed_seconds(
             settings = record.settings.model_copy(update={"optimizer": optimizer})
             to_artifact(trained.training).write(record.model_copy(update={"settings": settings}))
             trials.append(Trial(model, f"competitors {model} seed {seed}", trained, trained.perplexity))
-        speeds.append(ModelSpeed(architecture=model, parameters=1, update_s=(update_s,) * 2, tokens_s={8: (2.0, 3.0)}))
+        rounds_s = (update_s, 1.5 * update_s)
+        speeds.append(ModelSpeed(architecture=model, parameters=1, update_s=rounds_s, tokens_s={8: (2.0, 3.0)}))
     for name in ("speed", "page"):
         (tmp_path / name).mkdir()
     speed = TrainingSpeed(tmp_path / "speed").write(
@@ -81,7 +82,7 @@ def test_competitors_are_compared_over_timed_seconds(
         return
     curves = found["competitors"]
     assert comparable(curves)
-    assert [curve.seconds[-1] for curve in curves["recurrent"]] == [400 * 0.25] * 2
+    assert [curve.seconds[-1] for curve in curves["recurrent"]] == [400 * 0.25, 400 * 0.375]
     assert curves["base"][0].flop[-1] == trials[0].evaluation.run.counted_flop
     alone = Sources(training_speed=speed, data=("real text",))
     assert "competitors" not in evidence(alone).found
