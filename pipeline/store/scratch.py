@@ -1,8 +1,8 @@
 """The build folder of an artifact, as seen by worker processes on any node.
 
-with scratch.writing("train/00000.arrow") as writing:   # in a task on any node
-    ...                                                 # write writing.paths[0]
-return writing.written                                  # its hash, for Context.add in the stage
+    with scratch.writing("train/00000.arrow") as writing:   # in a task on any node
+        ...                                                 # write writing.paths[0]
+    return writing.written                                  # its hash, for Context.add in the stage
 
     with scratch.opened() as folder:        # in a long-running process
         ...                                 # write folder/checkpoints/00000050

@@ -36,16 +36,13 @@ def _recipes(
     n_layers: int,
     base: int,
     big: int,
-    competitors: Mapping[str, Competitor],
+    competitors: Mapping[str, tuple[int, int]],  # (layers, d_ff)
     *,
     dropouts: tuple[float, float],
     warmup_steps: int,
     **training: Any,
 ) -> dict[str, Recipe]:
-    """Returns the recipes of base, big and the competitors; widths of base and big are multiples of `D_K`.
-
-    Learning rate scales are Multi30k's.
-    """
+    """Returns the recipes of base, big and the competitors; widths of base and big are multiples of `D_K`."""
 
     def model(paper: TransformerConfig, width: int, dropout: float) -> TransformerConfig:
         n_heads = width // D_K
@@ -61,7 +58,8 @@ def _recipes(
         )
         for name, paper, width, dropout in (("base", BASE, base, dropouts[0]), ("big", BIG, big, dropouts[1]))
     }
-    return with_competitors(recipes, 0.2, competitors)
+    tuned = {name: recipe.training.optimizer.learning_rate_scale for name, recipe in MULTI30K.recipes.items()}
+    return with_competitors(recipes, 0.2, {name: Competitor(*size, tuned[name]) for name, size in competitors.items()})
 
 
 SIZES = (
@@ -73,7 +71,7 @@ SIZES = (
             3,
             128,
             192,
-            {"recurrent": Competitor(3, 160, 1.4), "convolutional": Competitor(6, 120, 2.8)},
+            {"recurrent": (3, 160), "convolutional": (6, 120)},
             dropouts=(0.2, 0.3),
             warmup_steps=600,
             updates=2000,
@@ -91,7 +89,7 @@ SIZES = (
             3,
             256,
             320,
-            {"recurrent": Competitor(3, 312, 1.4), "convolutional": Competitor(6, 248, 2.8)},
+            {"recurrent": (3, 312), "convolutional": (6, 248)},
             dropouts=(0.1, 0.1),
             warmup_steps=2000,
             updates=20_000,
@@ -108,7 +106,7 @@ SIZES = (
             6,
             384,
             512,
-            {"recurrent": Competitor(6, 464, 1.4), "convolutional": Competitor(6, 544, 2.8)},
+            {"recurrent": (6, 464), "convolutional": (6, 544)},
             dropouts=(0.1, 0.2),
             warmup_steps=4000,
             updates=60_000,
