@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tests.support.command_line import CommandLine
     from tests.support.s3_server import S3Server
 
-# Examples have no time limit: on a busy machine, the default of 0.2 s would fail by chance.
-hypothesis.settings.register_profile("no deadline", deadline=None)
-hypothesis.settings.load_profile("no deadline")
+# On a busy machine, the default time limit of 0.2 s an example would fail by chance.
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("repeatable")
 
 os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and output is as wide as it says
 RAY_TMPDIR = os.environ.get("RAY_TMPDIR")

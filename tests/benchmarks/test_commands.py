@@ -279,5 +279,5 @@ with open("mapped") as mapped, open("opened") as opened:
     mmap.mmap(mapped.fileno(), 0, prot=mmap.PROT_READ)[:]
 """
     result = reading.measure(tmp_path, [sys.executable, "-c", script, str(tmp_path)])
-    assert (result["exit_status"], result["read_mb"]) == (0, pytest.approx(2 * (3 << 20) / 1e6))
+    assert (result["exit_status"], result["read_mb"]) == (0, pytest.approx(2 * (3 << 20) / 1e6, rel=0.1))
     assert set(result["most_read_mb"]) == {"read", "mapped"}

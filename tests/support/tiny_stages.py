@@ -88,6 +88,19 @@ def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
     return Words(context.folder)
 
 
+def meet(context: Context, text: str, log: Path) -> Words:
+    """Logs its begin, waits until another has begun, and logs its end."""
+    with log.open("a") as file:
+        file.write(f"begins {text}\n")
+    deadline_s = time.monotonic() + 60
+    while log.read_text().count("begins") < 2 and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    with log.open("a") as file:
+        file.write(f"ends {text}\n")
+    (context.folder / "words.txt").write_text(text)
+    return Words(context.folder)
+
+
 def die_once(context: Context, log: Path) -> Words:
     """Kills its process at the first call."""
     (context.folder / "words.txt").write_text("whole" if log.exists() else "half")
@@ -116,8 +129,8 @@ def open_a_folder(context: Context, log: Path) -> Words:
 
 
 def work_or_fail(text: str, log: Path) -> None:
-    """Fails on bad text once the other task runs. Otherwise works for a minute and logs its end."""
-    ends, ending = time.monotonic() + 60, "stopped"
+    """Fails on bad text once the other task runs. Otherwise works for ten minutes and logs its end."""
+    ends, ending = time.monotonic() + 600, "stopped"
     while text == "bad":
         if log.exists():
             raise UserError("the text is bad; write another")

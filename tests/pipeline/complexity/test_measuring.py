@@ -43,9 +43,9 @@ class Sleeper(nn.Module):
 
 def test_forward_and_backward_are_timed_apart() -> None:
     """Each pass takes as long as it sleeps, timed separately."""
-    timer = Timer(Sleeper(0.02, 0.06), torch.zeros(1, 2, 3), least_s=0.001)
+    timer = Timer(Sleeper(0.01, 0.5), torch.zeros(1, 2, 3), least_s=0.001)
     times = timer.time()
-    assert 0.02 <= times.forward_s < 0.06 <= times.backward_s
+    assert 0.01 <= times.forward_s < 0.5 <= times.backward_s
 
 
 @pytest.mark.gpu

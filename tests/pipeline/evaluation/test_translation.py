@@ -1,7 +1,6 @@
 """One process translates with a real sentencepiece model and random weights."""
 
 import logging
-import resource
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from pipeline.evaluation.translation import (
     Translator,
     batches,
 )
+from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text import vocabulary
@@ -123,10 +123,11 @@ def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
         model.embedding.weight[END_ID] = 9 * torch.ones(16)
         model.decoder[-1].feed_forward_norm.bias.fill_(1.0)
         translator._decoder = IncrementalDecoder(model)
-    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    forget_peak_memory()
+    before_bytes = peak_memory_bytes()
     n_tokens = translator.translations(["dog " * 20_000])[0].n_tokens
     assert n_tokens >= len(vocabulary.load(checkpoint.folder / "joint.model").encode("dog " * 20_000)) / LONGEST_TOKENS
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 1e6
+    assert peak_memory_bytes() - before_bytes < 1e9
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.json", "joint.model"])

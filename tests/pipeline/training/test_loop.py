@@ -246,8 +246,11 @@ def test_machine_about_to_go_makes_a_checkpoint_at_once(
     assert [path.name for path in list_folders(tmp_path / "checkpoints")] == ["00000004"]
 
 
-def test_workers_ask_rarely_whether_a_machine_goes(dataset: EncodedDataset, tmp_path: Path) -> None:
+def test_workers_ask_rarely_whether_a_machine_goes(
+    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The logged updates of this run take less than PREEMPTION_S, so only the first one asks."""
+    monkeypatch.setattr(loop, "PREEMPTION_S", 1e6)
     asked = []
     Training(Workers(), dataset, TINY, tmp_path, is_preempted=lambda: bool(asked.append(1))).run()
     assert asked == [1]

@@ -34,19 +34,22 @@ STILL = with_fields(model=replace(TINY.model, dropout=0.0))
 """Without dropout, whose masks differ between devices."""
 
 
+ON_A_GPU = pytest.mark.parametrize("device", ["cuda"], indirect=True)
+"""For tests that prove nothing on a CPU."""
+
+
 @contextmanager
-def waiting_forbidden(device: str) -> Iterator[None]:
+def waiting_forbidden() -> Iterator[None]:
     """Raises an error if the body waits for the GPU."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-        torch.cuda.set_sync_debug_mode("error")
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     finally:
-        if device == "cuda":
-            torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.set_sync_debug_mode("default")
 
 
+@ON_A_GPU
 def test_loop_walks_the_same_curve(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Losses on both splits equal the CPU's in float32, at either speed."""
     for name, settings, on in (
@@ -60,6 +63,7 @@ def test_loop_walks_the_same_curve(device: str, dataset: EncodedDataset, tmp_pat
         assert curve(tmp_path / name) == pytest.approx(curve(tmp_path / "cpu"), rel=1e-3)
 
 
+@ON_A_GPU
 def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Prefetching, copying, computing and applying an update are queued without ever waiting for the device."""
     settings = with_fields(dtype="auto", log_updates=100, validation_updates=100)
@@ -67,7 +71,7 @@ def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDa
     updates = list(training.updates.between(0, 3))
     for update in (updates[0], *updates):  # first-time compilation and allocation may wait
         training._update(update)
-    with waiting_forbidden(device):
+    with waiting_forbidden():
         for update in updates:
             training._update(update)
     line = training._read_back()

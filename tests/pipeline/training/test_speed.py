@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ def test_times_all_models_in_every_round(dataset: EncodedDataset, tmp_path: Path
     monkeypatch.setattr(speed, "UPDATES", 2)
     monkeypatch.setattr(speed, "ROUNDS", 3)
     monkeypatch.setattr(speed, "LENGTHS", (4, 16, 1024))  # the last is longer than the learned positions
-    monkeypatch.setattr(speed.time, "perf_counter", itertools.count(step=TICK_S).__next__)
+    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=itertools.count(step=TICK_S).__next__))
     small, large = settings_of("recurrent"), settings_of("convolutional")
     large = with_fields(model=replace(large.model, n_layers=12), checkpoint_updates=1, validation_updates=1)
     timed = speed.time_(Context(tmp_path), dataset, [small, large])

@@ -305,14 +305,19 @@ def test_every_claim_that_can_be_judged_has_a_case() -> None:
     assert all(claim.lacks for claim in CLAIMS), "an empty cell says what would fill it"
 
 
-@pytest.mark.parametrize("text", CASES)
-@pytest.mark.parametrize("wanted", ["holds", "fails", "undecided"])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (text, wanted)
+        for text, case in CASES.items()
+        for wanted in ("holds", "fails", "undecided")
+        if getattr(case, wanted) is not None
+    ],
+)
 def test_a_claim_turns_with_its_figures(text: str, wanted: str) -> None:
     """With three seeds of little noise it holds or fails. With much noise or one run, it is undecided."""
     case = CASES[text]
-    found = getattr(case, wanted)
-    if found is not None:
-        assert verdict(text, case.needs, found) == wanted
+    assert verdict(text, case.needs, getattr(case, wanted)) == wanted
 
 
 @pytest.mark.parametrize("text", OF_TABLE_3)

@@ -17,7 +17,7 @@ from workflows.engine import execution, runner
 from workflows.engine.dag import Stage
 
 SUCCESSOR = Owner("far", 1, "the other", 0.0).written()  # the same in every process
-LONG_S = 180.0
+LONG_S = 480.0
 
 
 def _take_over(context: Context, uri: str) -> None:

@@ -2,10 +2,10 @@
 
 import json
 import socket
-import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from typing import Any
 
 import pytest
 from mlflow.entities import Run
@@ -64,16 +64,17 @@ def test_killed_in_mid_training(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     before = {*store.glob("store/training-*")}
 
-    def kill() -> None:
-        while not [run for run in runs_of(client) if "loss" in run.data.metrics]:
-            time.sleep(0.2)
-        server.kill()
+    send = Tracker.curves
 
-    killer = Thread(target=kill, daemon=True)
-    killer.start()
+    def send_and_kill(tracker: Tracker, run: str, lines: Sequence[Mapping[str, Any]], last_at_s: float) -> None:
+        send(tracker, run, lines, last_at_s)
+        if lines:
+            server.kill()
+
     try:
-        reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store)
-        killer.join()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Tracker, "curves", send_and_kill)
+            reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store)
     finally:
         server.start()
     (warning,) = [each.message for each in caplog.records if "MLflow" in each.message]

@@ -26,7 +26,8 @@ from workflows.tracking.addresses import default_uri
 from workflows.tracking.tracker import PARENT_TAG, TRAINING_TAG, Tracker
 from workflows.tracking.watcher import MlflowWatcher, Workflow
 
-HANGS_S = 5.0
+HANGS_S = 120.0
+"""Ends the server's pause if a call waits for it."""
 CELLS = {f"en-de {cell.model}": cell for cell in cells_of(EMBEDDED, ["en-de"], ["base", "big"])}
 BASE = to_step(CELLS["en-de base"].training)
 
@@ -85,16 +86,17 @@ def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path:
     lines = [{"update": n, "loss": 9.0 - n, "train_s": float(n)} for n in range(1, 6)]
     (store.scratch(BASE.name) / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     server.pause()
-    Timer(HANGS_S, server.resume).start()
-    began_s = time.monotonic()
+    resumed = Timer(HANGS_S, server.resume)
+    resumed.start()
     watcher.begin({BASE: Reason("never built")}, [])
     watcher.event(BASE, {"metrics": {"loss": 4.0}, "step": 5})
     watcher.idle()
     watcher.finished(BASE, "")
     watcher.failed("en-de base", CELLS["en-de base"].results, "")
-    assert time.monotonic() - began_s < HANGS_S / 2
+    assert resumed.is_alive(), "a call has waited for the server"
+    resumed.cancel()
+    server.resume()
     watcher.close("FAILED")
-    assert time.monotonic() - began_s > HANGS_S
     runs = children(server, experiment)
     assert {name: run.info.status for name, run in runs.items()} == {"en-de base": "FAILED", "en-de big": "FAILED"}
     history = MlflowClient(server.uri).get_metric_history(runs["en-de base"].info.run_id, "loss")
