@@ -2,7 +2,6 @@
 
 import re
 import shlex
-from typing import Any
 
 import typer
 
@@ -47,15 +46,3 @@ def unknown(words: list[str]) -> list[str]:
         command, rest = below[rest[0]], rest[1:]
     options = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
     return [word for word in rest if word.startswith("--") and word not in options | {"--help"}]
-
-
-def parsed(words: list[str]) -> dict[str, Any]:
-    """Parses a command line like the command would, without running it, and returns its values."""
-    return COMMANDS[words[0]].make_context(words[0], words[1:]).params
-
-
-def module_command(words: list[str]) -> list[str]:
-    """Returns the command's name and arguments of `python -m MODULE ARGUMENTS`."""
-    assert words[0].rpartition("/")[2] == "python", words
-    assert words[1] == "-m", words
-    return words[2:]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from workflows.quantities import rate_text, rounded
+from workflows.quantities import percent, rate_text, rounded
 
 
 @pytest.mark.parametrize(
@@ -15,8 +15,16 @@ from workflows.quantities import rate_text, rounded
         (rate_text(989.4e12), "989 TFLOP/s"),
         (rate_text(19.5e12), "19.5 TFLOP/s"),
         (rate_text(0.1873e12), "0.187 TFLOP/s"),
+        (percent(0), "0%"),
+        (percent(1), "100%"),
+        (percent(0.0421), "4.2%"),
+        (percent(0.5), "50%"),
+        (percent(0.1), "10%"),
+        (percent(0.99996), "99.996%"),
+        (percent(0.000_003_12), "0.00031%"),
+        (percent(0.967), "96.7%"),
     ],
 )
 def test_numbers_have_one_style(text: str, wanted: str) -> None:
-    """Thousands have commas, and rates are in TFLOP/s of any size."""
+    """Thousands have commas, and rates are in TFLOP/s of any size. A percentage has two digits of the smaller part."""
     assert text == wanted

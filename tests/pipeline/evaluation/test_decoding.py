@@ -66,25 +66,6 @@ def test_stage_writes_every_line_in_order(
     _wait_for_no_worker()
 
 
-def test_actors_search_in_several_ways(
-    ray_cluster: None, checkpoint: Checkpoint, first_set: EvaluationSet, tmp_path: Path
-) -> None:
-    """One set of actors runs several searches, each with the output of a Translator with that search."""
-    _wait_for_no_worker()
-    processes = []
-    with decoding.Translators(Context(tmp_path), checkpoint, FAST) as translators:
-        for beam_size in (1, 4):
-            settings = FAST.model_copy(update={"beam_size": beam_size, "max_extra_tokens": 5 * beam_size})
-            folder = tmp_path / str(beam_size)
-            folder.mkdir()
-            decoding.decode(Context(folder), checkpoint, first_set, settings, translators=translators)
-            expected = Translator(checkpoint.folder, settings).translate(SENTENCES)
-            assert list(read_lines(folder / "first.de")) == expected
-            processes.append(workers_alive("DecodingWorker"))
-    assert processes[0] == processes[1] != []
-    _wait_for_no_worker()
-
-
 def test_an_exported_model_is_decoded_by_ctranslate2(
     ray_cluster: None, checkpoint: Checkpoint, first_set: EvaluationSet, tmp_path: Path, small_chunks: None
 ) -> None:

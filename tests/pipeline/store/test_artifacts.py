@@ -1,11 +1,8 @@
 """Published artifacts are complete and do not change."""
 
 import errno
-import json
 import os
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -151,18 +148,3 @@ def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_
     (tmp_path / "corpus.json").write_text("{")
     with pytest.raises(UserError, match="not valid JSON"):
         _ = Corpus(tmp_path).pairs
-
-
-def test_a_killed_stage_is_not_published(tmp_path: Path) -> None:
-    """After a SIGKILL in the middle of writing there is no folder at the final path, and the next call succeeds."""
-    script = (
-        "import os, signal, sys; from pathlib import Path; from pipeline.store.artifact import Artifact, publish\n"
-        "def make(folder):\n"
-        "    (folder / 'half').write_text('x'); os.kill(os.getpid(), signal.SIGKILL)\n"
-        "publish(Path(sys.argv[1]), make, {})"
-    )
-    killed = subprocess.run([sys.executable, "-c", script, str(tmp_path / "a")])
-    assert killed.returncode == -9
-    assert not (tmp_path / "a").exists()
-    artifact = publish(tmp_path / "a", _write, {})
-    assert sorted(json.loads((artifact.folder / "manifest.json").read_text())["files"]) == ["part/text.txt"]

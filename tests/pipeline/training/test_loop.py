@@ -73,7 +73,7 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
 
 @pytest.fixture(scope="module")
 def alone_exactly(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run like `alone`, but with the exact reduction."""
+    """The folder of a run like `one_worker`, but with the exact reduction."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("alone_exactly")
     record = train_alone(dataset, with_fields(exact_reduction=True), folder)
@@ -81,20 +81,11 @@ def alone_exactly(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-@pytest.fixture(scope="module")
-def alone(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an uninterrupted TINY run with one worker."""
-    torch.set_num_threads(1)
-    folder = tmp_path_factory.mktemp("alone")
-    (folder / "run.json").write_text(json.dumps(train_alone(dataset, TINY, folder)))
-    return folder
-
-
-def test_curve_does_not_depend_on_the_workers(alone: Path, two_workers: Path) -> None:
+def test_curve_does_not_depend_on_the_workers(one_worker: Path, two_workers: Path) -> None:
     """1 and 2 workers, with dropout, have the same losses up to the rounding of sums, and count the same work."""
-    assert len(curve(alone)) == TINY.updates + 3
-    assert curve(two_workers) == pytest.approx(curve(alone), rel=1e-4)
-    counted, by_two = (json.loads((folder / "run.json").read_text()) for folder in (alone, two_workers))
+    assert len(curve(one_worker)) == TINY.updates + 3
+    assert curve(two_workers) == pytest.approx(curve(one_worker), rel=1e-4)
+    counted, by_two = (json.loads((folder / "run.json").read_text()) for folder in (one_worker, two_workers))
     for name in ("counted_flop", "source_tokens", "target_tokens", "padding_fraction", "parameters"):
         assert by_two[name] == counted[name]
 
@@ -131,10 +122,10 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     ids=["no checkpoint yet", "before one", "after one", "in an update", "in an exact update", "at an epoch's end"],
 )
 def test_stopped_and_continued_ends_in_the_same_bits(
-    update: int, where: str, exact: bool, alone: Path, alone_exactly: Path, dataset: EncodedDataset, tmp_path: Path
+    update: int, where: str, exact: bool, one_worker: Path, alone_exactly: Path, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
     """Weights, Adam's state, losses and counters equal an uninterrupted run's."""
-    settings, uninterrupted = with_fields(exact_reduction=exact), alone_exactly if exact else alone
+    settings, uninterrupted = with_fields(exact_reduction=exact), alone_exactly if exact else one_worker
     with pytest.raises(StopError):
         train_until(dataset, settings, tmp_path, update, where)
     (tmp_path / "metrics.jsonl").open("a").write('{"update": 4, "lo')  # like a kill in the middle of a write
@@ -149,22 +140,22 @@ def test_stopped_and_continued_ends_in_the_same_bits(
         assert record[name] == run_json[name]
 
 
-def test_continued_by_three_workers_where_one_began(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
+def test_continued_by_three_workers_where_one_began(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Checkpoints do not depend on the number of workers: three, with unequal shares, continue on the same curve."""
     with pytest.raises(StopError):
         train_alone(dataset, TINY, tmp_path, 5)
     train_in_processes(3, dataset, TINY, tmp_path)
-    assert curve(tmp_path) == pytest.approx(curve(alone), rel=1e-4)
+    assert curve(tmp_path) == pytest.approx(curve(one_worker), rel=1e-4)
 
 
-def test_continued_when_all_is_done_changes_nothing(alone: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
+def test_continued_when_all_is_done_changes_nothing(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
     """After a kill between the last checkpoint and run.json, the same command writes the same record but for times."""
-    shutil.copytree(alone, tmp_path, dirs_exist_ok=True)
-    record, before = train_alone(dataset, TINY, tmp_path), json.loads((alone / "run.json").read_text())
+    shutil.copytree(one_worker, tmp_path, dirs_exist_ok=True)
+    record, before = train_alone(dataset, TINY, tmp_path), json.loads((one_worker / "run.json").read_text())
     for clock in ("loop_s", "checkpoint_s"):
         assert record.pop(clock) < before.pop(clock)
     assert record == before
-    assert metrics(tmp_path) == metrics(alone)
+    assert metrics(tmp_path) == metrics(one_worker)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -326,11 +317,11 @@ def test_the_first_weights_are_copied_before_the_largest_batch_is_tried(
     assert NOTED[first:].count("compute") == len(training.updates.largest) + TINY.micro_batches // 2
 
 
-def test_run_json_counts_what_was_trained(alone: Path, dataset: EncodedDataset) -> None:
+def test_run_json_counts_what_was_trained(one_worker: Path, dataset: EncodedDataset) -> None:
     """Tokens equal the sum over the plan's updates, and an epoch has every pair once."""
-    record = json.loads((alone / "run.json").read_text())
+    record = json.loads((one_worker / "run.json").read_text())
     split = EncodedSplit.open(dataset, "train")
-    lines = [line for line in metrics(alone) if "loss" in line]
+    lines = [line for line in metrics(one_worker) if "loss" in line]
     assert record["target_tokens"] == sum(line["target_tokens"] for line in lines)
     first_epoch = [line["target_tokens"] for line in lines if line["epoch"] == 0]
     assert sum(first_epoch) == split.target_lengths.sum()

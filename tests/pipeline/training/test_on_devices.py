@@ -16,8 +16,6 @@ import torch._dynamo.utils
 import torch.distributed as dist
 from torch import Tensor
 
-from model.training_step import TrainingStep
-from model.transformer import Transformer
 from pipeline.hardware import make_deterministic
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
@@ -114,19 +112,6 @@ def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> 
     expected = split_sums(deepcopy(training.step.master).cpu().double(), split, smoothing=0.1)
     assert sums.device.type == device
     torch.testing.assert_close(sums.cpu(), expected, rtol=1e-5, atol=0)
-
-
-def test_validation_compiles_nothing(device: str, dataset: EncodedDataset) -> None:
-    """A step with layers compiled for the shape of packed batches validates on batches of any shape."""
-    torch._dynamo.reset()
-    torch._dynamo.utils.counters.clear()
-    torch.manual_seed(0)
-    model, split = Transformer(STILL.model).to(device), EncodedSplit.open(dataset, "dev")
-    plain = split_sums(model, split, smoothing=0.1)
-    step = TrainingStep(model, STILL.optimizer, torch.float32, compiled=True, packed=True)
-    with step.uncompiled():
-        assert torch.equal(split_sums(step.model, split, smoothing=0.1), plain)
-    assert not torch._dynamo.utils.counters["stats"]
 
 
 class ThroughHost(Workers):

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import (
@@ -19,7 +17,6 @@ from pipeline.text.corpus_statistics import (
 )
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings
 from tests.support.tiny_text import prepare_text
-from workflows.quantities import percent
 from workflows.reports import table2 as table2_report
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables import table2
@@ -63,24 +60,6 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
     texts = {element.text for element in root.iter() if element.text}
     assert "EN-DE, two collections: lengths" in texts
     assert made.summary.endswith(" padding")
-
-
-@pytest.mark.parametrize(
-    ("fraction", "text"),
-    [
-        (0, "0%"),
-        (1, "100%"),
-        (0.0421, "4.2%"),
-        (0.5, "50%"),
-        (0.1, "10%"),
-        (0.99996, "99.996%"),
-        (0.000_003_12, "0.00031%"),
-        (0.967, "96.7%"),
-    ],
-)
-def test_percentages_tell_all_or_nothing_only_where_it_is(fraction: float, text: str) -> None:
-    """A percentage has two digits of the smaller part."""
-    assert percent(fraction) == text
 
 
 def test_a_report_shows_each_text() -> None:

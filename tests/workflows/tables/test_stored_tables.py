@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.store.artifact import JsonArtifact
-from tests.support.html_reader import Reader
+from tests.support.html_reader import Reader, assert_asks_for_nothing_outside
 from tests.workflows.tables.conftest import WARNING
 
 EXPECTED = Path(__file__).with_name("expected.jsonl")
@@ -20,8 +20,10 @@ EXPECTED = Path(__file__).with_name("expected.jsonl")
 
 
 def test_values_are_those_stored(made: JsonArtifact[Any]) -> None:
-    """Every table's page lists the warnings."""
-    assert WARNING in Reader((made.folder / "report.html").read_text(encoding="utf-8")).text
+    """Every table's page lists the warnings and loads nothing."""
+    page = (made.folder / "report.html").read_text(encoding="utf-8")
+    assert_asks_for_nothing_outside(page)
+    assert WARNING in Reader(page).text
     written = [*stored_of(json.loads((made.folder / made.record_file).read_text()))]
     all_stored = [json.loads(line) for line in EXPECTED.read_text(encoding="utf-8").splitlines()]
     if os.environ.get("AIAYN_EXPECTED") == "write":

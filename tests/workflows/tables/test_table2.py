@@ -6,10 +6,9 @@ from pipeline.evaluation.search_choice import DecodingChoiceRecord, SearchScores
 from pipeline.settings import DecodingSettings
 from tests.support.baselines import config_of
 from tests.support.unspaced_text import CHINESE
-from workflows.engine.dag import to_artifact
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
-from workflows.tables.table import FAILED, NOT_MEASURED, NOT_RUN, Results
+from workflows.tables.table import FAILED, NOT_MEASURED, Results
 
 Cell = Callable[..., Translation]
 
@@ -19,20 +18,6 @@ def shown(results: Results, *names: str) -> list[list[str]]:
     main = results.tables[0]
     rows = [row for row in main.rows if row.origin == "measured" and row.name in names]
     return [[column.text(row) for column in main.columns[1:]] for row in rows]
-
-
-def test_measured_cells_come_from_files_and_the_rest_says_not_run(cell: Cell) -> None:
-    """The row has the values of scores.json and cost.json. The other three of four cells were not run."""
-    inputs = cell("en-de", "base")
-    results = table2.compute([inputs])
-    base, big = results.tables[0].rows[-2:]
-    scores = to_artifact(inputs.scores).load()
-    assert base.name == "Transformer (base)"
-    assert base.values["en-de.paper_bleu"] == scores.paper_bleu != scores.sacrebleu
-    of_base, of_big = shown(results, base.name, big.name)
-    assert of_base[:4] == [f"{scores.paper_bleu:.2f}", f"{scores.sacrebleu:.2f}", NOT_RUN, NOT_RUN]
-    assert of_base[4:] == [NOT_MEASURED, "3.1e12", NOT_RUN, NOT_RUN]
-    assert of_big == [NOT_RUN] * 8
 
 
 def test_printed_scores_keep_their_digits_and_their_column(cell: Cell) -> None:
@@ -90,18 +75,6 @@ def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
     assert not list(table2.chosen_searches({}))
     (table,) = table2.chosen_searches({"EN-ZH base": choice((1, 1), (1, 1, None), (1, 0.6, None))})
     assert [row.values for row in table.rows] == [{"beam": 1, "α 0.6": 0, "α 1": 0, "chosen": "beam 1, α 1"}]
-
-
-def test_what_else_was_measured_of_each_model(cell: Cell) -> None:
-    """Parameters, time, rate, dev NLL and chrF are in a separate table, from the artifacts' files."""
-    inputs = cell("en-de", "base")
-    table = table2.compute([inputs]).tables[1]
-    (row,) = table.rows
-    assert row.name == "EN-DE base"
-    assert row.values["dev_nll"] == inputs.dev.dev_nll
-    assert row.values["tokens_s"] == inputs.run.target_tokens / inputs.run.train_s
-    assert row.values["chrf"] == to_artifact(inputs.scores).load().chrf
-    assert table2.compute([]).tables[1:] == []
 
 
 def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
