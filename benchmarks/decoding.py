@@ -14,7 +14,6 @@ the number of translations equal to ours in float32.
 Ray and MLflow are not needed. CTranslate2 is timed if installed: pip install -e '.[bench]'.
 """
 
-import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,6 +25,7 @@ import typer
 
 from benchmarks.contenders import OURS, Contender, is_installed, print_result, processes, ratio
 from benchmarks.translators import Translator
+from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings, Engine
 from pipeline.store.artifact import Context
@@ -51,7 +51,7 @@ def measure(
 
     lines, references = [source for source, _ in pairs], [target for _, target in pairs] if language else []
     sample = lines[:: -(-len(lines) // SAMPLE_SENTENCES)]
-    device, threads = "cuda" if torch.cuda.is_available() else "cpu", os.cpu_count() or 1
+    device, threads = "cuda" if torch.cuda.is_available() else "cpu", usable_cpus()
     auto, on_gpu = dtype_name(dtype_of("auto", device)), device == "cuda"
     types = list(dict.fromkeys([auto, "float32"]))
     wanted = [(OURS, dtype) for dtype in types]

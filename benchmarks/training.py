@@ -15,7 +15,6 @@ and after them on a GPU. Lengths are those of real text, ids are random.
 Ray and MLflow are not needed. MarianMT is timed if `transformers` is installed: pip install -e '.[bench]'.
 """
 
-import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ import typer
 
 from benchmarks.contenders import OURS, Contender, is_installed, print_result, processes, ratio
 from model.config import BASE, BIG, TransformerConfig
+from pipeline.environment import usable_cpus
 from pipeline.settings import Dtype, TrainingSettings
 from workflows.cli.console import help_text, run_app
 
@@ -68,7 +68,7 @@ class Size:
                 "validation_updates": NEVER,
                 "log_updates": NEVER,
                 "workers": 1,
-                "threads": os.cpu_count() or 1,
+                "threads": usable_cpus(),
                 "device": device,
             }
         )

@@ -37,7 +37,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.p)
-        dropped_levels = round(self.p * DROPOUT_LEVELS)
+        dropped_levels = min(round(self.p * DROPOUT_LEVELS), DROPOUT_LEVELS - 1)  # p below 1 keeps something
         n = x.numel()
         bits = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None).view(torch.int16)[:n]
         kept = torch.empty(x.shape, dtype=x.dtype)

@@ -183,6 +183,11 @@ class TrainingSettings(Settings):
     """Updates to profile with torch.profiler at rank 0 (`pipeline.training.profiling`)."""
 
     @property
+    def worker_bounds(self) -> tuple[int, int]:
+        """The fewest and most workers, the same unless elastic; 0 if unset."""
+        return self.workers if isinstance(self.workers, tuple) else (self.workers, self.workers)
+
+    @property
     def micro_batch_tokens(self) -> int:
         """Maximum number of source tokens, and of target tokens, per micro-batch."""
         return self.budget_tokens // self.micro_batches
@@ -242,6 +247,10 @@ class DecodingSettings(Settings):
         """Returns the same search by torch, in a dtype that torch supports."""
         dtype = "auto" if self.dtype == "int8" else self.dtype
         return self.model_copy(update={"engine": "torch", "dtype": dtype})
+
+    def beside(self, training: TrainingSettings) -> "DecodingSettings":
+        """Returns these settings with the workers of a run, the fewest if it is elastic, so that other runs fit too."""
+        return self.model_copy(update={"workers": training.worker_bounds[0]})
 
     def searching_like(self, chosen: "DecodingSettings") -> "DecodingSettings":
         """Returns these settings with a chosen search's beam, length penalty and maximum length."""

@@ -63,8 +63,7 @@ def seeded(profile: Profile, pair: str, model: str) -> Seeded:
         name = f"{model} seed {seed}"
         settings = recipe.training.model_copy(update={"seed": seed})
         trainings[name] = stages.TRAIN(f"train {name}", text.dataset, settings)
-    decoding = profile.decoding.model_copy(update={"workers": recipe.training.workers})
-    return Seeded(text, recipe, decoding, trainings)
+    return Seeded(text, recipe, profile.decoding.beside(recipe.training), trainings)
 
 
 def averaging(of: Seeded, model: str, choice: SearchGrid) -> list[Trial[DecodingChoice]]:

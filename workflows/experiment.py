@@ -59,8 +59,9 @@ def requested(name: str, profile: BaseProfile, options: Common, hardware: Hardwa
 
     Raises UserError for an unusable store, and for options without effect.
     """
-    if not options.plan and hardware != ANY_HARDWARE:
-        raise UserError("--gpus and --gpu only affect the forecast of --plan; add --plan or drop them")
+    if hardware != ANY_HARDWARE and (options.until or not options.plan):
+        change = "drop --until" if options.plan else "add --plan"
+        raise UserError(f"--gpus and --gpu only affect the forecast of --plan, all of it; {change} or drop them")
     if options.verbose and not options.plan:
         raise UserError("--verbose only affects --plan; add --plan or drop it")
     changes = changes_typed(options.config, options.overrides)
@@ -182,12 +183,12 @@ def _print_plan(
     """Prints the stages to run and why, with a forecast if any of them trains."""
     # First, so that a wrong --gpu is reported before anything is printed.
     hardware, models = (request.hardware.gpus, request.hardware.gpu), [*experiment.models.values()]
-    forecast = experiment.forecast
+    forecast = None if request.options.until else experiment.forecast
     shown = forecast and forecast(request.profile, models, *hardware, request.store.root, targets)
     _print_line(request.profile.in_force(request.overrides))
     planned = {name: PlannedModel(experiment.results(name), _about(model)) for name, model in experiment.models.items()}
     print_plan(console, targets, planned, request.store, forced, request.options.verbose)
-    if shown and not request.options.until:
+    if shown:
         console.print(shown)
 
 

@@ -57,7 +57,7 @@ class ParserGrid:
             averaged = name if chosen else f"{name} candidate"
             checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
             # A trial decodes with as many workers as it trains with, since other trials may run at the same time.
-            decoding = self.profile.decoding.model_copy(update={"workers": _fewest(settings)})
+            decoding = self.profile.decoding.beside(settings)
             hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.dev, decoding)
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.dev)
             candidates.append(
@@ -122,7 +122,3 @@ def varied(
         "optimizer": replace(training.optimizer, learning_rate_scale=rate),
     }
     return training.model_copy(update=changes)
-
-
-def _fewest(training: TrainingSettings) -> int:
-    return training.workers if isinstance(training.workers, int) else training.workers[0]

@@ -96,7 +96,7 @@ def data_of(profile: Profile, pair: str, treebank: Path | None) -> tuple[Data, .
     of_text = stages.evidence_of(profile.for_pair(pair).corpora[pair])
     if treebank is None:
         return of_text
-    if treebank.is_dir() and not is_wsj(treebank):
+    if treebank.exists() and not is_wsj(treebank):
         raise UserError(
             f"--treebank {treebank}: no sections of the Wall Street Journal there, on which §6.3 compares parsers; "
             "leave it out, or use workflows.reproduce_table4"
@@ -226,16 +226,16 @@ def main(
     )
     judged = chosen_sections(sections)
     read = needed_by(judged, data_of(chosen, cells[0][0], treebank))
+    of_sections = f" of --sections {sections}" if sections else ""
     for option, given in {"pairs": pairs, "models": models, "rows": rows, "treebank": treebank}.items():
         if given is not None and read.isdisjoint(READ_BY[option]):
-            of_sections = f" of --sections {sections}" if sections else ""
             raise UserError(
                 f"--{option}: no claim{of_sections} that profile {chosen.name} can judge depends on it; leave it out"
             )
     reached = {"table1": {"table1", "timed"}, "table4": {"table4"}}
     for table, names in reached.items():
         if changes[table] and read.isdisjoint(names):
-            raise UserError(f"--set {table}.{changes[table][0]}: no claim of --sections {sections} depends on it")
+            raise UserError(f"--set {table}.{changes[table][0]}: no claim{of_sections} depends on it; leave it out")
     needed = experiments(chosen, judged, request, cells, rows, treebank, changes)
     experiment = Reproduction(
         name="claims",

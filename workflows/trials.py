@@ -43,9 +43,14 @@ def trials_of(
             name = f"{row.name} seed {seed}" if n_seeds > 1 else row.name
             settings = row.training.model_copy(update={"seed": seed})
             training = stages.TRAIN(f"train {text.name} {name}", text.dataset, settings)
-            trial_decoding = decoding.model_copy(update={"workers": settings.workers})
             evaluation = stages.evaluated(
-                text, name, training, LAST_CHECKPOINT, trial_decoding, on_dev=True, with_dev_scores=dev_scores
+                text,
+                name,
+                training,
+                LAST_CHECKPOINT,
+                decoding.beside(settings),
+                on_dev=True,
+                with_dev_scores=dev_scores,
             )
             trials.append(RowTrial(name, row, replace(evaluation, model=row.name)))  # the table adds the seed
     return trials

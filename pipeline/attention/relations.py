@@ -76,9 +76,8 @@ def measure(context: Context, checkpoint: Checkpoint, corpus: GeneratedText, set
                 query, key = (_word(vocabulary, derivation.english, side, span) for span in spans)
                 if query is not None and key is not None:
                     cases_by_relation[name].append(_Case(query, key, attention_XWW[:, query, :-1]))
-            context.progress(
-                sum(map(len, cases_by_relation.values())), len(cases_by_relation) * settings.cases, "cases"
-            )
+            found = sum(min(len(cases), settings.cases) for cases in cases_by_relation.values())
+            context.progress(found, len(cases_by_relation) * settings.cases, "cases")
     records = tuple(
         _evaluate(name, cases[: settings.cases], model.config.n_heads) for name, cases in cases_by_relation.items()
     )

@@ -26,7 +26,7 @@ from pipeline.errors import UserError
 from pipeline.evaluation.ctranslate2 import MAX_OUTPUT_TOKENS, installed
 from pipeline.evaluation.translation import load_checkpoint
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, CTranslate2Model
+from pipeline.store.artifacts import VOCABULARY_FILE, Checkpoint, CTranslate2Model
 
 
 def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
@@ -67,8 +67,8 @@ def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
     spec.config.decoder_start_token = pieces[BEGIN_ID]
     spec.config.add_source_eos = True
     spec.config.layer_norm_epsilon = model.decoder[0].feed_forward_norm.eps
-    for file in ("joint.model", "model.json"):
-        spec.register_file(str(checkpoint.folder / file))
+    spec.register_file(str(checkpoint.vocabulary), VOCABULARY_FILE)
+    spec.register_file(str(checkpoint.folder / "model.json"))
     spec.validate()
     spec.optimize()  # stores shared matrices once
     spec.save(str(context.folder))

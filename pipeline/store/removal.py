@@ -70,8 +70,8 @@ def size_bytes(folder: Path) -> int:
     total = 0
     for parent, _, files in os.walk(folder):
         for file in files:
-            path = Path(parent, file)
-            total += path.lstat().st_size if os.path.lexists(path) else 0
+            with suppress(FileNotFoundError):
+                total += Path(parent, file).lstat().st_size
     return total
 
 

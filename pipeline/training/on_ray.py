@@ -263,8 +263,8 @@ def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) ->
     per_worker = _resources(settings, on_gpus)
     wanted = " and ".join(f"{number} {name}" for name, number in per_worker.items())
     room = sum(min(int(node["Resources"].get(name, 0) // per_worker[name]) for name in per_worker) for node in nodes)
-    asked = settings.workers or ((1, settings.micro_batches) if growing else max(room, 1))
-    bounds = asked if isinstance(asked, tuple) else (asked, asked)
+    unset = (1, settings.micro_batches) if growing else (max(room, 1),) * 2
+    bounds = settings.worker_bounds if settings.workers else unset
     fewest, most = (min(bound, settings.micro_batches) for bound in bounds)
     warnings = []
     if growing and not n_gpus and settings.device == "auto":

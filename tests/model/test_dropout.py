@@ -36,6 +36,14 @@ def test_draws_are_independent_and_seeded(device: str) -> None:
         assert abs((kept * other).mean().item()) < 5 * 0.21 / x.numel() ** 0.5
 
 
+def test_a_probability_that_rounds_to_1_keeps_something() -> None:
+    """The largest p that settings allow neither divides by zero nor scales by infinity."""
+    torch.manual_seed(0)
+    dropped = Dropout(1 - 1e-9).train()(torch.ones(1000, 1000))
+    assert 0 < dropped.count_nonzero() < 50
+    assert dropped.isfinite().all()
+
+
 def test_evaluation_and_p_0_change_nothing() -> None:
     """The same tensor is returned."""
     x = torch.randn(3, 4)

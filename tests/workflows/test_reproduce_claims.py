@@ -108,6 +108,8 @@ def test_generated_text_is_asked_only_what_it_can_answer(tmp_path: Path, capsys:
         ({"sections": "figure 4", "models": "recurrent"}, "--models recurrent: the profile has base, big"),
         ({"sections": "6.3", "treebank": Path("none")}, "none is not a treebank"),
         ({"treebank": Path(__file__).parent}, "--treebank .*: no sections of the Wall Street Journal there"),
+        ({"treebank": Path(__file__)}, "--treebank .*: no sections of the Wall Street Journal there"),
+        ({"overrides": ["table4.x=1"]}, r"--set table4\.x=1: no claim depends on it; leave it out"),
     ],
 )
 def test_an_option_that_chooses_nothing_is_one_line(options: dict[str, Any], message: str, tmp_path: Path) -> None:

@@ -1,6 +1,10 @@
 """The trials of Table 3's rows: seeds, names and fingerprints."""
 
+from pipeline.settings import DecodingSettings
 from workflows import stages
+from workflows.claim_trials import seeded
+from workflows.engine.dag import Step
+from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
 from workflows.tables.table3_rows import rows
 from workflows.trials import RowTrial, trials_of
@@ -32,3 +36,14 @@ def test_more_seeds_leave_what_was_trained_with_one() -> None:
     assert several["base seed 1"] == single["base"]
     assert several["A1"] == single["A1"]
     assert len(set(several.values())) == 4
+
+
+def test_a_trial_decodes_with_the_fewest_workers_of_an_elastic_run() -> None:
+    """So that other trials fit beside it: rows of Table 3 and seeds of a model of Table 2."""
+    elastic = ["grid.training.workers=2:3", "recipes.base.training.workers=2:3"]
+    profile = load_profile("embedded", overrides=elastic).for_pair("en-de")
+    (trial,) = trials_of(TEXT, rows(profile.grid, "A1"), 1, profile.decoding)
+    hypotheses = trial.evaluation.hypotheses
+    assert isinstance(hypotheses, Step)
+    searches = [value for value in hypotheses.arguments if isinstance(value, DecodingSettings)]
+    assert [search.workers for search in (*searches, seeded(profile, "en-de", "base").decoding)] == [2, 2]

@@ -1,6 +1,5 @@
 """`aiayn runs`: the finished tables of a store, from their manifests."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST
+from pipeline.store.artifact import MANIFEST, read_manifest
 from pipeline.store.store import Store
-from workflows.cli.console import console
+from workflows.cli.console import console, print_error
 from workflows.cli.options import StoreOption
 from workflows.experiments import EXPERIMENTS
 from workflows.names import TABLE
@@ -52,13 +51,16 @@ class Run:
 
 
 def runs_in(store: Store) -> list[Run]:
-    """Returns the runs with finished tables, newest first."""
+    """Returns the runs with finished tables, newest first. A run with a damaged manifest is left out with a warning."""
     runs = []
     for link in store.root.glob(f"*/*/*/{TABLE}"):
         manifest = link.with_name(MANIFEST)
         if link.is_symlink() and link.parent.name.isdigit() and manifest.exists():
-            name = link.parent.relative_to(store.root).as_posix()
-            runs.append(Run(name, manifest.resolve().parent, json.loads(manifest.read_text(encoding="utf-8"))))
+            name, folder = link.parent.relative_to(store.root).as_posix(), manifest.resolve().parent
+            try:
+                runs.append(Run(name, folder, read_manifest(folder)))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                print_error(f"{name}: left out, since {manifest.resolve()} cannot be read ({error}); rerun its command")
     return sorted(runs, key=lambda run: run.ended_s, reverse=True)
 
 

@@ -6,7 +6,6 @@ Operations are counted like in a run, over micro-batches of sentence pairs whose
 measured on real text. Nothing is read or downloaded.
 """
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +23,7 @@ from model.flops import count_parameters, training_flop
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.corpora.amount import Amount
 from pipeline.corpora.lengths import drawn
+from pipeline.environment import usable_cpus
 from pipeline.parsing import treebank
 from pipeline.settings import Settings, TrainingSettings
 from pipeline.store.artifact import Artifact
@@ -169,15 +169,13 @@ def update_flop(training: TrainingSettings, lengths: str) -> float:
 
 def threads_of(training: TrainingSettings, n_cores: int) -> int:
     """Returns the total threads of a run's workers on CPUs, at most one per core."""
-    most = training.workers if isinstance(training.workers, int) else training.workers[1]
-    return min(n_cores, training.threads * min(training.micro_batches, most or n_cores))
+    return min(n_cores, training.threads * min(training.micro_batches, training.worker_bounds[1] or n_cores))
 
 
 def _training(planned: Planned, lengths: str, hardware: Hardware) -> TrainingForecast:
     training = planned.training
-    dtype, flop_s = hardware.flop_s(training.dtype, threads_of(training, os.cpu_count() or 1))
-    most = training.workers if isinstance(training.workers, int) else training.workers[1]
-    devices = min(hardware.devices, training.micro_batches, most or hardware.devices)
+    dtype, flop_s = hardware.flop_s(training.dtype, threads_of(training, usable_cpus()))
+    devices = min(hardware.devices, training.micro_batches, training.worker_bounds[1] or hardware.devices)
     flop = update_flop(training, lengths)
     # All devices wait for the one with the most micro-batches of an update.
     most = -(-training.micro_batches // devices)

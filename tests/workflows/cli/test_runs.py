@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.store.artifact import MANIFEST
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_dag import run_table, table_of
@@ -50,6 +51,18 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
     assert not (tmp_path / "none").exists()
     (tmp_path / "none").mkdir()
     assert "no tables in" in command_line.here("workflows.cli", "runs", "--store", str(tmp_path / "none")).stdout
+
+
+def test_a_damaged_manifest_is_one_line(store: Store, command_line: CommandLine) -> None:
+    """The other run is listed. `aiayn runs` does not fail, since a rerun of the run's command mends it."""
+    manifest = store.root / "table2" / "embedded" / "1" / MANIFEST
+    manifest.write_text(manifest.read_text(encoding="utf-8")[:-40], encoding="utf-8")
+    done = command_line.here("workflows.cli", "runs", "--store", str(store.root))
+    assert done.returncode == 0
+    assert "table2/embedded/2" in done.stdout
+    assert "table2/embedded/1" not in done.stdout
+    assert "table2/embedded/1: left out, since" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_tables_that_are_made_are_listed(tmp_path: Path) -> None:
