@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,42 +11,21 @@ from benchmarks.peers import Marian, TorchTransformer
 from benchmarks.synthetic import write_dataset
 from benchmarks.training import Size
 from benchmarks.training_loops import PlainLoop
-from model.attention import SelfAttention
 from model.batch import Batch
 from model.config import PAD_ID, OptimizerConfig, TransformerConfig
 from model.training_step import TrainingStep, views
 from model.transformer import Transformer
 from pipeline.corpora.lengths import LENGTHS
 from pipeline.export.huggingface import marian_weights
+from tests.support.torch_reference import copy_layers
 
 TINY = TransformerConfig(vocabulary_size=300, n_layers=2, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.0)
 
 
 def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
-    """Copies our weights into torch's module, whose attention biases are initialised to 0."""
-
-    def attention(mine: Any, theirs: Any) -> None:
-        weights = [mine.w_qkv.weight] if isinstance(mine, SelfAttention) else [mine.w_q.weight, mine.w_kv.weight]
-        theirs.in_proj_weight.copy_(torch.cat(weights))
-        theirs.out_proj.weight.copy_(mine.w_o.weight)
-
-    def feed_forward(mine: Any, theirs: Any) -> None:
-        theirs.linear1.load_state_dict(mine.w_1.state_dict())
-        theirs.linear2.load_state_dict(mine.w_2.state_dict())
-
+    """Copies our weights into torch's module."""
     peer.embedding.weight.copy_(ours.embedding.weight)
-    for mine, theirs in zip(ours.encoder, peer.transformer.encoder.layers, strict=True):
-        attention(mine.attention, theirs.self_attn)
-        feed_forward(mine.feed_forward, theirs)
-        theirs.norm1.load_state_dict(mine.attention_norm.state_dict())
-        theirs.norm2.load_state_dict(mine.feed_forward_norm.state_dict())
-    for mine, theirs in zip(ours.decoder, peer.transformer.decoder.layers, strict=True):
-        attention(mine.self_attention, theirs.self_attn)
-        attention(mine.cross_attention, theirs.multihead_attn)
-        feed_forward(mine.feed_forward, theirs)
-        theirs.norm1.load_state_dict(mine.self_attention_norm.state_dict())
-        theirs.norm2.load_state_dict(mine.cross_attention_norm.state_dict())
-        theirs.norm3.load_state_dict(mine.feed_forward_norm.state_dict())
+    copy_layers(ours, peer.transformer.encoder.layers, peer.transformer.decoder.layers)
 
 
 def _as_marian(ours: Transformer, peer: Marian) -> None:

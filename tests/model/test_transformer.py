@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.attention import CrossAttention, EncoderOutput, MultiHeadAttention, PaddedLayout, SelfAttention
+from model.attention import CrossAttention, EncoderOutput, MultiHeadAttention, PaddedLayout
 from model.batch import Rows, shift_right
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.decoder import IncrementalDecoder
@@ -19,6 +19,7 @@ from model.encoder_decoder import Dropout
 from model.loss import smoothed_cross_entropy
 from model.transformer import FeedForward, Transformer, sinusoids
 from tests.support.batches import hidden_of
+from tests.support.torch_reference import copy_layers
 
 TINY = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
 SOURCE_BS = torch.tensor([[5, 9, 7, 4, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID], [8, END_ID, PAD_ID, PAD_ID, PAD_ID]])
@@ -39,21 +40,6 @@ def logits(model: Transformer, source_BS: Tensor, target_BT: Tensor) -> Tensor:
     return model.logits(hidden_of(model, source_BS, shift_right(target_BT)))
 
 
-def projections(ours: MultiHeadAttention) -> list[nn.Parameter]:
-    """The weights of queries, keys and values, in this order."""
-    return [ours.w_qkv.weight] if isinstance(ours, SelfAttention) else [ours.w_q.weight, ours.w_kv.weight]
-
-
-def copied(reference: nn.MultiheadAttention, ours: MultiHeadAttention) -> dict[nn.Parameter, nn.Parameter]:
-    """Copies our weights into the reference, zeroes its biases, and returns the parameters' correspondence."""
-    with torch.no_grad():
-        reference.in_proj_weight.copy_(torch.cat(projections(ours)))
-        reference.out_proj.weight.copy_(ours.w_o.weight)
-        reference.in_proj_bias.zero_()
-        reference.out_proj.bias.zero_()
-    return {ours.w_o.weight: reference.out_proj.weight}
-
-
 @pytest.mark.parametrize(
     "source_BS", [SOURCE_BS, SOURCE_BS.flip(1), SOURCE_BS.roll(3, 1)], ids=["end", "start", "middle"]
 )
@@ -64,23 +50,7 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
     encoder = [nn.TransformerEncoderLayer(**sizes).double() for _ in range(2)]
     decoder = [nn.TransformerDecoderLayer(**sizes).double() for _ in range(2)]
     embedding_VD = nn.Parameter(ours.embedding.weight.detach().clone())
-    same: dict[nn.Parameter, nn.Parameter] = {ours.embedding.weight: embedding_VD}
-    attentions: list[tuple[MultiHeadAttention, nn.MultiheadAttention]] = []
-    for own, reference in (*zip(ours.encoder, encoder, strict=True), *zip(ours.decoder, decoder, strict=True)):
-        if isinstance(reference, nn.TransformerEncoderLayer):
-            attentions.append((own.attention, reference.self_attn))
-            norms = [(own.attention_norm, reference.norm1), (own.feed_forward_norm, reference.norm2)]
-        else:
-            attentions.append((own.self_attention, reference.self_attn))
-            attentions.append((own.cross_attention, reference.multihead_attn))
-            norms = [(own.self_attention_norm, reference.norm1), (own.cross_attention_norm, reference.norm2)]
-            norms.append((own.feed_forward_norm, reference.norm3))
-        linears = [(own.feed_forward.w_1, reference.linear1), (own.feed_forward.w_2, reference.linear2)]
-        for mine, theirs in (*norms, *linears):
-            theirs.load_state_dict(mine.state_dict())
-            same |= {mine.weight: theirs.weight, mine.bias: theirs.bias}
-    for own, reference in attentions:
-        same |= copied(reference, own)
+    same = [([ours.embedding.weight], embedding_VD), *copy_layers(ours, encoder, decoder)]
 
     def embed(tokens_BL: Tensor) -> Tensor:
         positions_LD = sinusoids(tokens_BL.shape[1], 12).double()
@@ -108,12 +78,10 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
     loss.backward()
     torch.testing.assert_close(hidden_BTD, x_BTD, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
-    for mine, theirs in same.items():
-        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-10, atol=1e-10)
-    for own, reference in attentions:
-        both = torch.cat([weight.grad for weight in projections(own)])
-        torch.testing.assert_close(both, reference.in_proj_weight.grad, rtol=1e-10, atol=1e-10)
-    assert len(same) + sum(len(projections(own)) for own, _ in attentions) == len(list(ours.parameters()))
+    for mine, theirs in same:
+        grads = torch.cat([parameter.grad for parameter in mine if parameter.grad is not None])
+        torch.testing.assert_close(grads, theirs.grad, rtol=1e-10, atol=1e-10)
+    assert sum(len(mine) for mine, _ in same) == len(list(ours.parameters()))
 
 
 def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -15,67 +15,35 @@ from pipeline.evaluation.translation import Translator
 from pipeline.export.mlflow_model import save
 from pipeline.parsing.trees import bracketed
 from pipeline.settings import PARSING, DecodingSettings
-from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint
-from pipeline.store.store import Store
 from tests.support import tiny_parser
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from tests.support.tiny_parser import make_parser, make_trees
-from workflows.tracking import models
-from workflows.tracking.tracker import Tracker
-
-
-class Kept(NamedTuple):
-    """A checkpoint and its MLflow model."""
-
-    checkpoint: Checkpoint
-    tracker: Tracker
-    run: str
-    model: Any
-
-    @property
-    def folder(self) -> Path:
-        """The model's folder."""
-        return Path(self.model.artifact_location.removeprefix("file://"))
-
-    def translate(self, lines: list[str], **settings: Any) -> list[str]:
-        """Returns the expected answers of the model."""
-        return Translator(self.checkpoint.folder, DecodingSettings(**settings)).translate(lines)
-
-
-def _keep(tracker: Tracker, training: str, checkpoint: Checkpoint) -> str:
-    """Logs a model with the MLflow run of a training run, and returns the MLflow run's id."""
-    run: str = tracker.open({"aiayn.training": training}, "EN-DE base 1.0", {}).info.run_id
-    store = Store(checkpoint.folder.parents[1])
-    models.keep(tracker.client, tracker.experiment_id, run, checkpoint, store)
-    return run
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    """A model logged by a tracker with a SQLite store."""
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    """A checkpoint with random weights."""
     folder = tmp_path_factory.mktemp("served")
-    checkpoint = make_checkpoint(folder / "store" / "checkpoint", make_corpus(folder / "corpus"))
-    checkpoint.write_json(MANIFEST, {"fingerprint": "c1"})
-    tracker = Tracker(f"sqlite:///{folder}/mlflow.db", "table2", folder)
-    run = _keep(tracker, "t1", checkpoint)
-    (model,) = tracker.client.search_logged_models([tracker.experiment_id])
-    return Kept(checkpoint, tracker, run, model)
+    return make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"))
 
 
-def test_model_is_kept_once(kept: Kept) -> None:
-    """Repeating the command adds nothing, and another workflow with the same training run refers to the same model."""
-    again = Tracker(kept.tracker.uri, "table2", kept.folder)
-    assert _keep(again, "t1", kept.checkpoint) == kept.run
-    other = _keep(again, "t2", kept.checkpoint)
-    client = again.client
-    assert other != kept.run
-    for run in (kept.run, other):
-        assert [output.model_id for output in client.get_run(run).outputs.model_outputs] == [kept.model.model_id]
-    assert len(client.search_logged_models([again.experiment_id])) == 1
+@pytest.fixture(scope="module")
+def saved(checkpoint: Checkpoint) -> Path:
+    """The checkpoint as an MLflow model."""
+    from mlflow.models import Model
+
+    folder = checkpoint.folder.with_name("saved")
+    save(folder, checkpoint, Model())
+    return folder
 
 
-def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
+def translate(checkpoint: Checkpoint, lines: list[str], **settings: Any) -> list[str]:
+    """Returns the expected answers of the model."""
+    return Translator(checkpoint.folder, DecodingSettings(**settings)).translate(lines)
+
+
+def test_loaded_model_translates_as_the_translator(checkpoint: Checkpoint, saved: Path) -> None:
     """It accepts lists, data frames, blank lines and parameters. Invalid ones are one-line errors."""
     import pandas
     from mlflow import pyfunc
@@ -83,12 +51,12 @@ def test_loaded_model_translates_as_the_translator(kept: Kept) -> None:
 
     path = sys.path.copy()
     try:
-        loaded = pyfunc.load_model(str(kept.folder))
-        assert loaded.predict(SENTENCES) == kept.translate(SENTENCES)
+        loaded = pyfunc.load_model(str(saved))
+        assert loaded.predict(SENTENCES) == translate(checkpoint, SENTENCES)
         frame = pandas.DataFrame({"sentence": SENTENCES})
         params = {"beam_size": 1, "length_penalty": 1.0, "max_extra_tokens": 3}
-        assert loaded.predict(frame, params=params) == kept.translate(SENTENCES, **params)
-        assert loaded.predict(loaded.input_example) == kept.translate(loaded.input_example)
+        assert loaded.predict(frame, params=params) == translate(checkpoint, SENTENCES, **params)
+        assert loaded.predict(loaded.input_example) == translate(checkpoint, loaded.input_example)
         with pytest.raises(MlflowException, match="beam_size: Input should be greater") as refused:
             loaded.predict(["A dog ."], params={"beam_size": 0})
         assert refused.value.get_http_status_code() == 400
@@ -151,18 +119,18 @@ print(json.dumps([answers, sys.modules["pipeline.evaluation.translation"].__file
 """
 
 
-def test_the_models_need_no_more_than_their_requirements(kept: Kept, tmp_path: Path) -> None:
+def test_the_models_need_no_more_than_their_requirements(checkpoint: Checkpoint, saved: Path, tmp_path: Path) -> None:
     """Copies elsewhere answer in a separate process, with only their folder's code and their required packages."""
     from mlflow.models import Model
 
     parser = make_parser(tmp_path / "made", make_trees(tmp_path))
     save(tmp_path / "parser", parser, Model())
-    shutil.copytree(kept.folder, tmp_path / "translator")
+    shutil.copytree(saved, tmp_path / "translator")
     requirements = {(tmp_path / kind / "requirements.txt").read_text() for kind in ("parser", "translator")}
     assert len(requirements) == 1
     lines = ["Two dogs run .", "", "A dog ."]
     parsed = Parser(parser.folder, PARSING).parse(tiny_parser.SENTENCES)
-    wanted = [kept.translate(lines), [bracketed(each.tree) if each else "" for each in parsed]]
+    wanted = [translate(checkpoint, lines), [bracketed(each.tree) if each else "" for each in parsed]]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     folders = [str(tmp_path / kind) for kind in ("translator", "parser")]
     command = [sys.executable, "-P", "-c", ALONE, *folders, json.dumps([lines, tiny_parser.SENTENCES])]

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch._dynamo.utils
 import torch.distributed as dist
 from torch import Tensor
 

@@ -29,7 +29,7 @@ def test_a_registered_name_ends_no_query(model: str, name: str) -> None:
 
 
 def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each set of weights is one version, added once; `newest` and the profile's name move.
+    """Each set of weights is one model and one version, added once; `newest` and the profile's name move.
 
     The model of `models:/aiayn-en-de-base@newest` translates like its checkpoint.
     """
@@ -53,6 +53,12 @@ def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pyte
         assert client.get_model_version_by_alias("aiayn-en-de-base", profile).version == newest.version
     assert len(client.search_model_versions("name = 'aiayn-en-de-base'")) == 2
     assert client.get_model_version_by_alias("aiayn-en-de-base", "multi30k").tags["profile"] == "multi30k"
+
+    other = tracker.open({"aiayn.training": "another"}, "en-de base", {}).info.run_id
+    assert keep(client, tracker.experiment_id, other, checkpoints["first"], store) == model_id
+    for each in (run, other):
+        assert [output.model_id for output in client.get_run(each).outputs.model_outputs] == [model_id]
+    assert len(client.search_logged_models([tracker.experiment_id])) == 2
 
     register(client, "aiayn-en-de-base", model_id, run, {"profile": "v2"})  # an alias reserved by MLflow
 
