@@ -1,10 +1,22 @@
-"""Reads HTML reports in tests."""
+"""Writes and reads HTML reports in tests."""
 
 import base64
 import csv
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 from urllib.parse import unquote
+
+from pipeline.store.artifact import Context, JsonArtifact
+
+
+def page_of(folder: Path, tabulate: Callable[..., JsonArtifact[Any]], *arguments: Any) -> str:
+    """The page that a table's last stage writes below `folder`."""
+    folder = Path(mkdtemp(dir=folder))
+    return (tabulate(Context(folder), *arguments).folder / "report.html").read_text(encoding="utf-8")
 
 
 class Reader(HTMLParser):

@@ -21,21 +21,7 @@ from workflows.reports.page import Section
 from workflows.reports.plots import Curve, curves, nll_over
 from workflows.tables.claims import FILE, ClaimsArtifact, Sources, compute, evidence
 from workflows.tables.judged import tallies
-from workflows.tables.table import NAME, Column, Results, Table, Value, columns, in_order
-
-
-def render(results: Results, sections: Sequence[Section], command: str = "", warnings: Sequence[str] = ()) -> str:
-    """Renders the page as self-contained HTML."""
-    return page.render(
-        results,
-        lead="The paper’s claims, one by one: measured effects with 95% confidence intervals, the paper’s effects, and "
-        f"a verdict where the evidence suffices. {EFFECTS}",
-        said=" ".join(tallies(results.claims)),
-        pictures=forests(results.claims),
-        sections=sections,
-        command=command,
-        warnings=warnings,
-    )
+from workflows.tables.table import NAME, Column, Table, Value, columns, in_order
 
 
 def judge(
@@ -54,10 +40,19 @@ def judge(
         drawn.append(_recall(found.found["recall"]))
     if sources.extrapolation:
         drawn.append(_positions(found.found["extrapolation"]))
-    artifact = ClaimsArtifact(context.folder)
-    html = render(results, drawn, command.typed, context.warnings)
-    page.write(artifact, results, html, FILE, models={trial.name: trial.evaluation for trial in sources.trials})
-    return artifact
+    return page.write(
+        context,
+        ClaimsArtifact,
+        results,
+        lead="The paper’s claims, one by one: measured effects with 95% confidence intervals, the paper’s effects, and "
+        f"a verdict where the evidence suffices. {EFFECTS}",
+        said=" ".join(tallies(results.claims)),
+        pictures=forests(results.claims),
+        sections=drawn,
+        runs={trial.name: trial.evaluation for trial in sources.trials},
+        command=command,
+        name=FILE,
+    )
 
 
 def _competitors(trained: Curves) -> Section:

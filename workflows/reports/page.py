@@ -1,6 +1,6 @@
 """Renders a table's report: one self-contained HTML file, to read offline, mail or print.
 
-    render(results, lead="...", said="...", compared=Table("BLEU", COMPARED, rows), sections=[Section("Curves", ...)])
+    write(context, Table2Artifact, results, lead="...", said="...", sections=[Section("Curves", ...)], models=cells)
 
 A page begins with the result in one sentence, a summary of the runs, and the paper's values beside the measured ones.
 The whole table, the differences from the paper and the sections follow; settings and command come last.
@@ -13,23 +13,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from pipeline.store.artifact import JsonArtifact
-from pipeline.text.corpus_statistics import CorpusStatistics
+from pipeline.store.artifact import Context
 from workflows import paper
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.quantities import duration, flop_text, rounded
 from workflows.reports import corpus_text
+from workflows.reports.corpus import CorpusReport
 from workflows.reports.corpus_plot import lengths_figure
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import FOOTNOTES, differences_table, render_markdown, tables_of
-from workflows.tables.table import ABSENT, NAME, Column, Results, Row, Table
+from workflows.tables.table import ABSENT, NAME, Column, Results, ResultsArtifact, Row, Table
 
+ResultsArtifactT = TypeVar("ResultsArtifactT", bound=ResultsArtifact)
 REPORT, SEEDS = "report.html", "seeds.csv"
 NOTHING_RUN = "Nothing was run: the table has only the paper’s values."
 COMPARED = (
@@ -52,7 +54,9 @@ class Section:
     """Texts to compare by name, e.g. a source, its reference and its translation."""
 
 
-def render(
+def write(
+    context: Context,
+    kind: type[ResultsArtifactT],
     results: Results,
     *,
     lead: str,
@@ -61,16 +65,23 @@ def render(
     pictures: Sequence[Markup] = (),
     sections: Sequence[Section] = (),
     models: Sequence[TrainedModel] = (),
-    corpora: Sequence[CorpusStatistics] = (),
-    command: str = "",
-    warnings: Sequence[str] = (),
-) -> str:
-    """Renders the page as self-contained HTML.
+    runs: Mapping[str, TrainedModel] | None = None,
+    reports: Sequence[CorpusReport] = (),
+    command: CommandLine = UNKNOWN,
+    name: str = REPORT,
+) -> ResultsArtifactT:
+    """Writes a table as JSON and Markdown, its page as self-contained HTML, and `seeds.csv`; returns the artifact.
 
     `lead` introduces the table, `said` states the result. The first screen shows `compared` beside `pictures`, or only
-    the pictures. `models` are the trained models behind the table, `corpora` their training texts, `command` the
-    command line that wrote the page, `warnings` its stages' warnings.
+    the pictures. `models` are the trained models behind the table, whose settings the page lists, `reports` describe
+    their training texts, and `command` is the command line that writes the page. `seeds.csv` has the metrics of `runs`
+    by name, by default of the models by label.
     """
+    artifact = kind(context.folder).write(results)
+    markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
+    markdown_file.write_text(render_markdown(results), encoding="utf-8")
+    if named := [(model.label, model) for model in models] if runs is None else [*runs.items()]:
+        (artifact.folder / SEEDS).write_text(seeds_csv(named), encoding="utf-8")
     environment = Environment(
         loader=PackageLoader("workflows.reports"),
         autoescape=True,
@@ -86,10 +97,10 @@ def render(
             drawings=[lengths_figure(corpus)],
             tables=[corpus_text.collections(corpus), facts_table("", corpus_text.facts(corpus))],
         )
-        for corpus in corpora
+        for corpus in (report.load() for report in reports)
     ]
     libraries = models[-1].libraries if models else {}
-    return environment.get_template("page.html.j2").render(
+    page = environment.get_template("page.html.j2").render(
         lead=lead,
         said=said,
         ran=ran(models),
@@ -103,35 +114,16 @@ def render(
         sections=[*sections, *texts],
         settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
         libraries=", ".join(f"{name} {version}" for name, version in libraries.items()),
-        command=command,
-        warnings=warnings,
+        command=command.typed,
+        warnings=context.warnings,
         written_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
+    (artifact.folder / name).write_text(page, encoding="utf-8")
+    return artifact
 
 
-def write(
-    artifact: JsonArtifact[Any],
-    results: Results,
-    report: str,
-    name: str = REPORT,
-    *,
-    models: Sequence[TrainedModel] | Mapping[str, TrainedModel] = (),
-) -> None:
-    """Writes a table as JSON and Markdown, its report, and `seeds.csv` with the metrics of each run."""
-    artifact.write(results)
-    markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
-    markdown_file.write_text(render_markdown(results), encoding="utf-8")
-    (artifact.folder / name).write_text(report, encoding="utf-8")
-    if models:
-        (artifact.folder / SEEDS).write_text(seeds_csv(models), encoding="utf-8")
-
-
-def seeds_csv(models: Sequence[TrainedModel] | Mapping[str, TrainedModel]) -> str:
-    """Returns the final metrics as CSV, one row per run, for statistical tests of the reader's own.
-
-    Models go by their labels, or by names where labels are not unique.
-    """
-    named = models.items() if isinstance(models, Mapping) else [(model.label, model) for model in models]
+def seeds_csv(named: Sequence[tuple[str, TrainedModel]]) -> str:
+    """Returns the final metrics as CSV, one row per run, for statistical tests of the reader's own."""
     rows = [{"model": name, "seed": model.settings.seed, **model.final_metrics()} for name, model in named]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")

@@ -1,16 +1,13 @@
 """Writes Table 1 with its report, one HTML file: the last stage of the workflow."""
 
-from collections.abc import Sequence
-
 from markupsafe import Markup
 
-from pipeline.complexity.records import Counts, CountsArtifact, Crossover, Measurements, MeasurementsArtifact
+from pipeline.complexity.records import Counts, CountsArtifact, Crossover, MeasurementsArtifact
 from pipeline.store.artifact import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.page import Section
 from workflows.reports.plots import Curve, curves
-from workflows.tables.table import Results
 from workflows.tables.table1 import VARIABLES, Quantity, Sizes, Table1Artifact, Variable, compute, sizes_of, sweeps
 
 PLOTTED: dict[Quantity, tuple[str, float]] = {
@@ -21,27 +18,32 @@ PLOTTED: dict[Quantity, tuple[str, float]] = {
 """The plotted quantities: title and factor to the unit."""
 
 
-def render(
-    results: Results, counts: Counts, measured: Measurements, command: str = "", warnings: Sequence[str] = ()
-) -> str:
-    """Renders the report as self-contained HTML."""
-    sizes = sizes_of(counts, measured)
+def tabulate(
+    context: Context,
+    counted: CountsArtifact,
+    measured: MeasurementsArtifact,
+    command: CommandLine = UNKNOWN,
+) -> Table1Artifact:
+    """Writes Table 1 from the layer types' counts and measurements."""
+    counts, measurements = counted.load(), measured.load()
+    sizes = sizes_of(counts, measurements)
     drawings = [_sizes(counts, sizes, quantity, variable) for quantity in PLOTTED for variable in VARIABLES]
     explanation = (
         "Time and memory cover forward and backward, FLOP only forward. Both axes are logarithmic, so a slope is an "
         "exponent."
     )
-    crossovers = [_crossover(crossover) for crossover in measured.crossovers]
-    return page.render(
-        results,
+    crossovers = [_crossover(crossover) for crossover in measurements.crossovers]
+    return page.write(
+        context,
+        Table1Artifact,
+        compute(counts, measurements),
         lead="Five layer types over a sequence of length n and width d: the paper’s complexities beside the exponents "
-        f"counted and measured on {measured.device_name}.",
+        f"counted and measured on {measurements.device_name}.",
         sections=[
             Section("Cost over n and d", explanation, drawings),
             *[Section("Self-attention and recurrence", drawings=crossovers)] * bool(crossovers),
         ],
         command=command,
-        warnings=warnings,
     )
 
 
@@ -68,17 +70,3 @@ def _crossover(measured: Crossover) -> Markup:
     sequences = "one sequence" if measured.batch == 1 else f"{measured.batch} sequences"
     against, name = f"n (d = {measured.width}, {sequences})", f"crossover-{measured.width}-{measured.batch}"
     return curves("time, ms", against, lines, name, log=True)
-
-
-def tabulate(
-    context: Context,
-    counted: CountsArtifact,
-    measured: MeasurementsArtifact,
-    command: CommandLine = UNKNOWN,
-) -> Table1Artifact:
-    """Writes Table 1 from the layer types' counts and measurements."""
-    counts, measurements = counted.load(), measured.load()
-    results = compute(counts, measurements)
-    artifact = Table1Artifact(context.folder)
-    page.write(artifact, results, render(results, counts, measurements, command.typed, context.warnings))
-    return artifact

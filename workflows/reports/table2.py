@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from pipeline.store.artifact import Context
-from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
@@ -64,29 +63,6 @@ def competitors(models: Sequence[Translation]) -> list[Markup]:
     return [nll_over("seconds of training", seconds), nll_over("FLOP", operations)]
 
 
-def render(
-    results: Results,
-    cells: Sequence[Translation],
-    corpora: Sequence[CorpusStatistics] = (),
-    command: str = "",
-    warnings: Sequence[str] = (),
-) -> str:
-    """Renders the report as self-contained HTML; `corpora` are the cells' training texts."""
-    rows = scores(results, cells)
-    return page.render(
-        results,
-        lead="The paper’s rows, followed by the rows measured here. BLEU is in percent, training cost in FLOP.",
-        said=said(results, rows),
-        compared=Table("paper BLEU, test set", page.COMPARED, rows) if rows else None,
-        pictures=competitors(cells),
-        sections=[*page.learning_curves(learning_figures(cells)), *map(page.translations, cells)],
-        models=cells,
-        corpora=corpora,
-        command=command,
-        warnings=warnings,
-    )
-
-
 def tabulate(
     context: Context,
     cells: list[Translation],
@@ -99,7 +75,17 @@ def tabulate(
     `failures` maps the labels of failed cells to reasons; `reports` are the corpus reports, one per language pair.
     """
     results = compute(cells, failures)
-    artifact = Table2Artifact(context.folder)
-    corpora = [report.load() for report in reports]
-    page.write(artifact, results, render(results, cells, corpora, command.typed, context.warnings), models=cells)
-    return artifact
+    rows = scores(results, cells)
+    return page.write(
+        context,
+        Table2Artifact,
+        results,
+        lead="The paper’s rows, followed by the rows measured here. BLEU is in percent, training cost in FLOP.",
+        said=said(results, rows),
+        compared=Table("paper BLEU, test set", page.COMPARED, rows) if rows else None,
+        pictures=competitors(cells),
+        sections=[*page.learning_curves(learning_figures(cells)), *map(page.translations, cells)],
+        models=cells,
+        reports=reports,
+        command=command,
+    )

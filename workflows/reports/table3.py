@@ -7,7 +7,6 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from pipeline.store.artifact import Context
-from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.paper import KINDS, Kind, group
 from workflows.reports import page
@@ -47,17 +46,14 @@ def said(results: Results) -> str:
     return " ".join(parts or [f"Rows trained: {', '.join(trained)}."])
 
 
-def render(
-    results: Results,
-    cells: Mapping[str, Sequence[Translation]],
-    corpora: Sequence[CorpusStatistics] = (),
-    command: str = "",
-    warnings: Sequence[str] = (),
-) -> str:
-    """Renders the report as self-contained HTML.
-
-    `cells` are the measured runs by row, and `corpora` their training texts.
-    """
+def tabulate(
+    context: Context,
+    rows: list[RowTrainings],
+    reports: Sequence[CorpusReport] = (),
+    command: CommandLine = UNKNOWN,
+) -> Table3Artifact:
+    """Writes Table 3 with all its rows, with results or without; `reports` holds their corpus report."""
+    results, cells = compute(rows)
     main = results.tables[0]
     columns = [Column(NAME, ""), *chain.from_iterable(deltas(kind, "paper", "here") for kind in KINDS)]
     compared = Table("difference from base, dev set", columns, [row for row in main.rows if row.name != "base"])
@@ -67,7 +63,9 @@ def render(
         "cut off at the top."
     )
     groups = _drawings(cells)
-    return page.render(
+    return page.write(
+        context,
+        Table3Artifact,
         results,
         lead="Ablations of the base Transformer, in the paper and here: every row changes one design choice. All "
         "results are on the development set: perplexity is per word-piece, BLEU is in percent, and Δ is the difference "
@@ -83,9 +81,8 @@ def render(
             *map(page.translations, shown[:1]),
         ],
         models=list(chain.from_iterable(cells.values())),
-        corpora=corpora,
+        reports=reports,
         command=command,
-        warnings=warnings,
     )
 
 
@@ -143,18 +140,3 @@ def dots(kind: Kind, points: Mapping[str, Point], noisy: set[str]) -> Markup:
     rows = [(name, *point) for name, point in points.items()]
     drawing = svg(TITLES[kind], "Δ in the paper", draw)
     return figure(drawing, f"{TITLES[kind]}: {described}", f"differences-{kind}", ("row", "paper", "here"), rows)
-
-
-def tabulate(
-    context: Context,
-    rows: list[RowTrainings],
-    reports: Sequence[CorpusReport] = (),
-    command: CommandLine = UNKNOWN,
-) -> Table3Artifact:
-    """Writes Table 3 with all its rows, with results or without; `reports` holds their corpus report."""
-    results, measured = compute(rows)
-    artifact = Table3Artifact(context.folder)
-    corpora = [report.load() for report in reports]
-    html = render(results, measured, corpora, command.typed, context.warnings)
-    page.write(artifact, results, html, models=[cell for of_row in measured.values() for cell in of_row])
-    return artifact

@@ -6,7 +6,6 @@ from markupsafe import Markup
 
 from pipeline.parsing.trees import Tree, drawn
 from pipeline.store.artifact import Context
-from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
@@ -14,7 +13,7 @@ from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
 from workflows.reports.page import Section
 from workflows.tables.parser_measurements import WSJ, ParserRow
-from workflows.tables.table import FAILED, NOT_RUN, Results, Row, Table
+from workflows.tables.table import FAILED, NOT_RUN, Row, Table
 from workflows.tables.table4 import RIGHT_BRANCHING, Table4Artifact, compute, name_of, training_of
 
 
@@ -39,17 +38,18 @@ def said(rows: Sequence[ParserRow]) -> str:
     return f"The parser reaches F1 {reached}, right-branching trees {rows[0].baseline_scores.total.f1:.1f}.{other}"
 
 
-def render(
-    results: Results,
-    rows: Sequence[ParserRow],
-    corpora: Sequence[CorpusStatistics] = (),
-    command: str = "",
-    warnings: Sequence[str] = (),
-) -> str:
-    """Renders the report as self-contained HTML; `corpora` are the rows' training trees."""
+def tabulate(
+    context: Context,
+    rows: list[ParserRow],
+    reports: Sequence[CorpusReport] = (),
+    command: CommandLine = UNKNOWN,
+) -> Table4Artifact:
+    """Writes Table 4 with the `rows` that were run; `reports` are the reports on their trees."""
     candidates = [candidate for row in rows for candidate in row.candidates]
-    return page.render(
-        results,
+    return page.write(
+        context,
+        Table4Artifact,
+        compute(rows),
         lead="English constituency parsing: the paper’s rows, followed by the rows measured here. F1 is in percent.",
         said=said(rows),
         compared=Table("F1, test set", page.COMPARED, scores(rows)),
@@ -66,26 +66,10 @@ def render(
             ),
         ],
         models=candidates,
-        corpora=corpora,
+        reports=reports,
         command=command,
-        warnings=warnings,
     )
 
 
 def _drawing(tree: Tree) -> Markup:
     return Markup('<pre class="tree" tabindex="0">{}</pre>').format(drawn(tree))
-
-
-def tabulate(
-    context: Context,
-    rows: list[ParserRow],
-    reports: Sequence[CorpusReport] = (),
-    command: CommandLine = UNKNOWN,
-) -> Table4Artifact:
-    """Writes Table 4 with the `rows` that were run; `reports` are the reports on their trees."""
-    results = compute(rows)
-    artifact = Table4Artifact(context.folder)
-    corpora = [report.load() for report in reports]
-    html = render(results, rows, corpora, command.typed, context.warnings)
-    page.write(artifact, results, html, models=[candidate for row in rows for candidate in row.candidates])
-    return artifact

@@ -15,11 +15,10 @@ from pipeline.text.corpus_statistics import (
     Split,
     measure,
 )
-from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings
+from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings, page_of
 from tests.support.tiny_text import prepare_text
 from workflows.reports import table2 as table2_report
 from workflows.reports.corpus import CorpusReport, report_corpus
-from workflows.tables import table2
 
 REASONS = ("blank", "too_long", "ratio", "invalid", "too_many_tokens")
 
@@ -62,10 +61,14 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
     assert made.summary.endswith(" padding")
 
 
-def test_a_report_shows_each_text() -> None:
+def test_a_report_shows_each_text(tmp_path: Path) -> None:
     """One page has the plots and counts of both language pairs, and is self-contained."""
     french = replace(STATISTICS, lengths=(STATISTICS.lengths[0], replace(STATISTICS.lengths[1], language="fr")))
-    html = table2_report.render(table2.compute([]), [], [STATISTICS, french])
+    reports = []
+    for name, statistics in (("de", STATISTICS), ("fr", french)):
+        (tmp_path / name).mkdir()
+        reports.append(CorpusReport(tmp_path / name).write(statistics))
+    html = page_of(tmp_path, table2_report.tabulate, [], {}, reports)
     assert_asks_for_nothing_outside(html)
     assert len(drawings(html)) == 2
     reader = Reader(html)
@@ -74,4 +77,4 @@ def test_a_report_shows_each_text() -> None:
     assert "<b>web" not in html
     assert "Training text" in reader.text
     assert "EN-FR, two collections" in reader.text
-    assert "Training text" not in Reader(table2_report.render(table2.compute([]), [])).text
+    assert "Training text" not in Reader(page_of(tmp_path, table2_report.tabulate, [])).text

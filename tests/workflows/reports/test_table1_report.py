@@ -1,18 +1,22 @@
 """The HTML report of Table 1 is complete."""
 
+from pathlib import Path
+
 import pytest
 
-from tests.support.html_reader import Reader
+from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
+from tests.support.html_reader import Reader, page_of
 from tests.support.tiny_complexity import counts, measurements, theory_s
-from workflows.reports.table1 import render
-from workflows.tables.table1 import compute
+from workflows.reports.table1 import tabulate
 
 
-@pytest.fixture(scope="module")
-def report() -> str:
+@pytest.fixture
+def report(tmp_path: Path) -> str:
     """The report of times as in theory."""
-    measured = measurements(theory_s)
-    return render(compute(counts(), measured), counts(), measured)
+    (tmp_path / "counts").mkdir()
+    counted = CountsArtifact(tmp_path / "counts").write(counts())
+    measured = MeasurementsArtifact(tmp_path / "counts").write(measurements(theory_s))
+    return page_of(tmp_path, tabulate, counted, measured)
 
 
 def test_rows_have_the_paper_s_figures_and_ours(report: str) -> None:

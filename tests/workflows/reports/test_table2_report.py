@@ -8,19 +8,16 @@ import pytest
 
 from pipeline.store.artifact import Context
 from tests.support.baselines import config_of
-from tests.support.html_reader import Reader, csv_files, drawings
+from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from tests.support.unspaced_text import CHINESE
 from workflows.reports import table2 as table2_report
-from workflows.tables import table2
 from workflows.tables.measurements import Translation
 
 
 @pytest.fixture
 def report(cell: Callable[..., Translation], tmp_path: Path) -> str:
     """The report of two cells."""
-    (tmp_path / "table").mkdir()
-    table = table2_report.tabulate(Context(tmp_path / "table"), [cell("en-de", "base"), cell("en-fr", "big")])
-    return (table.folder / "report.html").read_text(encoding="utf-8")
+    return page_of(tmp_path, table2_report.tabulate, [cell("en-de", "base"), cell("en-fr", "big")])
 
 
 def test_text_from_outside_is_escaped(report: str) -> None:
@@ -85,9 +82,9 @@ def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
     assert any("EN-DE base ends at" in label for label in labels)
 
 
-def test_nothing_was_run() -> None:
+def test_nothing_was_run(tmp_path: Path) -> None:
     """A table of printed values only says so first."""
-    report = table2_report.render(table2.compute([]), [])
+    report = page_of(tmp_path, table2_report.tabulate, [])
     assert "Nothing was run: the table has only the paper’s values." in Reader(report).text
     assert drawings(report) == []
 

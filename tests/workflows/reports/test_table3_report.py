@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.support.html_reader import Reader, csv_files, drawings
+from tests.support.html_reader import Reader, csv_files, drawings, page_of
+from workflows.command_line import CommandLine
 from workflows.reports import table3 as table3_report
-from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3 import RowTrainings
 
@@ -21,9 +22,7 @@ RIGHT = [
 """Translations that score 100; the default ones of `cell` score less."""
 
 
-def rendered(*rows: RowTrainings) -> str:
-    """Renders the report of these rows."""
-    return table3_report.render(*table3.compute(rows), command="python -m workflows.reproduce_table3 --rows 'F<b>1'")
+COMMAND = CommandLine(typed="python -m workflows.reproduce_table3 --rows 'F<b>1'")
 
 
 @pytest.fixture
@@ -45,9 +44,9 @@ def rows(cell: Cell) -> list[RowTrainings]:
 
 
 @pytest.fixture
-def report(rows: list[RowTrainings]) -> str:
+def report(rows: list[RowTrainings], tmp_path: Path) -> str:
     """The report of all these rows."""
-    return rendered(*rows)
+    return page_of(tmp_path, table3_report.tabulate, rows, (), COMMAND)
 
 
 def cells_of(report: str, name: str) -> list[str]:
@@ -88,7 +87,7 @@ def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
     assert all("base" in panel for panel in curves)
 
 
-def test_what_holds_is_put_into_words(report: str, rows: list[RowTrainings]) -> None:
+def test_what_holds_is_put_into_words(report: str, rows: list[RowTrainings], tmp_path: Path) -> None:
     """The page has the rank correlation and, for each claim, both effects and a verdict."""
     # A1 is ln(9 / √(7·7.4)) = 0.2235 behind base. It has one run, so there is no interval.
     reader = Reader(report)
@@ -98,7 +97,8 @@ def test_what_holds_is_put_into_words(report: str, rows: list[RowTrainings]) -> 
     assert (line[3].split()[:2], line[4], line[-1]) == (["+0.073", "nats"], "1", "undecided")
     forests = [Reader(drawing).text for drawing in drawings(report) if "95% intervals" in Reader(drawing).text]
     assert len(forests) == 4  # rows and the negative control, in nats and in BLEU
-    twice = rendered(rows[0], replace(rows[1], trainings=rows[1].trainings * 2))
+    a1_twice = replace(rows[1], trainings=rows[1].trainings * 2)
+    twice = page_of(tmp_path, table3_report.tabulate, [rows[0], a1_twice])
     assert "within noise" in Reader(drawings(twice)[1]).text  # by BLEU
     assert not any("within noise" in Reader(drawing).text for drawing in drawings(report))  # single runs
 
