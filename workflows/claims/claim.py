@@ -76,6 +76,11 @@ class Finding:
         return cls(*p_values, tuple(effects), here)
 
     @classmethod
+    def all_of(cls, unit: str, tested: Mapping[str, Estimate], here: str = "") -> "Finding":
+        """Returns the finding that all of these effects hold, or that one fails; the keys are their texts."""
+        return cls.of([*tested.values()], (Effect.of(text, unit, each) for text, each in tested.items()), here)
+
+    @classmethod
     def certain(cls, holds: bool, here: str) -> "Finding":
         """Returns the finding on counts without noise. Its p is 0, so Holm's method corrects no other claim for it."""
         return cls(float(not holds), float(holds), (), here)

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from pipeline.training.speed import ModelSpeed
-from workflows.claims.claim import Claim, Effect, Finding
+from workflows.claims.claim import Claim, Finding
 from workflows.claims.inference import POSITIVE, Groups, at_least, ratio
 from workflows.profiles.profile import COMPETITORS
 from workflows.quantities import duration, flop_text
@@ -66,11 +66,9 @@ def _better_at_equal(budget: Budget) -> Callable[[Curves], Finding | None]:
         if any(spent < getattr(curve, budget)[0] for of_model in curves.values() for curve in of_model):
             return None  # a slow model has no measurement before this budget
         groups = Groups({model: [-curve.nll_at(budget, spent) for curve in curves[model]] for model in MODELS})
-        tested = {model: groups.difference(TRANSFORMER, model, POSITIVE) for model in COMPETITORS}
         where = f"behind the Transformer at {duration(spent) if budget == 'seconds' else f'{flop_text(spent)} FLOP'}"
-        return Finding.of(
-            [*tested.values()], (Effect.of(f"{model} {where}", "nats", each) for model, each in tested.items())
-        )
+        tested = {f"{model} {where}": groups.difference(TRANSFORMER, model, POSITIVE) for model in COMPETITORS}
+        return Finding.all_of("nats", tested)
 
     return judge
 
@@ -78,30 +76,21 @@ def _better_at_equal(budget: Budget) -> Callable[[Curves], Finding | None]:
 def _faster(speeds: Speeds) -> Finding:
     """Judges whether an update of each competitor takes longer, at equal tokens and parameters."""
     base = speeds[TRANSFORMER].update_s
-    tested = {model: ratio(speeds[model].update_s, base, at_least(1.0)) for model in COMPETITORS}
-    effects = (Effect.of(f"{model} / Transformer, time of an update", "×", each) for model, each in tested.items())
-    return Finding.of([*tested.values()], effects)
+    tested = {
+        f"{model} / Transformer, time of an update": ratio(speeds[model].update_s, base, at_least(1.0))
+        for model in COMPETITORS
+    }
+    return Finding.all_of("×", tested)
+
+
+def _better(text: str, budget: Budget) -> Claim:
+    judge = _better_at_equal(budget)
+    return Claim("abstract", text, "competitors", ("competitors",), judge, data="real text", lacks=COMMAND)
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "abstract",
-        "superior in quality to recurrent and convolutional models after the same time of training",
-        "competitors",
-        ("competitors",),
-        _better_at_equal("seconds"),
-        data="real text",
-        lacks=COMMAND,
-    ),
-    Claim(
-        "abstract",
-        "and so after as many operations",
-        "competitors",
-        ("competitors",),
-        _better_at_equal("flop"),
-        data="real text",
-        lacks=COMMAND,
-    ),
+    _better("superior in quality to recurrent and convolutional models after the same time of training", "seconds"),
+    _better("and so after as many operations", "flop"),
     Claim(
         "7",
         "it trains significantly faster than recurrent or convolutional layers: an update takes less time",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from pipeline.complexity.attention_training import AttentionTrainingRecord
 from pipeline.complexity.layer_types.sizes import AttentionFunction
-from workflows.claims.claim import Claim, Effect, Finding
+from workflows.claims.claim import Claim, Finding
 from workflows.claims.inference import POSITIVE, Groups, Region, within
 from workflows.claims.variations import MARGIN_NATS
 
@@ -49,7 +49,7 @@ def _worse(
         d_k = of_sizes([size for _, size in chosen])
         groups = Groups({f"{name} {size}": [-each.dev_nll for each in seeds] for (name, size), seeds in chosen.items()})
         tested = groups.difference(f"{better} {d_k}", f"{worse} {d_k}", region)
-        return Finding.of([tested], [Effect.of(f"{worse} behind {better}, d_k = {d_k}", "nats", tested)])
+        return Finding.all_of("nats", {f"{worse} behind {better}, d_k = {d_k}": tested})
 
     return judge
 

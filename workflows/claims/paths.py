@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipeline.complexity.recall import RecallRecord
-from workflows.claims.claim import Claim, Effect, Finding
+from workflows.claims.claim import Claim, Finding
 from workflows.claims.inference import Groups
 
 COMMAND = "python -m workflows.reproduce_claims --sections 4"
@@ -15,15 +15,12 @@ def _easier(recalled: Sequence[RecallRecord]) -> Finding:
     distance = max(record.distance for record in recalled)
     farthest = sorted((record for record in recalled if record.distance == distance), key=lambda each: each.path_steps)
     groups = Groups({record.layer_type: [-nll for nll in record.nll] for record in farthest})
-    neighbours = {
-        (a.layer_type, b.layer_type): groups.difference(a.layer_type, b.layer_type) for a, b in pairwise(farthest)
+    tested = {
+        f"{b.layer_type} behind {a.layer_type}, {distance} positions": groups.difference(a.layer_type, b.layer_type)
+        for a, b in pairwise(farthest)
     }
-    effects = (
-        Effect.of(f"{longer} behind {shorter}, {distance} positions", "nats", tested)
-        for (shorter, longer), tested in neighbours.items()
-    )
     networks = ", ".join(f"{each.layer_type} {each.path_steps} ({each.parameters:,})" for each in farthest)
-    return Finding.of([*neighbours.values()], effects, f"steps of the path, and parameters: {networks}")
+    return Finding.all_of("nats", tested, f"steps of the path, and parameters: {networks}")
 
 
 CLAIMS: tuple[Claim, ...] = (

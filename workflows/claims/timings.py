@@ -4,7 +4,7 @@ Every layer is timed once per round, so ratios of times are paired by round. Int
 other machines.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from model.config import BASE
 from pipeline.complexity.layer_types.sizes import LayerType
@@ -18,7 +18,6 @@ MUCH = 2.0
 CONSTANT = 2.0
 """Costs are similar within this factor."""
 COMMAND = "python -m workflows.reproduce_claims --sections 3.2,4"
-FAMILY = "timings"
 
 
 def _faster(times: ArgumentTimes) -> Finding:
@@ -26,12 +25,13 @@ def _faster(times: ArgumentTimes) -> Finding:
     additive, scaled = times.functions[ADDITIVE], times.functions[SCALED]
     at = min(scaled, key=lambda d_k: abs(d_k - BASE.d_k))
     tested = {
-        d_k: ratio(additive[d_k].rounds_s, scaled[d_k].rounds_s, at_least(MUCH if d_k == at else 1.0))
+        f"additive / scaled, time at d_k = {d_k}": ratio(
+            additive[d_k].rounds_s, scaled[d_k].rounds_s, at_least(MUCH if d_k == at else 1.0)
+        )
         for d_k in (at, *sorted(scaled.keys() - {at}))
     }
-    effects = (Effect.of(f"additive / scaled, time at d_k = {d_k}", "×", each) for d_k, each in tested.items())
     here = "additive attention as separate operations of torch, which no kernel fuses; scaled as the model's own"
-    return Finding.of([*tested.values()], effects, here)
+    return Finding.all_of("×", tested, here)
 
 
 def _smaller(times: ArgumentTimes) -> Finding:
@@ -47,7 +47,7 @@ def _heads(times: ArgumentTimes) -> Finding:
     at = min(times.heads, key=lambda h: abs(h - BASE.n_heads))
     one = times.heads[min(times.heads)]
     tested = ratio(times.heads[at].rounds_s, one.rounds_s, Region(1 / CONSTANT, CONSTANT))
-    return Finding.of([tested], [Effect.of(f"{at} heads / 1 head, time", "×", tested)])
+    return Finding.all_of("×", {f"{at} heads / 1 head, time": tested})
 
 
 def _rounds_s(size: SizeMeasurements) -> list[float]:
@@ -87,34 +87,14 @@ def _recurrence(measured: Measurements) -> Finding | None:
     return Finding.of([*tested.values()], effects, here)
 
 
+def _claim(section: str, text: str, judge: Callable[[ArgumentTimes], Finding]) -> Claim:
+    return Claim(section, text, "timings", ("timed",), judge, "timing", lacks=COMMAND)
+
+
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "3.2.1",
-        "dot-product attention is much faster than additive attention in practice",
-        FAMILY,
-        ("timed",),
-        _faster,
-        "timing",
-        lacks=COMMAND,
-    ),
-    Claim(
-        "3.2.1",
-        "dot-product attention is more space-efficient than additive attention in practice",
-        FAMILY,
-        ("timed",),
-        _smaller,
-        "timing",
-        lacks=COMMAND,
-    ),
-    Claim(
-        "3.2.2",
-        "h heads of d_model / h cost about as much as one head of full width",
-        FAMILY,
-        ("timed",),
-        _heads,
-        "timing",
-        lacks=COMMAND,
-    ),
+    _claim("3.2.1", "dot-product attention is much faster than additive attention in practice", _faster),
+    _claim("3.2.1", "dot-product attention is more space-efficient than additive attention in practice", _smaller),
+    _claim("3.2.2", "h heads of d_model / h cost about as much as one head of full width", _heads),
     Claim(
         "4",
         "self-attention is faster than recurrence where n is smaller than d",

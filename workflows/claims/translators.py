@@ -8,7 +8,7 @@ from pipeline.evaluation.search_choice import DecodingChoiceRecord
 from pipeline.settings import DecodingSettings
 from workflows import paper
 from workflows.claims.claim import Claim, Effect, Finding
-from workflows.claims.inference import Estimate, Groups, at_least, best_of_paired, paired
+from workflows.claims.inference import Groups, at_least, best_of_paired, paired
 from workflows.claims.variations import MARGIN_BLEU, MARGIN_NATS
 
 Averaged = Sequence[tuple[float, DecodingSettings, DecodingChoiceRecord]]
@@ -30,14 +30,10 @@ def _by_search(choice: DecodingChoiceRecord) -> dict[tuple[int, float], float]:
     return {(each.beam_size, each.length_penalty): each.deciding[1] for each in choice.scores}
 
 
-def _of(text: str, unit: str, tested: Estimate, here: str = "") -> Finding:
-    return Finding.of([tested], [Effect.of(text, unit, tested)], here)
-
-
 def _averaging(averaged: Averaged) -> Finding:
     """Judges whether the average is at least as good as the last checkpoint by the same search, within the margin."""
     gains = [_by_search(choice)[decoded.beam_size, decoded.length_penalty] - last for last, decoded, choice in averaged]
-    return _of("average − last checkpoint", "BLEU", paired(gains, at_least(-MARGIN_BLEU)))
+    return Finding.all_of("BLEU", {"average − last checkpoint": paired(gains, at_least(-MARGIN_BLEU))})
 
 
 def _search(averaged: Averaged) -> Finding | None:
@@ -48,7 +44,7 @@ def _search(averaged: Averaged) -> Finding | None:
         return None
     leads = [[grid[PAPER_SEARCH] - grid[rival] for grid in grids] for rival in rivals]
     tested = best_of_paired(leads, at_least(-MARGIN_BLEU))
-    return _of(f"beam 4, α 0.6 − the best of {len(rivals)} other searches", "BLEU", tested)
+    return Finding.all_of("BLEU", {f"beam 4, α 0.6 − the best of {len(rivals)} other searches": tested})
 
 
 def _extrapolation(trainings: ByLength) -> Finding | None:
@@ -87,7 +83,7 @@ def _knows(models: Related) -> Finding | None:
     gains = [each.best_share - max(each.offset_share, each.chance) for each in found]
     shares = ", ".join(f"{100 * each.best_share:.0f}" for each in found)
     here = f"the best head of each model is right in {shares}% of {found[0].cases} cases"
-    return _of(f"{ANTECEDENT}: share right, over offset and chance", "share", paired(gains), here)
+    return Finding.all_of("share", {f"{ANTECEDENT}: share right, over offset and chance": paired(gains)}, here)
 
 
 def _sharp(models: Related) -> Finding | None:
@@ -98,7 +94,9 @@ def _sharp(models: Related) -> Finding | None:
         for head in relation.heads
         if (head.layer, head.head) == (relation.best_layer, relation.best_head) and head.largest is not None
     ]
-    return _of("largest weight of that head, mean", "share", paired(weights, at_least(SHARP))) if weights else None
+    if not weights:
+        return None
+    return Finding.all_of("share", {"largest weight of that head, mean": paired(weights, at_least(SHARP))})
 
 
 CLAIMS: tuple[Claim, ...] = (
