@@ -1,4 +1,4 @@
-"""Counted FLOP are compared with torch's counter and with the paper's base model."""
+"""Counted FLOP are compared with torch's counter."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.batch import Batch
-from model.config import BASE, OptimizerConfig, TransformerConfig
+from model.config import OptimizerConfig, TransformerConfig
 from model.flops import forward_flop, training_flop
 from model.training_step import TrainingStep
 from model.transformer import Transformer
@@ -39,9 +39,3 @@ def test_sentences_add_up(window: int) -> None:
     source, target, sizes = [3, 8, 5, 8], [4, 1, 9, 2], replace(SIZES, attention_window=window)
     pairs = sum(forward_flop(sizes, [s], [t]) for s, t in zip(source, target, strict=True))
     assert forward_flop(sizes, source, target) == pairs
-
-
-def test_base_takes_about_9_5e17_in_the_papers_training() -> None:
-    """100,000 updates of 2 × 25,000 tokens in sentences of 25 cost 3.5× less than time × GPUs × TFLOPS."""
-    flop = 100_000 * training_flop(BASE, [25] * 1000, [25] * 1000)
-    assert flop == pytest.approx(9.5e17, rel=0.05)

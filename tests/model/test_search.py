@@ -125,18 +125,6 @@ def test_wide_beam_finds_the_best_of_all_outputs() -> None:
     assert_same(found[0], scored[:10])
 
 
-@pytest.mark.gpu
-def test_neighbours_order_and_padding_change_nothing(device: str) -> None:
-    """Hypotheses and scores are the same for a single sentence, a batch, the batch reversed, and more padding."""
-    model, sentences = tiny(5).to(device), sources(12)
-    together = beam_search(model, batch(sentences).to(device), n_best=2)
-    backwards = beam_search(model, batch(sentences[::-1]).to(device), n_best=2)[::-1]
-    padded = beam_search(model, torch.nn.functional.pad(batch(sentences).to(device), (0, 5), value=PAD_ID), n_best=2)
-    for i, source in enumerate(sentences):
-        for other in (beam_search(model, batch([source]).to(device), n_best=2)[0], backwards[i], padded[i]):
-            assert_same(together[i], other)
-
-
 def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> None:
     """Endless output is cut off at input + extra tokens, including END_ID, and at the end of learned positions."""
     sentences = sources(5, longest=6)

@@ -1,14 +1,11 @@
 """pipeline.ray_private: Ray's internals exist and behave as expected."""
 
 import re
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import ray
 from ray.train.torch import TorchTrainer
-from ray.util.placement_group import placement_group, remove_placement_group
 
 PATIENCE_S = 30
 CHANGED = f"Ray {ray.__version__} has changed a private part that pipeline/ray_private.py relies on: "
@@ -31,38 +28,6 @@ def test_lean_trainer_starts_without_the_two_processes() -> None:
     for name in dropped:
         assert name in default, f"{CHANGED}{name} is no longer a default callback; stop dropping it"
     assert kinds(lean_torch_trainer(print)) == [name for name in default if name not in dropped]
-
-
-@ray.remote(num_cpus=0)
-class Reserving:
-    """An actor that reserves a CPU, like Ray Train's controller for its workers."""
-
-    def reserve(self) -> Any:
-        group = placement_group([{"CPU": 1}])
-        ray.get(group.ready())
-        return group
-
-
-def test_only_what_a_dead_actor_reserved_is_abandoned(ray_cluster: None) -> None:
-    """Groups of the driver and of live actors are not listed. A killed actor's is, until it is removed."""
-    from pipeline.ray_private import abandoned_placement_groups
-
-    actor = Reserving.remote()
-    of_actor, of_driver = ray.get(actor.reserve.remote(), timeout=PATIENCE_S), placement_group([{"CPU": 1}])
-    try:
-        ray.get(of_driver.ready(), timeout=PATIENCE_S)
-        assert abandoned_placement_groups() == []
-        ray.kill(actor)
-        began_s = time.monotonic()
-        while not (found := abandoned_placement_groups()):
-            waited_s = time.monotonic() - began_s
-            assert waited_s < PATIENCE_S, f"{CHANGED}a placement group does not say that its creator is dead"
-            time.sleep(0.1)
-        assert [group.id for group in found] == [of_actor.id]
-    finally:
-        remove_placement_group(of_actor)
-        remove_placement_group(of_driver)
-    assert abandoned_placement_groups() == []
 
 
 def test_no_other_module_uses_private_parts_of_ray() -> None:

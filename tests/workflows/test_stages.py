@@ -51,14 +51,6 @@ def test_another_engine_searches_with_the_exported_model() -> None:
     assert in_int8["dev scores en-de base"] == ours["dev scores en-de base"]
 
 
-def test_a_named_function_is_called_with_its_arguments() -> None:
-    """The function is looked up on each call; a wrong name raises then."""
-    assert {"training.train", "decoding.decode", "tabulating.tabulate"} <= NAMED.keys()
-    assert Imported("math:hypot")(3, 4) == 5
-    with pytest.raises(AttributeError, match="no_such"):
-        Imported("math:no_such")(1)
-
-
 def test_only_a_transformer_is_exported_for_decoding() -> None:
     """CTranslate2 supports only Transformers: competitors are decoded by torch, without stages that would fail."""
     profile = load_profile("embedded", overrides=["decoding.engine=ctranslate2"])

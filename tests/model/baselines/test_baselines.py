@@ -1,6 +1,7 @@
 """The recurrent and the convolutional model: their papers' equations, invariances, and learning."""
 
 import math
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -33,36 +34,18 @@ def padded(sentences: list[list[int]], more: int = 0) -> Tensor:
     return F.pad(pad_sequence([torch.tensor(each) for each in sentences], batch_first=True), (0, more), value=PAD_ID)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@torch.no_grad()
-def test_equals_the_papers_equations(name: str) -> None:
-    """Every hidden state of a padded batch is the plain model's, to float64 rounding."""
-    model = random_model(name)
-    hidden_BTD = hidden_of(model, padded(SOURCES), padded(INPUTS))
-    for source, inputs, hidden_TD in zip(SOURCES, INPUTS, hidden_BTD, strict=True):
-        expected_TD = getattr(plain, name)(dict(model.state_dict()), model.config, source, inputs)
-        torch.testing.assert_close(hidden_TD[: len(inputs)], expected_TD, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
-def test_what_must_not_matter_changes_no_hidden_state(name: str, device: str) -> None:
-    """More padding, neighbours and later targets change no state; earlier targets and the source do."""
-    model, source_BS, inputs_BT = random_model(name).to(device), padded(SOURCES).to(device), padded(INPUTS).to(device)
-    hidden_BTD = hidden_of(model, source_BS, inputs_BT)
-    alone_BTD = hidden_of(model, padded(SOURCES[:1], more=4).to(device), padded(INPUTS[:1], more=2).to(device))
-    torch.testing.assert_close(alone_BTD[0, :3], hidden_BTD[0, :3], rtol=1e-10, atol=1e-10)
-    inputs_BT[1, 3] = 5
-    changed_T = (hidden_of(model, source_BS, inputs_BT) - hidden_BTD)[1].abs().amax(dim=1)
-    assert (changed_T[:3] < 1e-12).all()
-    assert (changed_T[3:] > 1e-6).all()
-    for position in range(len(SOURCES[0])):
-        other_BS = source_BS.clone()
-        other_BS[0, position] = 10
-        changed_BT = (hidden_of(model, other_BS, inputs_BT) - hidden_of(model, source_BS, inputs_BT)).abs().amax(dim=2)
-        assert (changed_BT[0, :3] > 1e-9).all()
-        assert (changed_BT[1:] < 1e-12).all()
+def test_equals_the_papers_equations(name: str, device: str) -> None:
+    """Every hidden state of a padded batch is the plain model's, to float64 rounding."""
+    model = random_model(name)
+    weights = dict(model.state_dict())
+    on_device = deepcopy(model).to(device)
+    hidden_BTD = hidden_of(on_device, padded(SOURCES, 4).to(device), padded(INPUTS, 2).to(device)).cpu()
+    for source, inputs, hidden_TD in zip(SOURCES, INPUTS, hidden_BTD, strict=True):
+        expected_TD = getattr(plain, name)(weights, model.config, source, inputs)
+        torch.testing.assert_close(hidden_TD[: len(inputs)], expected_TD, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.gpu

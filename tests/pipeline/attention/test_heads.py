@@ -1,4 +1,4 @@
-"""The table of heads: known attention yields known values, and a disabled head costs what it contributes."""
+"""The table of heads: values are means of the recorded attention, and a disabled head costs what it contributes."""
 
 import math
 import shutil
@@ -11,7 +11,7 @@ import torch
 
 from model.batch import Batch
 from model.config import BEGIN_ID, END_ID
-from pipeline.attention.heads import _statistics, examine
+from pipeline.attention.heads import examine
 from pipeline.attention.recording import attentions, recording
 from pipeline.attention.records import KINDS, HeadSettings, HeadsRecord, name_of
 from pipeline.evaluation import perplexity
@@ -36,23 +36,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Evalua
 def examined(inputs: tuple[Checkpoint, EvaluationSet], folder: Path, **settings: int) -> HeadsRecord:
     folder.mkdir(exist_ok=True)
     return examine(Context(folder), *inputs, HeadSettings(**settings)).load()
-
-
-def test_figures_of_known_attention() -> None:
-    """Uniform attention, one step back, and ⟨end⟩: entropy, distance and shares follow. Padding is ignored."""
-    weights_BHLM = torch.zeros(2, 3, 4, 4, dtype=torch.float64)
-    weights_BHLM[:, 0] = 0.25
-    for i in range(4):
-        weights_BHLM[:, 1, i, max(0, i - 1)] = 1
-        weights_BHLM[:, 2, i, 3] = 1
-    real_BL = torch.tensor([[True] * 4, [True, False, False, False]])
-    separators_BM = torch.tensor([[False, False, False, True]] * 2)
-    uniform, back, end = (_statistics(weights_BHLM, separators_BM, real_BL) / 5).tolist()
-    assert uniform[0] == pytest.approx(2)
-    distances = [(0 + 1 + 2) / 3, (1 + 0 + 1) / 3, (2 + 1 + 0) / 3, (3 + 2 + 1) / 3, (0 + 1 + 2) / 3]
-    assert uniform[1:] == pytest.approx([sum(distances) / 5, 0.25 * 3 / 5, 0.25, 0.25 * 4 / 5, 0.25])
-    assert back == pytest.approx([0, 3 / 5, 3 / 5, 2 / 5, 0, 0])
-    assert end == pytest.approx([0, 0, 0, 1 / 5, 1 / 5, 1])
 
 
 def test_without_a_head_is_without_its_output(inputs: tuple[Checkpoint, EvaluationSet], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""pipeline.evaluation.averaging: the mean of the right checkpoints."""
+"""pipeline.evaluation.averaging: the mean of the right checkpoints, exact even where float32 would not be."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from pipeline.errors import UserError
-from pipeline.evaluation.averaging import average
+from pipeline.evaluation.averaging import average, mean_weights
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import Context
@@ -41,3 +41,18 @@ def test_more_than_were_kept_is_refused(run: TrainingRun, tmp_path: Path) -> Non
     """The error has the number of kept checkpoints and the setting to change."""
     with pytest.raises(UserError, match=r"last = 4 .* kept 3; .*keep_checkpoints"):
         average(Context(tmp_path / "averaged"), run, AveragingSettings(last=4))
+
+
+def test_sum_is_in_float64() -> None:
+    """A float32 sum of 1e8, twenty 1s and -1e8 would lose every 1. The mean keeps them."""
+    weights = [1e8, *[1.0] * 20, -1e8]
+    mean = mean_weights({"w": torch.tensor([weight])} for weight in weights)
+    assert mean["w"].item() == pytest.approx(20 / 22)
+
+
+def test_nothing_and_strangers_are_refused() -> None:
+    """No checkpoints, or checkpoints of two models, raise ValueError."""
+    with pytest.raises(ValueError, match="no checkpoint"):
+        mean_weights([])
+    with pytest.raises(ValueError, match="different models"):
+        mean_weights([{"w": torch.zeros(1)}, {"v": torch.zeros(1)}])

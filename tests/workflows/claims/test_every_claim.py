@@ -16,7 +16,7 @@ from pipeline.evaluation.search_choice import DecodingChoiceRecord, SearchScores
 from pipeline.settings import DecodingSettings
 from pipeline.training.speed import ModelSpeed
 from workflows.claims import comparisons
-from workflows.claims.claim import Data, Effect, Evidence, judged
+from workflows.claims.claim import Data, Effect, Evidence, Judged, judged
 from workflows.claims.competitors import Curves, LearningCurve, Speeds, common_budget
 from workflows.claims.every_claim import CLAIMS, SECTIONS, WAITING
 from workflows.claims.functions import ADDITIVE, SCALED, UNSCALED, at_best_rates
@@ -291,11 +291,16 @@ ALL_DATA: tuple[Data, ...] = ("real text", "WMT14", "WSJ")
 OF_TABLE_3 = [text for text, case in CASES.items() if case.needs == "table3"]
 
 
-def verdict(text: str, needs: str, found: Any) -> str:
+def outcome(text: str, needs: str, found: Any) -> Judged:
     """Judges a claim by one kind of evidence."""
     (claim,) = (each for each in CLAIMS if each.text == text)
-    (outcome,) = judged([claim], Evidence({needs: found}, ALL_DATA))
-    return outcome.verdict
+    (judgement,) = judged([claim], Evidence({needs: found}, ALL_DATA))
+    return judgement
+
+
+def verdict(text: str, needs: str, found: Any) -> str:
+    """The verdict on a claim by one kind of evidence."""
+    return outcome(text, needs, found).verdict
 
 
 def test_every_claim_that_can_be_judged_has_a_case() -> None:
@@ -331,20 +336,18 @@ def test_a_row_of_one_seed_decides_nothing(text: str) -> None:
     """Although base has more seeds, which give a variance."""
     found = {name: trainings if name == "base" else trainings[:1] for name, trainings in rows().items()}
     assert verdict(text, "table3", found) == "undecided"
-    (claim,) = (each for each in CLAIMS if each.text == text)
-    (outcome,) = judged([claim], Evidence({"table3": found}, ALL_DATA))
-    assert {(effect.n, effect.low, effect.high) for effect in outcome.effects} == {(1, None, None)}
+    assert {(each.n, each.low, each.high) for each in effects(text, "table3", found)} == {(1, None, None)}
 
 
 def test_the_control_compares_trainings_of_one_row() -> None:
     """Two seeds of base against a third, by the variance of all rows. Chance decides; either verdict is possible."""
-    (claim,) = (each for each in CLAIMS if each.family == "negative control")
+    (text,) = (each.text for each in CLAIMS if each.family == "negative control")
     for apart, wanted in ((0.0005, "undecided"), (1.0, "holds"), (-1.0, "fails")):
         found = rows()
         base = [replace(each, nll=each.nll - apart * (seed > 0)) for seed, each in enumerate(found["base"])]
-        (outcome,) = judged([claim], Evidence({"table3": {**found, "base": base}}, ALL_DATA))
-        assert (outcome.verdict, outcome.kind) == (wanted, "control")
-        nats, bleu = outcome.effects
+        judgement = outcome(text, "table3", {**found, "base": base})
+        assert (judgement.verdict, judgement.kind) == (wanted, "control")
+        nats, bleu = judgement.effects
         assert (nats.text, nats.n, bleu.unit) == ("base, 2 seeds − 1 others", 3, "BLEU")
         assert nats.printed == bleu.printed == 0.0
         variance = (19 * 2 * 0.001**2 + 0.001**2 / 2) / 39  # of the other rows, and of the two seeds
@@ -352,10 +355,9 @@ def test_the_control_compares_trainings_of_one_row() -> None:
         assert nats.high - nats.value == pytest.approx(2.0227 * math.sqrt(variance * 3 / 2), rel=1e-3)
         assert nats.value == pytest.approx(apart - 0.0015)
         assert bleu.value == pytest.approx(-0.015)
-    for seeds, text in ((2, "base, 1 seeds − 1 others"), (4, "base, 2 seeds − 2 others")):
-        found = rows(seeds=[0.0, 1.0, 2.0, 3.0][:seeds])
-        (outcome,) = judged([claim], Evidence({"table3": found}, ALL_DATA))
-        assert (outcome.effects[0].text, outcome.effects[0].n) == (text, seeds)
+    for seeds, halves in ((2, "base, 1 seeds − 1 others"), (4, "base, 2 seeds − 2 others")):
+        first, _ = effects(text, "table3", rows(seeds=[0.0, 1.0, 2.0, 3.0][:seeds]))
+        assert (first.text, first.n) == (halves, seeds)
 
 
 def test_without_some_numbers_of_heads_the_claims_on_them_cannot_fail() -> None:
@@ -367,9 +369,9 @@ def test_without_some_numbers_of_heads_the_claims_on_them_cannot_fail() -> None:
             assert verdict(text, "table3", some) == "holds"
             better = {row: trainings for row, trainings in rows(**{name: -0.5}).items() if row != missing}
             assert verdict(text, "table3", better) == "undecided"
-            (claim,) = (each for each in CLAIMS if each.text == text)
-            (outcome,) = judged([claim], Evidence({"table3": better}, ALL_DATA))
-            assert outcome.here == f"without {missing}, which may be better, the claim cannot fail"
+            assert (
+                outcome(text, "table3", better).here == f"without {missing}, which may be better, the claim cannot fail"
+            )
     assert verdict(texts[1], "table3", {name: rows()[name] for name in ("A1", "A4")}) == "undecided"
 
 
@@ -382,17 +384,10 @@ def test_a_row_without_accuracy_keeps_no_claim_from_being_judged() -> None:
         assert verdict(text, "table3", found) == wanted
 
 
-@pytest.mark.parametrize("text", OF_TABLE_3)
-def test_a_missing_row_is_not_run(text: str) -> None:
-    """Base alone does not suffice for claims that compare other rows with it."""
-    found = {"base": rows()["base"]}
-    assert verdict(text, "table3", found) == ("undecided" if "other seeds" in text else "not run")
-
-
 def test_only_the_named_data_can_judge() -> None:
     """On generated text, trade-offs are not judged even with values; mechanisms are."""
     found = {case.needs: case.holds or case.undecided for case in CASES.values()}
-    verdicts = {outcome.text: outcome.verdict for outcome in judged(CLAIMS, Evidence(found))}
+    verdicts = {each.text: each.verdict for each in judged(CLAIMS, Evidence(found))}
     mechanisms = {
         text for text, case in CASES.items() if case.needs in ("heads", "extrapolation", "recall", "training_speed")
     }
@@ -430,12 +425,11 @@ def test_learned_positions_decide_nothing_about_extrapolation() -> None:
     assert verdict(text, "extrapolation", [each for each in found if each[0] != SINUSOIDS]) == "not run"
     nothing = [(kind, figures.model_copy(update={"longer": None})) for kind, figures in found]
     assert verdict(text, "extrapolation", nothing) == "not run"
-    (claim,) = (each for each in CLAIMS if each.text == text)
-    (outcome,) = judged([claim], Evidence({"extrapolation": lengths(0.004)}))
-    behind, learned = outcome.effects
+    judgement = outcome(text, "extrapolation", lengths(0.004))
+    behind, learned = judgement.effects
     assert (behind.value, behind.above) == (pytest.approx(-0.004), -MARGIN_NATS)
     assert (learned.value, learned.above) == (pytest.approx(1.0), 0.0)
-    assert outcome.here.startswith("log-likelihood beyond 16 tokens less that on shorter sentences")
+    assert judgement.here.startswith("log-likelihood beyond 16 tokens less that on shorter sentences")
 
 
 def test_what_is_judged_reads_back_the_same(tmp_path: Path) -> None:
@@ -512,8 +506,7 @@ def test_the_paper_s_own_figures_are_compared() -> None:
 
 def effects(text: str, needs: str, found: Any) -> list[Effect]:
     """The effects of a claim."""
-    (claim,) = (each for each in CLAIMS if each.text == text)
-    return [*judged([claim], Evidence({needs: found}, ALL_DATA))[0].effects]
+    return [*outcome(text, needs, found).effects]
 
 
 @pytest.mark.parametrize("text", OF_TABLE_3)
@@ -547,8 +540,7 @@ def test_whatever_else_is_missing_is_not_needed(text: str) -> None:
     heads, chains = ("A1", "A2", "base", "A3", "A4"), ("C3",)
     found = {name: trainings for name, trainings in rows().items() if name in (*own, *heads, *chains)}
     assert verdict(text, "table3", {**found, "D2": [], "D4": []}) == "holds"
-    (claim,) = (each for each in CLAIMS if each.text == text)
-    assert judged([claim], Evidence({"table3": found}, ALL_DATA))[0].here == ""
+    assert outcome(text, "table3", found).here == ""
 
 
 def test_label_smoothing_needs_no_other_rows() -> None:
@@ -638,10 +630,9 @@ def test_only_the_relation_that_is_claimed_is_judged() -> None:
         for model in heads(0.7, 0.6)
     ]
     assert (verdict(relation, "heads", earlier), verdict(sharp, "heads", earlier)) == ("holds", "not run")
-    (claim,) = (each for each in CLAIMS if each.text == relation)
-    (outcome,) = judged([claim], Evidence({"heads": heads(0.7, 0.6)}))
-    assert outcome.here == "the best head of each model is right in 69, 70, 71% of 100 cases"
-    assert outcome.effects[0].value == pytest.approx(0.2)
+    judgement = outcome(relation, "heads", heads(0.7, 0.6))
+    assert judgement.here == "the best head of each model is right in 69, 70, 71% of 100 cases"
+    assert judgement.effects[0].value == pytest.approx(0.2)
 
 
 def test_claims_stand_in_the_paper_s_order() -> None:

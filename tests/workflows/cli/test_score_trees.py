@@ -3,33 +3,27 @@
 import gzip
 from pathlib import Path
 
-import pytest
-
 from tests.support.command_line import CommandLine, Done
 
 GOLD = "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (NP (DT a) (NN bone))) (. .))"
 TEST = "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (PP (DT a)) (NP (NN bone))) (. .))"
+WRONG = TEST.replace("dog", "cat")
 LONG = "(NP {})".format(" ".join(["(NN a)"] * 41))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Two sentences, one of 41 words; the first has 3 of 4 gold brackets among its 5."""
-    (tmp_path / "gold").write_bytes(gzip.compress(f"{GOLD}\n{LONG}\n".encode()))
-    (tmp_path / "test").write_text(f"{TEST}\n{LONG}\n")
-    return tmp_path
-
-
-def run(command_line: CommandLine, folder: Path, *options: str) -> Done:
+def run(command_line: CommandLine, folder: Path) -> Done:
     """Runs the command on a folder's files."""
     files = ("--gold", str(folder / "gold"), "--test", str(folder / "test"))
-    return command_line.here("workflows.cli", "score-trees", *files, *options)
+    return command_line.here("workflows.cli", "score-trees", *files)
 
 
-def test_the_summary(folder: Path, command_line: CommandLine) -> None:
-    """Only EVALB's summary: 4 of 5 gold brackets and of 6."""
-    done = run(command_line, folder)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_the_summary(tmp_path: Path, command_line: CommandLine) -> None:
+    """EVALB's summary: 4 of 5 gold brackets and of 6. Messages go to the error stream, one per line."""
+    (tmp_path / "gold").write_text(f"{GOLD}\n{LONG}\n{GOLD}\n{GOLD}\n")
+    (tmp_path / "test").write_text(f"{TEST}\n{LONG}\n{WRONG}\n")
+    done = run(command_line, tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == "3 : Words unmatch (dog|cat)\n4 : Number of lines unmatch (too many lines in gold file)\n"
     lines = done.stdout.split("\n")
     assert lines[0] == "=== Summary ==="
     assert lines[7:10] == [
@@ -39,15 +33,11 @@ def test_the_summary(folder: Path, command_line: CommandLine) -> None:
     ]
 
 
-def test_errors(folder: Path, command_line: CommandLine) -> None:
-    """Messages go to the error stream, one per line; too many end in a single line."""
-    (folder / "test").write_text(f"{TEST.replace('dog', 'cat')}\n")
-    done = run(command_line, folder)
-    assert done.returncode == 0
-    assert done.stderr == ("1 : Words unmatch (dog|cat)\n2 : Number of lines unmatch (too many lines in gold file)\n")
-    (folder / "test").write_text(f"{TEST.replace('dog', 'cat')}\n" * 12)
-    (folder / "gold").write_text(f"{GOLD}\n" * 12)
-    done = run(command_line, folder)
+def test_too_many_errors_end_in_a_single_line(tmp_path: Path, command_line: CommandLine) -> None:
+    """It has the last one. A gold file may be compressed."""
+    (tmp_path / "gold").write_bytes(gzip.compress(f"{GOLD}\n".encode() * 12))
+    (tmp_path / "test").write_text(f"{WRONG}\n" * 12)
+    done = run(command_line, tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert "12 errors, more than MAX_ERROR 10 tolerates, the last in line 12: Words unmatch" in done.stderr

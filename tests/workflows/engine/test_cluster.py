@@ -11,6 +11,7 @@ import pytest
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
+from pipeline.ray_private import abandoned_placement_groups
 from pipeline.store.artifact import Context
 from workflows.engine import cluster
 from workflows.engine.cluster import abandoned_removed, on_gpu
@@ -56,7 +57,7 @@ class Reserving:
 def test_what_a_killed_actor_reserved_is_freed_after_an_error(
     ray_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ray's first response is an error, like from a busy head. The next check frees the CPU."""
+    """Ray's first response is an error, like from a busy head. The next check frees the CPU, and no other one."""
     removals = []
 
     def remove(group: PlacementGroup) -> None:
@@ -68,7 +69,9 @@ def test_what_a_killed_actor_reserved_is_freed_after_an_error(
     monkeypatch.setattr(cluster, "remove_placement_group", remove)
     monkeypatch.setattr(cluster, "ABANDONED_S", 0.1)
     actor = Reserving.remote()
-    group = ray.get(actor.reserve.remote(), timeout=PATIENCE_S)
+    group, of_driver = ray.get(actor.reserve.remote(), timeout=PATIENCE_S), placement_group([{"CPU": 1}])
+    ray.get(of_driver.ready(), timeout=PATIENCE_S)
+    assert abandoned_placement_groups() == []
     with abandoned_removed():
         ray.kill(actor)
         began_s = time.monotonic()
@@ -76,3 +79,7 @@ def test_what_a_killed_actor_reserved_is_freed_after_an_error(
             assert time.monotonic() - began_s < PATIENCE_S
             time.sleep(0.1)
     assert len(removals) >= 2
+    assert {removed.id for removed in removals} == {group.id}
+    assert abandoned_placement_groups() == []
+    assert placement_group_table(of_driver)["state"] == "CREATED"
+    remove_placement_group(of_driver)

@@ -1,37 +1,22 @@
 """A forecast's hardware: published rates, fractions of them, and the choice of devices."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
 
-from model.config import BASE, BIG
 from workflows.forecast import hardware
 from workflows.forecast.hardware import CPU_FRACTIONS, GPU_FRACTIONS, GPUS, Hardware, find
 
 
 def test_a_width_has_the_share_of_the_widest_known_one_below() -> None:
-    """Widths below all known ones have no fraction. The fractions are those of the docs."""
-    gpu, cpu = Hardware("gpu", "a GPU"), Hardware("cpu", "a CPU")
-    assert [gpu.fraction(width) for width in (64, BASE.d_model, BIG.d_model - 1, BIG.d_model, 4096)] == [
-        None,
-        0.146,
-        0.146,
-        0.22,
-        0.22,
-    ]
-    assert [cpu.fraction(width) for width in (64, 128, 191, 192, 255, 256, 511, 512, 1024)] == [
-        None,
-        0.23,
-        0.23,
-        0.47,
-        0.47,
-        0.59,
-        0.59,
-        0.77,
-        0.77,
-    ]
-    assert (len(GPU_FRACTIONS), len(CPU_FRACTIONS)) == (2, 4)
+    """Widths below all known ones have no fraction."""
+    for kind, fractions in (("gpu", GPU_FRACTIONS), ("cpu", CPU_FRACTIONS)):
+        of_kind, widths = Hardware(kind, "a device"), sorted(fractions)
+        assert of_kind.fraction(widths[0] - 1) is None
+        for width, wider in pairwise([*widths, 4096]):
+            assert of_kind.fraction(width) == of_kind.fraction(wider - 1) == fractions[width]
 
 
 def test_the_rate_of_cpus_is_that_of_the_training_s_threads(monkeypatch: pytest.MonkeyPatch) -> None:
