@@ -90,7 +90,7 @@ class OurLoop(TrainingLoop):
             "device_name": device_name(self.device),
             "compiled": self.training.step.compiled,
             "packed": self.training.negotiated.packed,
-            "captured": self.training.step.captured,
+            "captured": self.training.step.captured is not None,
             "bfloat16_is_faster": compute_dtype(self.device) == torch.bfloat16,
         }
 

@@ -236,9 +236,6 @@ class IncrementalDecoder(Decoder[DecoderCache]):
 
     model: Transformer
 
-    def __init__(self, model: Transformer) -> None:
-        super().__init__(model)
-
     def start(self, source_BS: Tensor) -> DecoderCache:
         """Encodes sentences and returns their cache, with one hypothesis per sentence."""
         encoder_output = self.model.encode(Rows.padded(source_BS, self.model.embedding.weight.dtype))

@@ -150,7 +150,8 @@ class TrainingStep:
             for gradient, parameter in zip(self._gradients, self._parameters, strict=True):
                 parameter.grad = gradient
         self.adam = Adam(self._masters_P, config)
-        self._captured: Captured | None = None
+        self.captured: Captured | None = None
+        """The CUDA graph of a micro-batch, if it is used."""
         device = self._masters_P.device
         # Seeding this generator directly: torch.manual_seed formats a stack trace each time.
         on_gpu = device.type == "cuda"
@@ -179,17 +180,12 @@ class TrainingStep:
     def accumulate(self, batch: Batch, seed: int) -> None:
         """Adds a micro-batch's gradient, loss and nll. `seed` alone determines its dropout masks."""
         self._generator.manual_seed(seed)
-        if self._captured:
-            self._captured(batch)
+        if self.captured:
+            self.captured(batch)
             return
         if not self.model.training:  # train() visits every module
             self.model.train()
         self._add(batch.to(self.sums.device))
-
-    @property
-    def captured(self) -> bool:
-        """Whether micro-batches run as a CUDA graph."""
-        return self._captured is not None
 
     def capture(self, batches: Sequence[Batch]) -> None:
         """Captures a CUDA graph for all later micro-batches; these packed batches have their shapes.
@@ -209,7 +205,7 @@ class TrainingStep:
                     results.append((self.losses.clone(), self.gradient_P.clone()))
                 if not all(results_agree(*pair) for pair in zip(*results, strict=True)):
                     raise RuntimeError("the CUDA graph computes another loss or gradient than its kernels run eagerly")
-            self._captured = captured
+            self.captured = captured
         finally:
             self.discard()
             self._drop_lower_gradients()  # a failed capture may have left some

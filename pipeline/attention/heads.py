@@ -19,7 +19,7 @@ from model.batch import Batch, shift_right
 from model.config import BEGIN_ID, END_ID, PAD_ID
 from model.loss import perplexity_of, smoothed_cross_entropy
 from model.transformer import Transformer
-from pipeline.attention.recording import attentions, heads_off, recording
+from pipeline.attention.recording import attentions, head_off, recording
 from pipeline.attention.records import KINDS, HeadRecord, Heads, HeadSettings, HeadsRecord, Kind
 from pipeline.evaluation.translation import load_model, with_heads
 from pipeline.store.artifact import Context
@@ -65,7 +65,7 @@ def examine(context: Context, checkpoint: Checkpoint, dev: EvaluationSet, settin
             for layer, means_HX in enumerate(_means(model, samples, kind)):
                 attention = attentions(model, kind)[layer]
                 for head in range(attention.n_heads):
-                    with heads_off(attention, [head]):
+                    with head_off(attention, head):
                         nll, _ = _nll(model, samples, encoded if kind != "encoder" else None)
                     without = perplexity_of(nll / n_tokens)
                     names = ("entropy", "distance", "previous", "same", "next", "separator")

@@ -4,7 +4,7 @@
         model(batch.source, batch.inputs)
     weights.cross[layer]                                     # weights_BHTS
 
-    with heads_off(attentions(model, "encoder")[0], [2]):    # head 2 of the first layer contributes nothing
+    with head_off(attentions(model, "encoder")[0], 2):    # head 2 of the first layer contributes nothing
         model(batch.source, batch.inputs)
 
 Both use an attention function's `on_weights`, which is None otherwise.
@@ -12,7 +12,7 @@ Both use an attention function's `on_weights`, which is None otherwise.
 Shapes: B batch, S source length, T target length, L query length, M key length, H heads.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
@@ -72,15 +72,9 @@ def recording(model: Transformer) -> Iterator[AttentionWeights]:
 
 
 @contextmanager
-def heads_off(attention: MultiHeadAttention, heads: Collection[int]) -> Iterator[None]:
-    """Switches heads off in the body by zeroing their weights. Raises IndexError for a missing head."""
-    for head in heads:
-        if not 0 <= head < attention.n_heads:
-            raise IndexError(f"there is no head {head} of {attention.n_heads}")
-    on_H11 = torch.tensor([[[float(head not in heads)]] for head in range(attention.n_heads)])
-
-    def mask(weights_BHLM: Tensor) -> Tensor:
-        return weights_BHLM * on_H11.to(weights_BHLM)
-
-    with _passing(attention, mask):
+def head_off(attention: MultiHeadAttention, head: int) -> Iterator[None]:
+    """Switches a head off in the body by zeroing its weights."""
+    on_H11 = torch.ones(attention.n_heads, 1, 1)
+    on_H11[head] = 0
+    with _passing(attention, lambda weights_BHLM: weights_BHLM * on_H11.to(weights_BHLM)):
         yield

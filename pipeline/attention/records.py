@@ -6,7 +6,6 @@
 `pipeline.attention.heads` and `pipeline.attention.relations` compute them.
 """
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from pydantic import Field
@@ -63,7 +62,6 @@ class HeadsRecord(Record):
     """Target tokens of the sample, END_ID included."""
 
 
-@dataclass(frozen=True)
 class Heads(JsonArtifact[HeadsRecord]):
     """`heads.json`: what all heads attend to and their effect on perplexity."""
 
@@ -132,7 +130,6 @@ class RelationsRecord(Record):
     relations: tuple[RelationRecord, ...]
 
 
-@dataclass(frozen=True)
 class Relations(JsonArtifact[RelationsRecord]):
     """`relations.json`: how often a head connects pronouns and verbs to the related word."""
 

@@ -5,7 +5,6 @@ train(Context(folder), dataset, "additive", settings).load().dev_perplexity
 
 import json
 import shutil
-from dataclasses import dataclass
 
 from pipeline.complexity.layer_types.sizes import AttentionFunction
 from pipeline.settings import TrainingSettings
@@ -33,7 +32,6 @@ class AttentionTrainingRecord(Record):
     """Time spent on updates."""
 
 
-@dataclass(frozen=True)
 class AttentionTraining(JsonArtifact[AttentionTrainingRecord]):
     """`attention_training.json`, and the curve in `metrics.jsonl`; weights are not kept."""
 

@@ -15,8 +15,6 @@ class Exponent(NamedTuple):
     low: float
     """Bounds of its 95% confidence interval (Student's t)."""
     high: float
-    factor: float
-    """a."""
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Exponent:
@@ -31,7 +29,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Exponent:
     line = linregress([math.log(x) for x, _ in points], [math.log(y) for _, y in points])
     half = float(t.ppf((1 + CONFIDENCE) / 2, len(points) - 2)) * float(line.stderr)
     slope = float(line.slope)
-    return Exponent(slope, slope - half, slope + half, math.exp(float(line.intercept)))
+    return Exponent(slope, slope - half, slope + half)
 
 
 def crossing(points: Sequence[tuple[float, float, float]]) -> float | None:

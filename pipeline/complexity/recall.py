@@ -12,7 +12,6 @@ Shapes: B sequences, L positions, D width, S symbols.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import Field
@@ -69,7 +68,6 @@ class RecallRecord(Record):
     settings: RecallSettings
 
 
-@dataclass(frozen=True)
 class Recall(JsonArtifact[RecallRecord]):
     """`recall.json`: how well networks of one layer type recall over one distance."""
 

@@ -1,6 +1,5 @@
 """Records of the counts and measurements of Table 1's layer types."""
 
-from dataclasses import dataclass
 from statistics import median
 
 from pipeline.complexity.layer_types.sizes import AttentionFunction, LayerType
@@ -41,7 +40,6 @@ class Counts(Record):
     paths: PathSettings
 
 
-@dataclass(frozen=True)
 class CountsArtifact(JsonArtifact[Counts]):
     """`counts.json`: FLOP, sequential operations and longest paths of the layer types."""
 
@@ -108,7 +106,6 @@ class Measurements(MeasuredOn):
     crossovers: tuple[Crossover, ...]
 
 
-@dataclass(frozen=True)
 class MeasurementsArtifact(JsonArtifact[Measurements]):
     """`measurements.json`: times and memory of the layer types."""
 
@@ -150,7 +147,6 @@ class ArgumentTimes(MeasuredOn):
     settings: ArgumentSettings
 
 
-@dataclass(frozen=True)
 class TimedArguments(JsonArtifact[ArgumentTimes]):
     """`timed_arguments.json`: timings for the paper's verbal claims about layers."""
 

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterable
 
 import safetensors.torch
-import torch
 from torch import Tensor
 
 from pipeline.errors import UserError
@@ -43,23 +42,14 @@ def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> 
 
 
 def mean_weights(checkpoints: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Averages `state_dict()`s in float64; the result has the first one's dtypes.
+    """Averages the `state_dict()`s of one run's checkpoints in float64; the result has the last one's dtypes.
 
-    Holds one checkpoint at a time. Raises ValueError if there are none or if their names differ.
+    Holds one checkpoint at a time.
     """
     sums: dict[str, Tensor] = {}
-    dtypes: dict[str, torch.dtype] = {}
     n_checkpoints = 0
     for weights in checkpoints:
         n_checkpoints += 1
-        if not sums:
-            sums = {name: weight.double() for name, weight in weights.items()}
-            dtypes = {name: weight.dtype for name, weight in weights.items()}
-            continue
-        if weights.keys() != sums.keys():
-            raise ValueError(f"the checkpoints are of different models: {sorted(weights.keys() ^ sums.keys())}")
         for name, weight in weights.items():
-            sums[name] += weight
-    if not n_checkpoints:
-        raise ValueError("no checkpoint to average")
-    return {name: (total / n_checkpoints).to(dtypes[name]) for name, total in sums.items()}
+            sums[name] = sums[name].add_(weight) if name in sums else weight.double()
+    return {name: (total / n_checkpoints).to(weights[name].dtype) for name, total in sums.items()}

@@ -6,7 +6,6 @@ on CPUs have no such cost, since both time and rate depend on other load.
 """
 
 import re
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
@@ -43,7 +42,6 @@ class CostRecord(Record):
     """Device time in seconds, summed over devices."""
 
 
-@dataclass(frozen=True)
 class Cost(JsonArtifact[CostRecord]):
     """`cost.json`: both costs of a run, in FLOP."""
 
@@ -79,10 +77,10 @@ def count(context: Context, run: TrainingRun) -> Cost:
             paper_way_flop=paper_way_flop,
             counted_flop=record.counted_flop,
             train_s=record.train_s,
-            devices=record.devices,
+            devices=record.segments[-1].workers,
             sustained_flop_s=None if paper_way_flop is None else paper_way_flop / device_s,
             sustained_source=None if paper_way_flop is None else source,
-            device_name=record.device_name,
+            device_name=record.segments[-1].device_names,
             device_s=device_s,
         )
     )

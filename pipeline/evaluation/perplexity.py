@@ -10,7 +10,6 @@ than the ones encountered during training". To test that, a model trained on pai
 also evaluated on longer ones, up to LONGEST_TOKENS.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,6 @@ class PerplexityRecord(Record):
     if written by an older version."""
 
 
-@dataclass(frozen=True)
 class Perplexity(JsonArtifact[PerplexityRecord]):
     """`perplexity.json` of a checkpoint."""
 
@@ -68,7 +66,6 @@ class LengthPerplexityRecord(Record):
     """The non-empty ranges, shortest first; together they cover the dev set."""
 
 
-@dataclass(frozen=True)
 class LengthPerplexity(JsonArtifact[LengthPerplexityRecord]):
     """`length_perplexity.json` of a checkpoint."""
 

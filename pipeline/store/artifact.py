@@ -195,7 +195,6 @@ class Artifact:
         return f"move {self.folder} elsewhere and rebuild it"
 
 
-@dataclass(frozen=True)
 class JsonArtifact(Artifact, Generic[Content]):
     """An artifact with a JSON file that holds a pydantic model or a dataclass.
 
@@ -292,7 +291,6 @@ def publish(
     deliver: Callable[[Path], None] | None = None,
     flush: bool = False,
     added: Mapping[str, Written] = MappingProxyType({}),
-    remember_hashes: bool = False,
 ) -> ArtifactT:
     """Publishes an artifact: calls `build` with a temporary folder, then renames that folder to `target`.
 
@@ -300,9 +298,8 @@ def publish(
     files (`Context.add`) are not read for it. The temporary folder is `<parent>/.making-<name>`. Unless `resume` is
     set, a leftover one is removed first, and it is removed after an error. If `holds_lock()` turns false, another
     process is building `target`, and nothing is published or removed. `deliver` receives the finished folder just
-    before the rename. `flush` syncs all files to disk, so that not even a power failure leaves a partial artifact. With
-    `remember_hashes`, the next `Artifact.damage` reads no file. Raises LockLostError if the lock is lost, and UserError
-    if `target` exists or the disk is full.
+    before the rename. `flush` syncs all files to disk, so that not even a power failure leaves a partial artifact.
+    Raises LockLostError if the lock is lost, and UserError if `target` exists or the disk is full.
     """
     if target.exists():
         raise UserError(f"{target} already exists; move it elsewhere or choose another folder")
@@ -350,8 +347,7 @@ def publish(
             os.rename(building, target)
             if flush:
                 _flush(target.parent)
-            if remember_hashes:
-                remember(target, hashed)
+            remember(target, hashed)
         except BaseException:
             if not resume and holds_lock():
                 shutil.rmtree(building, ignore_errors=True)

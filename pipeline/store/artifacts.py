@@ -55,7 +55,6 @@ class Shard:
         return replace(self, source=scratch.on_this_node(self.source), target=scratch.on_this_node(self.target))
 
 
-@dataclass(frozen=True)
 class Corpus(JsonArtifact[CorpusRecord]):
     """Aligned training text in UTF-8, `<number>.<language>`, and `corpus.json`."""
 
@@ -99,7 +98,6 @@ class Corpus(JsonArtifact[CorpusRecord]):
         return self.folder / f"{number:05d}.{language}"
 
 
-@dataclass(frozen=True)
 class EvaluationSet(JsonArtifact[EvaluationSetRecord]):
     """The dev set or a test set: `<name>.<source language>`, the references `<name>.<target language>`, aligned, and
     `evaluation_set.json`.
@@ -132,7 +130,6 @@ class EvaluationSet(JsonArtifact[EvaluationSetRecord]):
         return self.folder / "gold.trees"
 
 
-@dataclass(frozen=True)
 class Vocabulary(Artifact):
     """A joint sentencepiece model, `joint.model` (ids: model.config), and its readable form, `joint.vocab`.
 
@@ -148,7 +145,6 @@ class Vocabulary(Artifact):
         return self.folder / VOCABULARY_FILE
 
 
-@dataclass(frozen=True)
 class EncodedDataset(Artifact):
     """Token ids as Arrow IPC files `<split>/<number>.arrow`, and `dataset.json`; read by `pipeline.text.encoding`."""
 
@@ -165,7 +161,6 @@ class EncodedDataset(Artifact):
             )
 
 
-@dataclass(frozen=True)
 class TrainingRun(JsonArtifact[TrainingRecord]):
     """A finished run: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
 
@@ -192,7 +187,6 @@ def read_metrics_line(line: bytes | str) -> dict[str, Any] | None:
     return content if isinstance(content, dict) and isinstance(content.get("update"), int) else None
 
 
-@dataclass(frozen=True)
 class Checkpoint(JsonArtifact[AveragingRecord]):
     """A trained model: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
 
@@ -229,7 +223,6 @@ def _refuse_unknown_fields(fields: Any) -> Any:
     return fields
 
 
-@dataclass(frozen=True)
 class CTranslate2Model(Artifact):
     """A checkpoint converted for CTranslate2: `model.bin`, `config.json`, `shared_vocabulary.json`, and the
     checkpoint's `joint.model` and `model.json`."""
@@ -242,7 +235,6 @@ class CTranslate2Model(Artifact):
         return Checkpoint(self.folder).config
 
 
-@dataclass(frozen=True)
 class ChosenParser(Checkpoint):
     """The chosen candidate's checkpoint, and `parsing.json`."""
 
@@ -266,7 +258,6 @@ class ChosenParser(Checkpoint):
         return f"{choice.model}, beam {beam_size}: F1 {choice.beams[beam_size]:.2f}"
 
 
-@dataclass(frozen=True)
 class Hypotheses(JsonArtifact[DecodingRecord]):
     """A model's output for an evaluation set, one sentence a line: `<name>.<target language>`, and `decoding.json`."""
 
@@ -277,7 +268,6 @@ class Hypotheses(JsonArtifact[DecodingRecord]):
         return self.folder / text.references.name
 
 
-@dataclass(frozen=True)
 class Scores(JsonArtifact[ScoringRecord]):
     """`scores.json`: both BLEU scores of an evaluation set, with their signatures."""
 

@@ -103,26 +103,6 @@ class TrainingRecord(Record):
     segments: tuple[Segment, ...] = Field(min_length=1, validation_alias=AliasChoices("segments", "stretches"))
     """The parts of the run in order; their seconds add up to `train_s`. Older files call them stretches."""
 
-    @property
-    def devices(self) -> int:
-        """The number of devices at the end of the run, one per worker."""
-        return self.segments[-1].workers
-
-    @property
-    def device_name(self) -> str:
-        """The names of these devices."""
-        return self.segments[-1].device_names
-
-    @property
-    def threads(self) -> int:
-        """CPU threads per worker at the end."""
-        return self.segments[-1].threads
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of matrix products at the end, e.g. "bfloat16"."""
-        return self.segments[-1].dtype
-
 
 class AveragingRecord(Record):
     """`averaging.json`: the averaged checkpoints."""

@@ -188,14 +188,14 @@ class Store:
         if not holds_lock():
             raise LockLostError.of(folder)
         if not self.remote:
-            return publish(folder, build, manifest, resume, holds_lock, None, resume, added, remember_hashes=True)
+            return publish(folder, build, manifest, resume, holds_lock, None, resume, added)
         if folder.exists():
             set_aside(folder)  # perhaps the last copy of an artifact that the bucket has lost
         if not resume:
             self.bucket.remove_folder(f"store/{BUILD_PREFIX}{name}")  # left by a killed process
         deliver = partial(self.remote.upload, name, added)
         with self.in_use(self.scratch(name)):
-            return publish(folder, build, manifest, resume, holds_lock, deliver, resume, added, remember_hashes=True)
+            return publish(folder, build, manifest, resume, holds_lock, deliver, resume, added)
 
     def damage(self, name: str) -> str | None:
         """Describes a published artifact's damage, or returns None. In a shared folder, reads its files."""

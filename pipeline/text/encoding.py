@@ -226,9 +226,6 @@ class EncodedSplit:
     def __len__(self) -> int:
         return int(self._chunk_rows[-1])
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return EncodedSplit.open, (self.dataset, self.split)
-
     @property
     def computed_rows(self) -> NDArray[np.int64]:
         """The rows that a model computes: those with at most LONGEST_TOKENS on either side."""

@@ -12,7 +12,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from model.config import END_ID
@@ -61,7 +60,6 @@ class TrainingSpeedRecord(Record):
     torch_version: str
 
 
-@dataclass(frozen=True)
 class TrainingSpeed(JsonArtifact[TrainingSpeedRecord]):
     """`training_speed.json`: training speed of several models on one machine."""
 

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -71,7 +70,6 @@ class DrawnFigures(Record):
     """Translations by sentence."""
 
 
-@dataclass(frozen=True)
 class AttentionFigures(JsonArtifact[DrawnFigures]):
     """`figure3.svg` to `figure5.png`, `attention.html`, `figures.json`; if measured, `heads.json`, `relations.json`."""
 

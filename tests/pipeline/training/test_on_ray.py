@@ -39,7 +39,7 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     assert weights(folder) == weights(two_workers)
     assert metrics(folder) == metrics(two_workers)
     record = trained.read_json("run.json")
-    assert trained.load().devices == 2
+    assert trained.load().segments[-1].workers == 2
     assert record["checkpoints"] == [3, 6, 9]
     (segment,) = record["segments"]  # restarted workers continue the same segment
     assert (sum(device["count"] for device in segment["devices"]), segment["dtype"]) == (2, "float32")
