@@ -145,16 +145,23 @@ def extrapolation(profile: Profile, pair: str) -> list[Trial[LengthPerplexity]]:
 
 
 def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:
-    """Returns small runs of each attention function with each d_k, learning rate and seed."""
+    """Returns small runs of each attention function with each d_k: the first seed at each rate, others at the best."""
     profile = profile.for_pair(pair).for_grid()
-    dataset = stages.prepared(profile, pair, grid_text(pair)).dataset
+    training, dataset = profile.grid.training, stages.prepared(profile, pair, grid_text(pair)).dataset
+    first, *others = _seeds(profile, training)
     steps = []
-    for d_k, function, rate, seed in product(
-        WIDTHS, ATTENTION_FUNCTIONS, RATES, _seeds(profile, profile.grid.training)
-    ):
-        settings = attention_settings(profile.grid.training, d_k, rate, seed)
-        label = f"train {function} d_k {d_k} rate {rate:g} seed {seed}"
-        steps.append(TRAIN_ATTENTION(label, dataset, function, settings))
+    for d_k, function in product(WIDTHS, ATTENTION_FUNCTIONS):
+        name = f"train {function} d_k {d_k}"
+        tries = [
+            TRAIN_ATTENTION(
+                f"{name} rate {rate:g} seed {first}", dataset, function, attention_settings(training, d_k, rate, first)
+            )
+            for rate in RATES
+        ]
+        steps += tries
+        for seed in others:
+            settings = attention_settings(training, d_k, 1.0, seed)
+            steps.append(TRAIN_ATTENTION(f"{name} seed {seed}", dataset, function, settings, tries))
     return steps
 
 

@@ -5,6 +5,8 @@ train(Context(folder), dataset, "additive", settings).load().dev_perplexity
 
 import json
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 
 from pipeline.complexity.layer_types.sizes import AttentionFunction
 from pipeline.settings import TrainingSettings
@@ -44,11 +46,16 @@ class AttentionTraining(JsonArtifact[AttentionTrainingRecord]):
 
 
 def train(
-    context: Context, dataset: EncodedDataset, function: AttentionFunction, settings: TrainingSettings
+    context: Context,
+    dataset: EncodedDataset,
+    function: AttentionFunction,
+    settings: TrainingSettings,
+    tries: Sequence[AttentionTraining] = (),
 ) -> AttentionTraining:
     """Trains in this process, on CPUs, resuming an interrupted call's work in `context.folder`.
 
-    Raises UserError like `loop.Training`.
+    The learning rate is the best of `tries`, runs of another seed, if there are any. Raises UserError like
+    `loop.Training`.
     """
     from model.transformer import Transformer  # torch is slow to import, and the artifact does not need it
     from pipeline.complexity.layer_types.attention_functions import use
@@ -56,6 +63,10 @@ def train(
     from pipeline.training.loop import Training
     from pipeline.training.workers import Workers
 
+    if tries:
+        best = min((tried.load() for tried in tries), key=lambda record: record.dev_nll)
+        optimizer = replace(settings.optimizer, learning_rate_scale=best.learning_rate_scale)
+        settings = settings.model_copy(update={"optimizer": optimizer})
     training = Training(
         Workers(),
         dataset.on_this_node(context.scratch),

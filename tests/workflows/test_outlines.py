@@ -87,11 +87,12 @@ def translator() -> list[Step[Any]]:
     checkpoint, corpus = cell.checkpoint, profile.corpora["en-de"]
     heads = stages.EXAMINE_HEADS("heads", checkpoint, text.dev, HeadSettings(sample_pairs=4))
     relations = stages.MEASURE_RELATIONS("relations", checkpoint, corpus.text("train"), RelationSettings(cases=2))
+    tried = TRAIN_ATTENTION("train additive", text.dataset, "additive", recipe.training)
     return [
         reproduce_table2.TABULATE("table 2", [cell], [text.report], UNKNOWN),
         DRAW("figures", checkpoint, heads, relations, FigureSettings(name="base", sentences=("The lamp is old.",))),
         LENGTH_PERPLEXITY("lengths", checkpoint, text.dev, 16),
-        TRAIN_ATTENTION("train additive", text.dataset, "additive", recipe.training),
+        TRAIN_ATTENTION("train additive seed 2", text.dataset, "additive", recipe.training, [tried]),
         stages.EXPORT("export", checkpoint),
     ]
 

@@ -118,8 +118,12 @@ def test_a_restricted_model_is_refused() -> None:
 
 @pytest.mark.usefixtures("one_thread", "many_recoveries")
 def test_training_goes_on_where_it_was_killed(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A resumed run has the perplexity of an uninterrupted one and keeps no weights. The function changes it."""
+    """A resumed run has the perplexity of an uninterrupted one and keeps no weights. The function changes it.
+
+    With tries, the learning rate is the one of the best.
+    """
     settings = with_fields(updates=3, validation_updates=3, checkpoint_updates=3)
+    tries: list[attention_training.AttentionTraining] = []
 
     def train(name: str, function: AttentionFunction, die_at: int = 0) -> attention_training.AttentionTraining:
         def emit(event: dict[str, Any]) -> None:
@@ -127,7 +131,7 @@ def test_training_goes_on_where_it_was_killed(dataset: EncodedDataset, tmp_path:
                 raise KeyboardInterrupt
 
         (tmp_path / name).mkdir(exist_ok=True)
-        return attention_training.train(Context(tmp_path / name, emit), dataset, function, settings)
+        return attention_training.train(Context(tmp_path / name, emit), dataset, function, settings, tries)
 
     whole = train("whole", "additive").load()
     with pytest.raises(KeyboardInterrupt):
@@ -140,4 +144,11 @@ def test_training_goes_on_where_it_was_killed(dataset: EncodedDataset, tmp_path:
 
     scaled = train("scaled", "scaled dot-product").load()
     assert scaled.dev_nll != whole.dev_nll
+    for name, rate, nll in (("slow", 0.25, 5.0), ("best", 0.5, 4.0), ("fast", 1.0, 6.0)):
+        (tmp_path / name).mkdir()
+        record = scaled.model_copy(update={"learning_rate_scale": rate, "dev_nll": nll})
+        tries.append(attention_training.AttentionTraining(tmp_path / name).write(record))
+    at_best = train("at best", "scaled dot-product").load()
+    assert (at_best.learning_rate_scale, at_best.seed) == (0.5, settings.seed)
+    assert at_best.dev_nll not in {scaled.dev_nll, 4.0}
     assert whole.parameters - scaled.parameters == 3 * 2 * (2 * 16 * 16 + 16)  # three attentions of two heads
