@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.errors import UserError
+from tests.support.tiny_profile import TEXT, toml, training
 from tests.support.wsj_folder import make_wsj
 from workflows import reproduce_claims, reproduce_table2
 from workflows.claims.every_claim import SECTIONS
@@ -14,24 +15,19 @@ from workflows.cli.options import Common
 from workflows.experiment import requested
 from workflows.profiles.loading import load_profile
 
-CONFIG = """
-corpora.en-de = {train_pairs = 600, dev_pairs = 40, test_pairs = 20}
-vocabulary.size = 300
-choice = {beam_sizes = [1], length_penalties = [0.6]}
-claims = {seeds = 2, longest_tokens = 16}
-grid.text.corpora.en-de = {train_pairs = 600}
-grid.text.vocabulary.size = 300
-
-[recipes.base]
-averaging.last = 2
-training = {updates = 6, checkpoint_updates = 3, validation_updates = 3, model = {n_layers = 1, d_model = 32}}
-
-[grid.training]
-updates = 4
-checkpoint_updates = 2
-validation_updates = 2
-model = {n_layers = 1, d_model = 32, d_ff = 64, d_k = 16, d_v = 16}
-"""
+CONFIG = {
+    **TEXT,
+    **training("recipes.base", 6),
+    **training("grid", 4),
+    "corpora.en-de.dev_pairs": 40,
+    "recipes.base.averaging.last": 2,
+    "choice.beam_sizes": [1],
+    "choice.length_penalties": [0.6],
+    "claims.seeds": 2,
+    "claims.longest_tokens": 16,
+    "grid.text.corpora.en-de.train_pairs": 600,
+    "grid.text.vocabulary.size": 300,
+}
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -41,7 +37,7 @@ def test_some_sections_after_a_table(
     """Table 2's run is reused. Positions and heads are judged over two seeds; trade-offs are not judged."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     config = tmp_path / "claims.toml"
-    config.write_text(CONFIG)
+    config.write_text(toml(CONFIG))
     cell = {"config": config, "store": tmp_path, "pairs": "en-de", "models": "base"}
     reproduce_table2.main(**cell)
     trained = {folder.name for folder in (tmp_path / "store").glob("training-*")}

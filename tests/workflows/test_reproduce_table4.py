@@ -9,25 +9,24 @@ from mlflow.tracking import MlflowClient
 
 from pipeline.errors import UserError
 from pipeline.text.lines import read_lines
+from tests.support.tiny_profile import overrides, training
 from tests.support.wsj_folder import make_silver, make_wsj
 from workflows import reproduce_table4
 from workflows.tracking.addresses import default_uri
 
-TINY = [
-    "vocabulary.size=400",
-    "recipes.parser.training.budget_tokens=500",
-    "recipes.parser.training.updates=6",
-    "recipes.parser.training.checkpoint_updates=3",
-    "recipes.parser.training.validation_updates=3",
-    "recipes.parser.training.model={n_layers = 1, d_model = 32, d_ff = 64, n_heads = 2, d_k = 16, d_v = 16}",
-    "recipes.parser.averaging.last=1",
-    "decoding.max_extra_tokens=20",
-    "decoding.beam_size=2",
-    "choice.dropouts=[0.0, 0.1]",
-    "choice.learning_rate_scales=[1.0]",
-    "choice.beam_sizes=[1, 2]",
-    "corpora.supervised.recombination.trees=30",
-]
+TINY = overrides(
+    {
+        **training("recipes.parser", 6, budget_tokens=500),
+        "vocabulary.size": 400,
+        "recipes.parser.averaging.last": 1,
+        "decoding.max_extra_tokens": 20,
+        "decoding.beam_size": 2,
+        "choice.dropouts": [0.0, 0.1],
+        "choice.learning_rate_scales": [1.0],
+        "choice.beam_sizes": [1, 2],
+        "corpora.supervised.recombination.trees": 30,
+    }
+)
 SEMI_SUPERVISED = [
     "pairs.semi-supervised.choice.dropouts=[0.1]",
     "corpora.semi-supervised.recombination.trees=20",
