@@ -10,8 +10,7 @@ from pipeline.settings import TrainingSettings
 
 
 @pytest.mark.parametrize(
-    ("step", "rate"),
-    [(1, 1.746928e-07), (2, 3.493856e-07), (4000, 6.987712e-04), (100_000, 1.397542e-04)],
+    ("step", "rate"), [(1, 1.746928e-07), (2, 3.493856e-07), (4000, 6.987712e-04), (100_000, 1.397542e-04)]
 )
 def test_base_schedule(step: int, rate: float) -> None:
     """With d_model 512 and warmup 4000, the rate rises linearly to step 4000, then falls as its inverse square root."""

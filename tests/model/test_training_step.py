@@ -30,10 +30,7 @@ def sentences(n: int, seed: int = 0, device: str = "cpu") -> tuple[Tensor, Tenso
 
 
 def new_step(
-    config: TransformerConfig = TINY,
-    dtype: torch.dtype = torch.float32,
-    compiled: bool = False,
-    device: str = "cpu",
+    config: TransformerConfig = TINY, dtype: torch.dtype = torch.float32, compiled: bool = False, device: str = "cpu"
 ) -> TrainingStep:
     torch.manual_seed(1)
     return TrainingStep(Transformer(config).to(device), FAST, dtype, compiled)

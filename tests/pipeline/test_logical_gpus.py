@@ -49,11 +49,7 @@ def test_two_workers_have_a_gpu_each(
 
 
 def test_decoding_and_a_training_share_two_gpus(
-    cluster: ProcessPoolExecutor,
-    dataset: EncodedDataset,
-    one_worker: Path,
-    checkpoint: Checkpoint,
-    tmp_path: Path,
+    cluster: ProcessPoolExecutor, dataset: EncodedDataset, one_worker: Path, checkpoint: Checkpoint, tmp_path: Path
 ) -> None:
     """Four actors request half a GPU each while a run holds one GPU: two do all the work, and the run continues."""
     decoding = DecodingSettings(max_extra_tokens=5, workers=4)

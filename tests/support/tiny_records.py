@@ -16,11 +16,7 @@ def trained_on(
     """A run in one segment on a number of devices of a name, with other `fields`."""
     devices = (SegmentDevices(name, count, None if name == CPU else 5e10),)
     return TRAINING.model_copy(
-        update={
-            "train_s": train_s,
-            "segments": (Segment(devices, 1, dtype, "2.13.0", False, train_s),),
-            **fields,
-        }
+        update={"train_s": train_s, "segments": (Segment(devices, 1, dtype, "2.13.0", False, train_s),), **fields}
     )
 
 

@@ -37,12 +37,7 @@ class TrackingServer:
         log = self._folder / "server.log"
         with log.open("ab") as file:
             self._process = subprocess.Popen(
-                command,
-                cwd=self._folder,
-                env=environment,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
+                command, cwd=self._folder, env=environment, stdout=file, stderr=file, start_new_session=True
             )
         deadline_s = time.monotonic() + STARTS_S
         while not self._answers():

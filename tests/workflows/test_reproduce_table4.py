@@ -27,10 +27,7 @@ TINY = overrides(
         "corpora.supervised.recombination.trees": 30,
     }
 )
-SEMI_SUPERVISED = [
-    "pairs.semi-supervised.choice.dropouts=[0.1]",
-    "corpora.semi-supervised.recombination.trees=20",
-]
+SEMI_SUPERVISED = ["pairs.semi-supervised.choice.dropouts=[0.1]", "corpora.semi-supervised.recombination.trees=20"]
 
 
 def _made(store: Path) -> set[str]:

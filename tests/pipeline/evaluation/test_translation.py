@@ -10,11 +10,7 @@ from model.config import END_ID
 from model.decoder import IncrementalDecoder
 from model.search import Hypothesis, beam_search, penalty
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import (
-    Translation,
-    Translator,
-    batches,
-)
+from pipeline.evaluation.translation import Translation, Translator, batches
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.store.artifacts import Checkpoint, Corpus

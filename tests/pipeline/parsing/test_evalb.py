@@ -51,11 +51,7 @@ CASES = {
         (3, 0, 3, 3, 3, 0, 3, 1),
     ),
     # NP over NP: one tree's second NP has no partner in the other. 3 of 4 brackets and 3 of 3.
-    "unary chain": (
-        "(S (NP (NP (NN a))) (VP (VB b)))",
-        "(S (NP (NN a)) (VP (VB b)))",
-        (2, 0, 3, 4, 3, 0, 2, 2),
-    ),
+    "unary chain": ("(S (NP (NP (NN a))) (VP (VB b)))", "(S (NP (NN a)) (VP (VB b)))", (2, 0, 3, 4, 3, 0, 2, 2)),
     # A parenthesis of deleted punctuation has no word and is no bracket: 2 gold brackets, 1 word.
     "empty once punctuation is gone": (
         "(S (NP (NN a)) (PRN (, ,)) (. .))",

@@ -78,11 +78,7 @@ def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Cont
     write_lines(folder / "c.mrg", trees[19:])
     write_lines(folder / "files.tsv", [f"text{i}\t{size}" for i, size in enumerate([4, 3, 8, 2, 1, 1, 1])])
     text = read_text(here.folder, TreebankSettings(treebank=folder))
-    assert [names(text, split) for split in SPLITS] == [
-        [f"t{i}" for i in range(17)],
-        ["t17"],
-        ["t18", "t19"],
-    ]
+    assert [names(text, split) for split in SPLITS] == [[f"t{i}" for i in range(17)], ["t17"], ["t18", "t19"]]
     write_lines(folder / "files.tsv", ["a\t19"])
     with pytest.raises(UserError, match=r"files.tsv counts 19 trees, but the .mrg files of .* hold 20"):
         splits_of(folder)

@@ -103,14 +103,7 @@ def test_writing_and_reading_are_inverse(tree: Tree) -> None:
 def test_trees_of_any_depth_are_drawn() -> None:
     """The drawing has one line per node, below its parent's."""
     tree = parse("(S (NP (DT the) (NN man)) (VP (VBZ runs)))")
-    assert drawn(tree).split("\n") == [
-        "S",
-        "├─ NP",
-        "│  ├─ DT the",
-        "│  └─ NN man",
-        "└─ VP",
-        "   └─ VBZ runs",
-    ]
+    assert drawn(tree).split("\n") == ["S", "├─ NP", "│  ├─ DT the", "│  └─ NN man", "└─ VP", "   └─ VBZ runs"]
     for _ in range(3000):
         tree = Tree("X", [tree])
     assert drawn(tree).endswith("VBZ runs")

@@ -61,13 +61,7 @@ def test_separators_inside_training_lines_become_spaces(here: Context, tmp_path:
 
 @pytest.mark.parametrize(
     ("source_words", "target_words", "reason"),
-    [
-        (4, 4, None),
-        (5, 5, "too_long"),
-        (1, 2, None),
-        (1, 3, "ratio"),
-        (0, 0, "blank"),
-    ],
+    [(4, 4, None), (5, 5, "too_long"), (1, 2, None), (1, 3, "ratio"), (0, 0, "blank")],
 )
 def test_limits_are_the_last_values_allowed(source_words: int, target_words: int, reason: str | None) -> None:
     """max_words 4 keeps 4 words, and max_ratio 2 keeps 1 to 2, on either side."""

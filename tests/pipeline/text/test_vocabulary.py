@@ -71,12 +71,7 @@ def test_the_same_corpus_gives_the_same_bytes(tmp_path: Path, corpus: Corpus) ->
     words = {word for side in sides for line in read_lines(side) for word in line.split()}
     counts = {"size": 1000, "sampled_pairs": 2000, "train_pairs": 2000, "words": len(words)}
     assert first.read_json("vocabulary.json") == counts
-    assert [processor.id_to_piece(i) for i in IDS] == [
-        "<pad>",
-        "<unk>",
-        "<s>",
-        "</s>",
-    ]
+    assert [processor.id_to_piece(i) for i in IDS] == ["<pad>", "<unk>", "<s>", "</s>"]
 
 
 def test_pieces_are_those_of_whole_lines(tmp_path: Path, corpus: Corpus) -> None:

@@ -21,13 +21,7 @@ from pipeline.store.records import TrainingRecord
 from pipeline.training import devices
 from pipeline.training.checkpoints import TrainingState, list_folders
 from pipeline.training.workers import Workers
-from tests.support.tiny_training import (
-    emulate_cpu,
-    train_as,
-    train_in_processes,
-    weights,
-    with_fields,
-)
+from tests.support.tiny_training import emulate_cpu, train_as, train_in_processes, weights, with_fields
 from workflows.paper import TABLE_3
 
 pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")

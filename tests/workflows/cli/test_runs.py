@@ -74,8 +74,4 @@ def test_tables_that_are_made_are_listed(tmp_path: Path) -> None:
     begin_run(store, "table2", "embedded", table_of(4))
     listed = {run.name: run.folder for run in runs_in(store)}
     folders = {seed: tmp_path / "store" / table_of(seed).name for seed in (1, 2)}
-    assert listed == {
-        "table2/embedded/1": folders[1],
-        "table2/embedded/2": folders[2],
-        "table2/multi30k/1": folders[1],
-    }
+    assert listed == {"table2/embedded/1": folders[1], "table2/embedded/2": folders[2], "table2/multi30k/1": folders[1]}

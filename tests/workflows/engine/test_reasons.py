@@ -46,10 +46,7 @@ def test_what_is_made_has_no_reason(store: Store) -> None:
 def test_a_changed_setting_is_named_with_both_values(store: Store) -> None:
     """The nearest artifact is compared, the newest of two. Consequences are not causes."""
     why = _why(_joined(store, "a", "d"), store)
-    assert why == {
-        "right": Reason("built with text b (here d)"),
-        "join": Reason("another right", is_root=False),
-    }
+    assert why == {"right": Reason("built with text b (here d)"), "join": Reason("another right", is_root=False)}
     steps = to_run([_joined(store, "a", "d")], store)
     assert grouped(reasons(steps, store)) == ["right again: built with text b (here d)"]
 

@@ -18,10 +18,7 @@ from workflows.figures.trained import PRINTED_FIGURES, ExaminedModel, at, newest
 
 def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint) -> None:
     """By its folder or as the newest, each time with dev set and text."""
-    models = [
-        newest(store),
-        at(checkpoint.folder, Store(Path("elsewhere"))),
-    ]
+    models = [newest(store), at(checkpoint.folder, Store(Path("elsewhere")))]
     for model in models:
         assert model == models[0]
     model = models[0]
@@ -72,10 +69,7 @@ def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: 
     sentences = newest(store).sentences()
     assert len(sentences) == 3
     assert {split_of(hash_of(sentence)) for sentence in sentences} == {"test"}
-    assert ExaminedModel("m", Checkpoint(tmp_path)).sentences() == (
-        PRINTED_FIGURES[3][0],
-        PRINTED_FIGURES[4][0],
-    )
+    assert ExaminedModel("m", Checkpoint(tmp_path)).sentences() == (PRINTED_FIGURES[3][0], PRINTED_FIGURES[4][0])
     line = "Der alte Mann geht langsam durch den großen Wald."
     dev = set_of(tmp_path / "dev", [("Kurz.", "Short."), (line, "The old man walks.")], languages=("de", "en"))
     assert ExaminedModel("m", Checkpoint(tmp_path), dev=dev).sentences() == (line,)

@@ -7,14 +7,7 @@ from xml.etree import ElementTree
 
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
-from pipeline.text.corpus_statistics import (
-    Collection,
-    CorpusStatistics,
-    Lengths,
-    Plan,
-    Split,
-    measure,
-)
+from pipeline.text.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, Split, measure
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings, page_of
 from tests.support.tiny_text import prepare_text
 from workflows.reports import table2 as table2_report

@@ -31,15 +31,7 @@ def test_text_from_outside_is_escaped(report: str) -> None:
 def test_every_part_is_there(report: str) -> None:
     """The report has the table, differences, notes, and samples and settings of each cell."""
     reader = Reader(report)
-    for shown in (
-        "Transformer (base)",
-        "not run",
-        "Differences",
-        "tok:13a",
-        "N 2, d_model 128",
-        "1.4 M",
-        "7.389",
-    ):
+    for shown in ("Transformer (base)", "not run", "Differences", "tok:13a", "N 2, d_model 128", "1.4 M", "7.389"):
         assert shown in reader.text
     # In each cell's sample, the wrong word is marked
     assert reader.text.count("Das alte Haus steht auf dem Hügel.") == 2

@@ -14,11 +14,7 @@ from workflows.tables.measurements import Translation
 from workflows.tables.table3 import RowTrainings
 
 Cell = Callable[..., Translation]
-RIGHT = [
-    "Das alte Haus steht auf dem Hügel.",
-    "Ein gut-bekannter Mann liest „zwei“ Bücher.",
-    "Sie schläft und träumt.",
-]
+RIGHT = ["Das alte Haus steht auf dem Hügel.", "Ein gut-bekannter Mann liest „zwei“ Bücher.", "Sie schläft und träumt."]
 """Translations that score 100; the default ones of `cell` score less."""
 
 
