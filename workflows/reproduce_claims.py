@@ -10,7 +10,7 @@ are not run: generated text shows what mechanisms cost and whether they work (do
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -34,7 +34,6 @@ from workflows.claims.claim import Data
 from workflows.claims.every_claim import CLAIMS, SECTIONS
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
-from workflows.command_line import CommandLine
 from workflows.engine.dag import Imported, Stage, Step, to_step
 from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
 from workflows.profiles.complexity import load_complexity_profile
@@ -42,7 +41,6 @@ from workflows.profiles.loading import load_profile
 from workflows.profiles.parsing import is_wsj, load_parsing_profile
 from workflows.profiles.profile import Profile
 from workflows.tables.claims import FILE, ClaimsArtifact, Sources
-from workflows.tables.measurements import TrainedModel
 
 TIME_ARGUMENTS = Stage("timed_arguments.time", Imported("pipeline.complexity.arguments:time_"), TimedArguments, gpus=1)
 JUDGE = Stage(
@@ -104,33 +102,7 @@ def data_of(profile: Profile, pair: str, treebank: Path | None) -> tuple[Data, .
     return (*of_text, "WSJ")
 
 
-@dataclass(frozen=True)
-class Experiments:
-    """The judged tables and trials by name, and the steps that belong to no model."""
-
-    tables: Mapping[str, Reproduction]
-    sources: Sources
-    sections: Sequence[str]
-    command: CommandLine
-
-    @property
-    def models(self) -> dict[str, TrainedModel]:
-        """All trained models, by the names used for failures."""
-        models = {
-            f"{name} {model}": cell for name, table in self.tables.items() for model, cell in table.models.items()
-        }
-        return models | {trial.name: trial.evaluation for trial in self.sources.trials}
-
-    def judged(self, failures: Mapping[str, str]) -> Step[ClaimsArtifact]:
-        """Returns the judging step for everything that did not fail."""
-        tables = []
-        for name, table in self.tables.items():
-            own = {model: why for model, why in failures.items() if model.startswith(f"{name} ")}
-            tables.append(table.tabulate({model.removeprefix(f"{name} "): why for model, why in own.items()}))
-        return JUDGE("claims", replace(self.sources.without(failures), tables=tables), self.sections, self.command)
-
-
-def experiments(
+def reproduction(
     profile: Profile,
     sections: Sequence[str],
     request: Request,
@@ -138,8 +110,8 @@ def experiments(
     rows: str | None,
     treebank: Path | None,
     changes: Mapping[str, Sequence[str]] = NO_CHANGES,
-) -> Experiments:
-    """Returns the experiments behind some sections.
+) -> Reproduction:
+    """Returns the experiments behind some sections, and the step that judges their claims.
 
     `cells` are the language pairs and models of Table 2, whose first is used if one is enough; `rows` are Table 3's
     (None: all), `treebank` is Table 4's (None: no table), `changes` come from `changes_by_table`.
@@ -182,7 +154,30 @@ def experiments(
             sources["averaging"] = claim_trials.averaging(seeded, model, of_pair.choice)
         if "heads" in needs and isinstance(corpus := of_pair.corpora[pair], EmbeddedSettings):
             sources["heads"] = claim_trials.heads(seeded, model, corpus.text("train"))
-    return Experiments(tables, Sources(**sources, data=data), sections, request.command)
+    evidence = Sources(**sources, data=data)
+
+    def judged(failures: Mapping[str, str]) -> Step[ClaimsArtifact]:
+        tabulated = []
+        for name, table in tables.items():
+            own = {model: why for model, why in failures.items() if model.startswith(f"{name} ")}
+            tabulated.append(table.tabulate({model.removeprefix(f"{name} "): why for model, why in own.items()}))
+        return JUDGE("claims", replace(evidence.without(failures), tables=tabulated), sections, request.command)
+
+    return Reproduction(
+        name="claims",
+        params={
+            "profile": profile.name,
+            "sections": "all" if list(sections) == list(SECTIONS) else ", ".join(sections),
+        },
+        models={f"{name} {model}": cell for name, table in tables.items() for model, cell in table.models.items()}
+        | {trial.name: trial.evaluation for trial in evidence.trials},
+        reports={},
+        tabulate=judged,
+        measured={trial.name: to_step(trial.measured) for trial in evidence.trials},
+        first=[step for table in tables.values() for step in table.first],
+        report=FILE,
+        forecast=Imported("workflows.forecast.estimate:forecast_text"),
+    )
 
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -236,19 +231,7 @@ def main(
     for table, names in reached.items():
         if changes[table] and read.isdisjoint(names):
             raise UserError(f"--set {table}.{changes[table][0]}: no claim{of_sections} depends on it; leave it out")
-    needed = experiments(chosen, judged, request, cells, rows, treebank, changes)
-    experiment = Reproduction(
-        name="claims",
-        params={"profile": chosen.name, "sections": ", ".join(judged) if sections else "all"},
-        models=needed.models,
-        reports={},
-        tabulate=needed.judged,
-        measured={trial.name: to_step(trial.measured) for trial in needed.sources.trials},
-        first=[step for table in needed.tables.values() for step in table.first],
-        report=FILE,
-        forecast=Imported("workflows.forecast.estimate:forecast_text"),
-    )
-    reproduce(experiment, request)
+    reproduce(reproduction(chosen, judged, request, cells, rows, treebank, changes), request)
 
 
 if __name__ == "__main__":

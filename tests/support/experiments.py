@@ -21,7 +21,7 @@ def drawn(workflow: str, profile: str, store: Store) -> Step[Any]:
     match workflow:
         case "claims":
             sections = reproduce_claims.chosen_sections(None)
-            return reproduce_claims.experiments(text, sections, request, cells, None, None).judged({})
+            return reproduce_claims.reproduction(text, sections, request, cells, None, None).tabulate({})
         case "table2":
             return reproduce_table2.reproduction(text, *cells, request).tabulate({})
         case "table3":

@@ -118,11 +118,13 @@ def test_a_failure_concerns_the_table_it_belongs_to(tmp_path: Path) -> None:
     """On WMT14 all tables are judged. A failed row of Table 3 leaves Table 2 unchanged."""
     profile = load_profile("wmt14")
     request = requested("claims", profile, Common(store=str(tmp_path), plan=True))
-    needed = reproduce_claims.experiments(
+    needed = reproduce_claims.reproduction(
         profile, ["5.4", "6.1", "6.2"], request, (["en-de"], ["base"]), "base,A1", None
     )
-    failed = needed.judged({"table3 A1 seed 1": "the loss is nan"})
-    before, after = ({step.label: step.fingerprint for step in judged.inputs} for judged in (needed.judged({}), failed))
+    failed = needed.tabulate({"table3 A1 seed 1": "the loss is nan"})
+    before, after = (
+        {step.label: step.fingerprint for step in judged.inputs} for judged in (needed.tabulate({}), failed)
+    )
     assert before["table 2"] == after["table 2"]
     assert before["table 3"] != after["table 3"]
 

@@ -290,16 +290,12 @@ def working(
     cached = [step for fingerprint, step in needed.items() if fingerprint not in to_make]
     for watcher in watchers:
         watcher.begin(missing, cached)
-    failure: BaseException | None = None
     try:
         with cluster(address), abandoned_removed():
             yield Relay(missing, watchers)
-    except BaseException as error:
-        failure = error
-        raise
     finally:
         for watcher in watchers:
-            watcher.end(failure)
+            watcher.end()
 
 
 def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:

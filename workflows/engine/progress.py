@@ -119,7 +119,7 @@ class View(Watcher):
         """Redraws the bars."""
         self._bars.refresh()
 
-    def end(self, error: BaseException | None) -> None:
+    def end(self) -> None:
         """Leaves the bars of unfinished steps on the screen."""
         self._bars.refresh()
         self._bars.stop()

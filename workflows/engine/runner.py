@@ -42,8 +42,8 @@ class Watcher:
     def idle(self) -> None:
         """Called a few times per second."""
 
-    def end(self, error: BaseException | None) -> None:
-        """Called at the end, with the `error` that stopped the workflow, if any."""
+    def end(self) -> None:
+        """Called at the end, also of a workflow that an error stopped."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def run(
     else:
         for watcher in watchers:
             watcher.begin({}, [*targets])
-            watcher.end(None)
+            watcher.end()
     return [step.published(store) for step in targets]
 
 

@@ -31,7 +31,7 @@ def _show(watcher: View, corpus: Corpus) -> None:
     watcher.event(STEP, {"metrics": {"dev_perplexity": 12.345}, "step": 50})
     watcher.idle()
     watcher.finished(STEP, corpus.summary)
-    watcher.end(None)
+    watcher.end()
 
 
 @pytest.fixture
@@ -82,6 +82,6 @@ def test_a_model_that_fails_has_a_line(corpus: Corpus) -> None:
     view.failed("en-de base", [training], "the loss is nan")
     view.event(training, PROGRESS)
     view.finished(training, corpus.summary)
-    view.end(None)
+    view.end()
     assert re.search(r"0/1 +en-de base +failed: the loss is nan\n", file.getvalue())
     assert re.search(r"1/1 +train en-de base +done", file.getvalue())
