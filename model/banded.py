@@ -11,7 +11,6 @@ block, W keys of a block; X any width.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -58,10 +57,10 @@ def neighbourhood_attention(
     """Computes softmax(Q Kᵀ / √d_k) V (eq. 1) of each query with the keys around it: x_BHLV.
 
     `padding_B11L` masks keys. A query whose keys are all masked (only padding has none) gets a finite, meaningless
-    vector. `on_weights` receives the weights of all keys, 0 out of reach.
+    vector. `on_weights` receives the weights of all keys, 0 out of reach, from the full product.
     """
     length = q_BHLK.shape[2]
-    if length < 2 * window:
+    if length < 2 * window or on_weights is not None:
         return _full(q_BHLK, k_BHLK, v_BHLV, window, padding_B11L, on_weights, dropout)
     before, _ = reach(window)
     n_blocks = -(-length // window)
@@ -69,26 +68,7 @@ def neighbourhood_attention(
     q_BHGCK = F.pad(q_BHLK, (0, 0, 0, missing)).unflatten(2, (n_blocks, window))
     k_BHGWK, v_BHGWV = (_seen(x_BHLX, before, missing, n_blocks, window) for x_BHLX in (k_BHLK, v_BHLV))
     bias = _bias(_masked(length, window, padding_B11L, q_BHLK.device), q_BHLK.dtype)
-    spread = None
-    if on_weights is not None:
-        spread = partial(_by_position, on_weights=on_weights, length=length, window=window)
-    return attention(q_BHGCK, k_BHGWK, v_BHGWV, bias, spread, dropout).flatten(2, 3)[:, :, :length]
-
-
-def _by_position(weights_BHGCW: Tensor, on_weights: OnWeights, length: int, window: int) -> Tensor:
-    """Passes blocked weights through `on_weights` as weights_BHLM and blocks them again."""
-    before, _ = reach(window)
-    _, _, n_blocks, _, n_seen = weights_BHGCW.shape
-    # From here to the end of the loops, columns start `before` positions before the sentence.
-    weights_BHLM = weights_BHGCW.new_zeros(*weights_BHGCW.shape[:2], n_blocks * window, (n_blocks + 1) * window)
-    blocks = [
-        weights_BHLM[:, :, g * window : (g + 1) * window, g * window : g * window + n_seen] for g in range(n_blocks)
-    ]
-    for g, block_BHCW in enumerate(blocks):
-        block_BHCW.copy_(weights_BHGCW[:, :, g])
-    inside_BHLM = weights_BHLM[:, :, :length, before : before + length]
-    inside_BHLM.copy_(on_weights(inside_BHLM.clone()))
-    return torch.stack(blocks, dim=2)
+    return attention(q_BHGCK, k_BHGWK, v_BHGWV, bias, None, dropout).flatten(2, 3)[:, :, :length]
 
 
 def _full(

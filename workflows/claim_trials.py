@@ -160,7 +160,7 @@ def functions(profile: Profile, pair: str) -> list[Step[AttentionTraining]]:
         ]
         steps += tries
         for seed in others:
-            settings = attention_settings(training, d_k, 1.0, seed)
+            settings = attention_settings(training, d_k, RATES[-1], seed)  # the stage replaces the rate
             steps.append(TRAIN_ATTENTION(f"{name} seed {seed}", dataset, function, settings, tries))
     return steps
 

@@ -4,7 +4,7 @@
         model(batch.source, batch.inputs)
     weights.cross[layer]                                     # weights_BHTS
 
-    with head_off(attentions(model, "encoder")[0], 2):    # head 2 of the first layer contributes nothing
+    with head_off(attentions(model, "encoder")[0], 2):       # head 2 of the first layer contributes nothing
         model(batch.source, batch.inputs)
 
 Both use an attention function's `on_weights`, which is None otherwise.

@@ -59,6 +59,18 @@ def test_a_neighbourhood_has_r_positions_around_the_query(window: int, seen: lis
     assert (~masked_LL[5]).nonzero().flatten().tolist() == seen
 
 
+def test_recorded_weights_are_those_of_the_neighbourhood() -> None:
+    """They are 0 out of reach and sum to 1. Recording leaves the result, and what the recorder returns is used."""
+    q, k, v = inputs(17, "cpu")
+    recorded: list[Tensor] = []
+    x_BHLV = neighbourhood_attention(q, k, v, 4, on_weights=lambda weights: recorded.append(weights) or weights)
+    torch.testing.assert_close(x_BHLV, neighbourhood_attention(q, k, v, 4), rtol=1e-10, atol=1e-12)
+    (weights_BHLM,) = recorded
+    assert not weights_BHLM[..., out_of_reach(17, 4, q.device)].any()
+    torch.testing.assert_close(weights_BHLM.sum(-1), torch.ones_like(weights_BHLM[..., 0]))
+    assert not neighbourhood_attention(q, k, v, 4, on_weights=torch.zeros_like).any()
+
+
 def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
     """Blocks without a real key stay finite, and so does every gradient, also in bfloat16."""
     for dtype in (torch.float32, torch.bfloat16):
