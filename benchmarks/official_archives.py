@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.synthetic import blocks
 from pipeline.corpora.archives import Archive
 from pipeline.corpora.evaluation_sets import archive_of
-from pipeline.corpora.wmt14 import Wmt14Settings, amount
+from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.text.aligned import content_sha256
 from workflows.engine.cluster import map_on_ray
 
@@ -24,7 +24,7 @@ def write_archives(folder: Path, target: Any, pairs: int) -> None:
     """
     official = Wmt14Settings(target=target)
     counts = {
-        name: amount(official.model_copy(update={"archives": {name: archive}})).train_pairs or 0
+        name: official.model_copy(update={"archives": {name: archive}}).amount().train_pairs or 0
         for name, archive in official.archives.items()
     }
     calls = [

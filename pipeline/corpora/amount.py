@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Amount:
-    """The size of a corpus before it is read; returned by each corpus module's `amount(settings)`."""
+    """The size of a corpus before it is read; returned by `amount()` of its settings."""
 
     train_pairs: int | None = None
     """Number of training pairs, if known."""

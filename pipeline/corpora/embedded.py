@@ -73,11 +73,10 @@ class EmbeddedSettings(Settings):
         """Returns the settings of training text, dev set and test set."""
         return [self.text(split) for split in SPLITS]
 
-
-def amount(settings: EmbeddedSettings) -> Amount:
-    """Returns the size of the requested training text."""
-    pair_bytes = PAIR_BYTES.get(settings.target)
-    return Amount(settings.train_pairs, pair_bytes and settings.train_pairs * pair_bytes)
+    def amount(self) -> Amount:
+        """Returns the size of the requested training text."""
+        pair_bytes = PAIR_BYTES.get(self.target)
+        return Amount(self.train_pairs, pair_bytes and self.train_pairs * pair_bytes)
 
 
 def generate(context: Context, settings: GeneratedText) -> Corpus:

@@ -152,10 +152,9 @@ class FilesSettings(Settings):
         files = {"train": self.train, "dev": (self.dev,), **{name: (sides,) for name, sides in self.test.items()}}
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
 
-
-def amount(settings: FilesSettings) -> Amount:
-    """Returns an unknown size: the number of lines requires reading the files."""
-    return Amount()
+    def amount(self) -> Amount:
+        """Returns an unknown size: the number of lines requires reading the files."""
+        return Amount()
 
 
 def read(context: Context, settings: FilesText) -> Corpus:

@@ -49,6 +49,12 @@ class Multi30kSettings(Settings):
         """Returns train, dev, test_2016_flickr, then other test sets by name. Raises UserError if one is missing."""
         return [Multi30kText(name=name, files=files, source=self) for name, files in _splits(self).items()]
 
+    def amount(self) -> Amount:
+        """Returns the size of the published files, which are deleted after reading."""
+        languages = (SOURCE, self.target)
+        downloads = {name: size for name, (size, _) in published().items() if name.split(".")[1] in languages}
+        return Amount(TRAIN_PAIRS, TRAIN_PAIRS * PAIR_BYTES, {} if self.data else downloads)
+
 
 class Multi30kText(Settings):
     """The two files of a split: training text or an evaluation set."""
@@ -64,13 +70,6 @@ class Multi30kText(Settings):
         else:
             sha256 = [published()[name][1] for name in self.files]
         return {"name": self.name, "target": self.source.target, "files": sha256}
-
-
-def amount(settings: Multi30kSettings) -> Amount:
-    """Returns the size of the published files, which are deleted after reading."""
-    languages = (SOURCE, settings.target)
-    downloads = {name: size for name, (size, _) in published().items() if name.split(".")[1] in languages}
-    return Amount(TRAIN_PAIRS, TRAIN_PAIRS * PAIR_BYTES, {} if settings.data else downloads)
 
 
 def read(context: Context, settings: Multi30kText) -> Corpus:

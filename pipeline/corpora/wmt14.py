@@ -123,19 +123,18 @@ class Wmt14Settings(Wmt14Text):
             Wmt14Set(**source, name=TEST_SET, published=self.test),
         )
 
-
-def amount(settings: Wmt14Settings) -> Amount:
-    """Returns pairs and text size, if all archives are official, and download sizes."""
-    official, published = official_archives(settings.target), _published()
-    known = all(name in official and archive.path == official[name].path for name, archive in settings.archives.items())
-    pairs = sum(published[name]["pairs"][settings.target] for name in settings.archives) if known else None
-    estimated_bytes = {entry["path"]: entry.get("estimated_bytes") for entry in published.values()}
-    archives = [] if settings.data else list(settings.archives.values())
-    return Amount(
-        pairs,
-        pairs and pairs * PAIR_BYTES,
-        {archive.path: archive.size_bytes or estimated_bytes.get(archive.path) for archive in archives},
-    )
+    def amount(self) -> Amount:
+        """Returns pairs and text size, if all archives are official, and download sizes."""
+        official, published = official_archives(self.target), _published()
+        known = all(name in official and archive.path == official[name].path for name, archive in self.archives.items())
+        pairs = sum(published[name]["pairs"][self.target] for name in self.archives) if known else None
+        estimated_bytes = {entry["path"]: entry.get("estimated_bytes") for entry in published.values()}
+        archives = [] if self.data else list(self.archives.values())
+        return Amount(
+            pairs,
+            pairs and pairs * PAIR_BYTES,
+            {archive.path: archive.size_bytes or estimated_bytes.get(archive.path) for archive in archives},
+        )
 
 
 def read(context: Context, settings: Wmt14Text) -> Corpus:

@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pipeline.corpora.amount import Amount
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
@@ -47,6 +48,10 @@ class TreebankSettings(Settings):
         """Returns the settings of training text, dev set and test set."""
         dev, test = (TreebankSet(name=name, treebank=self.treebank, write_tags=self.write_tags) for name in SPLITS[1:])
         return self, dev, test
+
+    def amount(self) -> Amount:
+        """Returns an unknown size: the number of trees requires reading the files."""
+        return Amount()
 
     def identity(self) -> dict[str, Any]:
         """Depends on the files' content, not their folders. Raises UserError if one cannot be read.

@@ -11,7 +11,7 @@ machine's role, by obstore's rules; never from the URI. Requests to a failing or
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -110,13 +110,7 @@ class Bucket:
 
     def copy(self, names: Mapping[str, str]) -> None:
         """Copies objects within the bucket to other names, concurrently. Raises BucketError if one is missing."""
-
-        def copy(name: str) -> None:
-            with self._in_a_line(f"copy {name}"):
-                obstore.copy(self._service, name, names[name])
-
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(copy, names))
+        self._each("copy", names, lambda name: obstore.copy(self._service, name, names[name]))
 
     def move_folder(self, folder: str, to: str) -> None:
         """Moves all objects below a folder to another."""
@@ -129,30 +123,30 @@ class Bucket:
 
         A large file is uploaded in parts and becomes visible with the last.
         """
-
-        def copy(name: str) -> None:
-            with self._in_a_line(f"write {name}"):
-                obstore.put(self._service, name, files[name])
-
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(copy, files))
+        self._each("write", files, lambda name: obstore.put(self._service, name, files[name]))
 
     def download(self, files: Mapping[str, Path]) -> None:
         """Downloads objects, by name, to files, concurrently. Raises BucketError if one is missing."""
 
-        def copy(name: str) -> None:
-            with self._in_a_line(f"read {name}"):
-                files[name].parent.mkdir(parents=True, exist_ok=True)
-                with files[name].open("wb") as output:
-                    for chunk in obstore.get(self._service, name).stream(min_chunk_size=CHUNK_BYTES):
-                        output.write(chunk)
+        def fetch(name: str) -> None:
+            files[name].parent.mkdir(parents=True, exist_ok=True)
+            with files[name].open("wb") as output:
+                for chunk in obstore.get(self._service, name).stream(min_chunk_size=CHUNK_BYTES):
+                    output.write(chunk)
 
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            list(threads.map(copy, files))
+        self._each("read", files, fetch)
 
     def check(self) -> None:
         """Raises BucketError if the bucket does not exist, denies access or does not answer."""
         self.folders("")
+
+    def _each(self, action: str, names: Iterable[str], function: Callable[[str], object]) -> None:
+        def call(name: str) -> None:
+            with self._in_a_line(f"{action} {name}"):
+                function(name)
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            list(threads.map(call, names))
 
     def _put(self, name: str, data: bytes, mode: Any) -> bool:
         with self._in_a_line(f"write {name}"):

@@ -20,11 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from model.flops import count_parameters, training_flop
-from pipeline.corpora import embedded, files, multi30k, wmt14
-from pipeline.corpora.amount import Amount
+from pipeline.corpora import embedded, multi30k
 from pipeline.corpora.lengths import drawn
 from pipeline.environment import usable_cpus
-from pipeline.parsing import treebank
 from pipeline.settings import Settings, TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.text.batching import by_length, micro_batch_bounds
@@ -201,7 +199,7 @@ def _texts(profile: Profile, pairs: Sequence[str]) -> list[TextForecast]:
     for pair in pairs:
         of_pair = profile.for_pair(pair)
         corpus = of_pair.corpora[pair]
-        amount, lengths = _amount(corpus), _lengths_of(corpus)
+        amount, lengths = corpus.amount(), _lengths_of(corpus)
         new = {place: size for place, size in amount.downloads.items() if place not in known}
         known |= new.keys()
         sizes = [size for size in new.values() if size is not None]
@@ -213,21 +211,6 @@ def _texts(profile: Profile, pairs: Sequence[str]) -> list[TextForecast]:
         downloads_bytes = sum(sizes) if len(sizes) == len(new) else None
         texts.append(TextForecast(pair, lengths, amount.train_pairs, downloads_bytes, kept_bytes))
     return texts
-
-
-def _amount(corpus: Settings) -> Amount:
-    match corpus:
-        case embedded.EmbeddedSettings():
-            return embedded.amount(corpus)
-        case multi30k.Multi30kSettings():
-            return multi30k.amount(corpus)
-        case wmt14.Wmt14Settings():
-            return wmt14.amount(corpus)
-        case files.FilesSettings():
-            return files.amount(corpus)
-        case treebank.TreebankSettings():
-            return Amount(None, None)
-    raise TypeError(f"no forecast for {type(corpus).__name__}")
 
 
 def _lengths_of(corpus: Settings) -> str:

@@ -37,8 +37,6 @@ from workflows.tracking.tracker import (
 
 logger = logging.getLogger(__name__)
 
-USED = ("dtype", "device_name", "devices", "threads")
-"""The fields of `run.json` with a run's negotiated settings."""
 LIVE_S = 5.0
 """Seconds between uploads of the metrics of active runs."""
 
@@ -213,10 +211,17 @@ class MlflowWatcher(Watcher):
             ended_s = datetime.fromisoformat(training.manifest["started"]).timestamp() + training.manifest["seconds"]
             tracker.curves(run, model.metrics, ended_s)
             tracker.results(run, model.final_metrics(), model.series())
-            used = {f"used.{figure}": str(getattr(model.run, figure)) for figure in USED}
-            search, dtype = model.decoding.settings, model.decoding.dtype
-            used |= {"used.beam_size": str(search.beam_size), "used.length_penalty": str(search.length_penalty)}
-            tracker.tags(run, {**used, "used.decoding_dtype": dtype})
+            last, search = model.run.segments[-1], model.decoding.settings
+            used = {
+                "dtype": last.dtype,
+                "device_name": last.device_names,
+                "devices": last.workers,
+                "threads": last.threads,
+                "beam_size": search.beam_size,
+                "length_penalty": search.length_penalty,
+                "decoding_dtype": model.decoding.dtype,
+            }
+            tracker.tags(run, {f"used.{name}": str(value) for name, value in used.items()})
             tracker.client.log_text(run, model.samples_text() + "\n", "samples.txt")
             has_weights = self._workflow.is_served and self._has_weights(name)
             if has_weights:

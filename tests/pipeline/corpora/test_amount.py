@@ -13,8 +13,8 @@ from pipeline.store.artifact import Context
 def test_generated_text_has_the_forecast_size(target: embedded.EmbeddedTarget, tmp_path: Path) -> None:
     """The size of 1,500 pairs is within 2% of the forecast. The size of trees is not forecast."""
     settings = EmbeddedSettings(target=target, train_pairs=1500, dev_pairs=1, test_pairs=1)
-    forecast = embedded.amount(settings)
+    forecast = settings.amount()
     (shard,) = embedded.generate(Context(tmp_path), settings.text("train")).shards
     assert forecast.train_pairs == shard.pairs
     assert forecast.text_bytes == pytest.approx(shard.source.stat().st_size + shard.target.stat().st_size, rel=0.02)
-    assert embedded.amount(EmbeddedSettings(target="trees")).text_bytes is None
+    assert EmbeddedSettings(target="trees").amount().text_bytes is None

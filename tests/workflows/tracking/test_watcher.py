@@ -16,10 +16,10 @@ from tests.support.tracking_server import TrackingServer
 from workflows.cli.options import Common
 from workflows.engine.dag import to_step
 from workflows.engine.reasons import Reason
-from workflows.experiment import requested
+from workflows.experiment import Reproduction, requested
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
-from workflows.reproduce_claims import Experiments, experiments
+from workflows.reproduce_claims import reproduction
 from workflows.reproduce_table2 import cells_of
 from workflows.tracking import tracker as tracker_module
 from workflows.tracking.addresses import default_uri
@@ -33,14 +33,14 @@ BASE = to_step(CELLS["en-de base"].training)
 
 
 @pytest.fixture
-def claims(tmp_path: Path) -> Experiments:
+def claims(tmp_path: Path) -> Reproduction:
     """What §5.4 and §6.1 need on WMT14: Tables 2 and 3, and averaging, which share base's runs."""
     profile = load_profile("wmt14")
     request = requested("claims", profile, Common(store=str(tmp_path), plan=True))
-    return experiments(profile, ["5.4", "6.1"], request, (["en-de"], ["base"]), "base", None)
+    return reproduction(profile, ["5.4", "6.1"], request, (["en-de"], ["base"]), "base", None)
 
 
-def test_each_measured_model_has_a_run(claims: Experiments, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_measured_model_has_a_run(claims: Reproduction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models of one run with different measurements have separate MLflow runs. A failed trial closes its own."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     tracker = Tracker(default_uri(tmp_path), "claims", tmp_path)
@@ -54,9 +54,9 @@ def test_each_measured_model_has_a_run(claims: Experiments, tmp_path: Path, monk
     assert len(opened) == len(names)
     assert len({run.data.tags[TRAINING_TAG] for run in opened}) == 3
 
-    trial = next(each for each in claims.sources.trials if each.name.startswith("averaging"))
-    watcher.failed(trial.name, trial.evaluation.results, "")  # its run is that of Table 3's base, which has not failed
-    watcher.failed("table3 base seed 1", trial.evaluation.results, "")
+    name, trial = next((name, model) for name, model in claims.models.items() if name.startswith("averaging"))
+    watcher.failed(name, trial.results, "")  # its run is that of Table 3's base, which has not failed
+    watcher.failed("table3 base seed 1", trial.results, "")
     began_s, status = time.monotonic(), dict.fromkeys(names, "RUNNING")
     while set(status.values()) == {"RUNNING"} and time.monotonic() - began_s < 30:  # sent by a thread
         status = {run.info.run_name: run.info.status for run in tracker.runs({PARENT_TAG: parent.info.run_id})}
