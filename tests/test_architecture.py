@@ -28,7 +28,7 @@ MAY_IMPORT = {
 """Allowed imports by package."""
 IN_MODEL = {"torch", *sys.stdlib_module_names}
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
-MAX_LINES, MAX_LINES_OF_CLAIMS, GOAL_LINES = 8_205, 11_840, 4_500
+MAX_LINES, MAX_LINES_OF_CLAIMS, GOAL_LINES = 8_170, 11_707, 4_500
 """Of workflows/, read by whoever follows one table to its end: what no table may exceed today, what the claims, which
 judge all tables, may not, and what is aimed at for a table."""
 
