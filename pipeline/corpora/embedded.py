@@ -21,7 +21,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from pipeline.corpora.amount import Amount
 from pipeline.corpora.grammar import Derivation, derive, word_by_word
 from pipeline.parsing.linearisation import linearise
 from pipeline.parsing.trees import parse
@@ -29,6 +28,7 @@ from pipeline.settings import Count, Seed, Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet, Hypotheses
 from pipeline.text.aligned import CorpusWriter, write_set, write_shards
+from pipeline.text.amount import Amount
 from pipeline.text.lines import read_lines, write_lines
 
 EmbeddedTarget = Literal["de", "fr", "trees"]

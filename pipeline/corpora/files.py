@@ -26,12 +26,12 @@ from pydantic import (
     model_validator,
 )
 
-from pipeline.corpora.amount import Amount
 from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.text.aligned import SHARD_PAIRS, content_sha256, copy_corpus, copy_set
+from pipeline.text.amount import Amount
 from pipeline.text.pieces import remembered_cut
 from pipeline.text.word_spaces import have_word_spaces
 

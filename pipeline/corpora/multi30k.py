@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from pipeline.corpora.amount import Amount
 from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, Settings, not_in_fingerprint
@@ -19,6 +18,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.scratch import temporary_folder
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
+from pipeline.text.amount import Amount
 
 log = logging.getLogger(__name__)
 

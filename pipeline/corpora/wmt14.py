@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from pipeline.corpora.amount import Amount
 from pipeline.corpora.archives import Archive, Checksum, Origin, extract, report_downloads
 from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, Count, Settings, not_in_fingerprint
@@ -28,6 +27,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.scratch import temporary_folder
 from pipeline.text.aligned import CorpusWriter, copy_files, write_set
+from pipeline.text.amount import Amount
 from pipeline.text.lines import Errors, read_pairs
 
 STATMT = "https://www.statmt.org/"

@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pipeline.corpora.amount import Amount
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
@@ -24,6 +23,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.scratch import temporary_folder
 from pipeline.text.aligned import SHARD_PAIRS, CorpusWriter, content_sha256, write_set, write_shards
+from pipeline.text.amount import Amount
 from pipeline.text.lines import write_lines
 
 LANGUAGES = ("en", "trees")
