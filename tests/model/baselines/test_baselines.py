@@ -51,6 +51,27 @@ def test_equals_the_papers_equations(name: str, device: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
+def test_what_must_not_matter_changes_no_hidden_state(name: str, device: str) -> None:
+    """More padding, neighbours and later targets change no state; earlier targets and the source do."""
+    model, source_BS, inputs_BT = random_model(name).to(device), padded(SOURCES).to(device), padded(INPUTS).to(device)
+    hidden_BTD = hidden_of(model, source_BS, inputs_BT)
+    alone_BTD = hidden_of(model, padded(SOURCES[:1], more=4).to(device), padded(INPUTS[:1], more=2).to(device))
+    torch.testing.assert_close(alone_BTD[0, :3], hidden_BTD[0, :3], rtol=1e-10, atol=1e-10)
+    inputs_BT[1, 3] = 5
+    changed_T = (hidden_of(model, source_BS, inputs_BT) - hidden_BTD)[1].abs().amax(dim=1)
+    assert (changed_T[:3] < 1e-12).all()
+    assert (changed_T[3:] > 1e-6).all()
+    for position in range(len(SOURCES[0])):
+        other_BS = source_BS.clone()
+        other_BS[0, position] = 10
+        changed_BT = (hidden_of(model, other_BS, inputs_BT) - hidden_of(model, source_BS, inputs_BT)).abs().amax(dim=2)
+        assert (changed_BT[0, :3] > 1e-9).all()
+        assert (changed_BT[1:] < 1e-12).all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", NAMES)
+@torch.no_grad()
 def test_cached_decoding_is_uncached_decoding(name: str, device: str) -> None:
     """Hypotheses that branch, and sentences that leave the batch, have the logits of their full prefixes."""
     model, sources = random_model(name).to(device), padded(SOURCES).to(device)

@@ -58,9 +58,10 @@ def test_what_ray_needs(
 
 
 @pytest.mark.ray
-def test_ray_starts_where_nothing_is_in_its_way() -> None:
-    """The longest valid path, without a home folder but with a token."""
-    folder = _folder_of(LONGEST, f"/tmp/{os.getpid()}")
+@pytest.mark.parametrize("n_bytes", [LONGEST, LONGEST + 10])
+def test_ray_starts_where_nothing_is_in_its_way(n_bytes: int, tmp_path: Path) -> None:
+    """The longest valid path, without a home folder but with a token. Longer ones are one-line errors."""
+    folder = _folder_of(n_bytes, f"/tmp/{os.getpid()}")
     os.makedirs(folder)
     code = (
         "from workflows.engine.cluster import cluster; import typer; from workflows.cli.console import run_app\n"
@@ -73,4 +74,9 @@ def test_ray_starts_where_nothing_is_in_its_way() -> None:
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     finally:
         subprocess.run(["rm", "-r", f"/tmp/{os.getpid()}"], check=True)
-    assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr
+    if n_bytes == LONGEST:
+        assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr
+    else:
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "error: Ray cannot start: " in done.stderr
+        assert "set RAY_TMPDIR to a short, writable path" in done.stderr
