@@ -1,11 +1,13 @@
-"""This process's peak memory, as the operating system counts it, and detection of out-of-memory errors.
+"""This process's memory: its peak, as the operating system counts it, out-of-memory errors, and garbage collection.
 
 Does not import torch, so that `--help` is fast.
 """
 
+import gc
 import resource
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -32,3 +34,20 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     is_torchs = type(error).__name__ == "OutOfMemoryError" and type(error).__module__ == "torch"
     return isinstance(error, MemoryError) or is_torchs or "DefaultCPUAllocator" in str(error)
+
+
+@contextmanager
+def garbage_frozen() -> Iterator[None]:
+    """Disables the garbage collector, which would pause one worker while all others wait.
+
+    In the body, `gc.collect()` only examines objects created there, in a few milliseconds.
+    """
+    was_enabled = gc.isenabled()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()

@@ -13,15 +13,13 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from model.architectures import make_model
@@ -31,13 +29,14 @@ from model.loss import perplexity_of
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_name, make_deterministic
-from pipeline.memory import is_out_of_memory
+from pipeline.memory import garbage_frozen
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import METRICS, EncodedDataset
 from pipeline.store.records import TrainingRecord
 from pipeline.store.scratch import Scratch
 from pipeline.text.encoding import EncodedSplit
+from pipeline.training.applied import Applied, check_finite, first_broken
 from pipeline.training.checkpoints import (
     RECOVERY,
     CheckpointWriter,
@@ -49,8 +48,9 @@ from pipeline.training.checkpoints import (
 from pipeline.training.devices import begin_segment, negotiate
 from pipeline.training.exact import ExactSum
 from pipeline.training.profiling import UpdateProfiler
+from pipeline.training.trial import capture, try_largest
 from pipeline.training.updates import Update, Updates
-from pipeline.training.validation import largest_batch, split_sums
+from pipeline.training.validation import split_sums
 from pipeline.training.workers import PlainSum, Workers
 
 log = logging.getLogger(__name__)
@@ -79,38 +79,10 @@ class Schedule(NamedTuple):
     """A checkpoint follows that the finished run keeps."""
 
 
-@contextmanager
-def garbage_frozen() -> Iterator[None]:
-    """Disables the garbage collector, which would pause one worker while all others wait.
-
-    In the body, `gc.collect()` only examines objects created there, in a few milliseconds.
-    """
-    was_enabled = gc.isenabled()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        if was_enabled:
-            gc.enable()
-
-
 def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
     """Derives the seed of a micro-batch's dropout, identical on every machine and Python version."""
     digest = hashlib.blake2b(f"{seed} {update} {micro_batch}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) >> 1
-
-
-class _Applied(NamedTuple):
-    """A queued update, whose results may still be on the device."""
-
-    number: int
-    epoch: int
-    source_tokens: int
-    target_tokens: int
-    results: Tensor
-    """Summed loss and nll, and the gradient norm (`TrainingStep.apply`)."""
 
 
 class Training:
@@ -188,7 +160,7 @@ class Training:
         self.profiler = UpdateProfiler(
             profiled, self.state.update, workers.device, folder, self.writer.keep_beside, self._warn
         )
-        self.unread: list[_Applied] = []
+        self.unread: list[Applied] = []
         self.shown_s = self.checkpoint_s = 0.0
         self.largest_tried = False
 
@@ -241,8 +213,12 @@ class Training:
             return
         if not self.largest_tried:
             # First, since a failed capture retains memory that the largest micro-batches must do without.
-            captured = self.negotiated.packed and self._capture()
-            self._try_largest()
+            captured = self.negotiated.packed and capture(
+                self.workers, self.step, self.updates, self.negotiated.devices
+            )
+            smoothing = self.settings.optimizer.label_smoothing
+            try_largest(self.workers, self.step, self.updates, self.dev, smoothing)
+            self.largest_tried = True
             if self._dev_left_out:
                 self._warn(
                     f"{self._dev_left_out} of {len(self.dev)} dev pairs have a side of more than {LONGEST_TOKENS} "
@@ -268,9 +244,10 @@ class Training:
                 gc.collect()
             if not (any(schedule) or shows):
                 continue
-            line = self._read_back()
+            line = self._metrics()
             if any(schedule):
-                self._check_finite()
+                check_finite(self.unread, self.settings.optimizer)
+                self.unread.clear()
             state.spend(time.monotonic() - resumed_s)
             line["tokens_s"] = (state.target_tokens - logged_tokens) / (state.train_s - logged_s)
             line["train_s"] = state.train_s
@@ -283,7 +260,7 @@ class Training:
             if schedule.validation:
                 self._validate()
             preempted = schedule.metrics and self._newly_preempted(update_s)
-            if any(schedule) or self._broken_update() is None:
+            if any(schedule) or first_broken(self.unread) is None:
                 self._save(schedule, preempted)
             resumed_s = time.monotonic()
 
@@ -336,96 +313,12 @@ class Training:
         state.target_tokens += update.target_tokens
         state.computed_tokens += update.computed_tokens
         state.counted_flop += update.flop
-        self.unread.append(_Applied(state.update, epoch, update.source_tokens, update.target_tokens, results))
+        self.unread.append(Applied(state.update, epoch, update.source_tokens, update.target_tokens, results))
 
-    def _broken_update(self) -> _Applied | None:
-        """Returns the first unread update with a non-finite loss or gradient."""
-        finite = torch.stack([update.results for update in self.unread]).isfinite().all(dim=1).tolist()
-        return next((update for update, is_finite in zip(self.unread, finite, strict=True) if not is_finite), None)
-
-    def _check_finite(self) -> None:
-        """Raises UserError for the first update with a non-finite loss or gradient; a collective."""
-        optimizer, broken = self.settings.optimizer, self._broken_update()
-        if broken:
-            loss, _, norm = broken.results.tolist()
-            raise UserError(
-                f"update {broken.number} (epoch {broken.epoch}): the loss is {loss / broken.target_tokens:.4g} and the "
-                f"gradient norm {norm:.4g}, so the update was not applied; lower "
-                f"optimizer.learning_rate_scale (now {optimizer.learning_rate_scale:g}), raise "
-                f"optimizer.warmup_steps (now {optimizer.warmup_steps}) or set dtype = float32"
-            )
-        self.unread.clear()
-
-    def _read_back(self) -> dict[str, Any]:
+    def _metrics(self) -> dict[str, Any]:
         """Synchronises with the device; returns the newest update's metrics."""
-        newest = self.unread[-1]
-        loss, nll, norm = newest.results.tolist()
-        return {
-            "update": newest.number,
-            "epoch": newest.epoch,
-            "loss": loss / newest.target_tokens,
-            "nll": nll / newest.target_tokens,
-            "perplexity": perplexity_of(nll / newest.target_tokens),
-            "learning_rate": self.step.learning_rate(newest.number),
-            "gradient_norm": norm,
-            "workers": self.workers.size,
-            "source_tokens": newest.source_tokens,
-            "target_tokens": newest.target_tokens,
-        }
-
-    def _try_largest(self) -> None:
-        """Computes the largest batches once, so that none runs out of memory hours later."""
-        with self.workers.raise_at_all_ranks():
-            for rows in self.updates.largest:
-                with self._fits(
-                    "micro-batch",
-                    rows,
-                    self.split,
-                    "raise micro_batches, or lower budget_tokens or the encoding's max_tokens",
-                ):
-                    self.step.accumulate(self.updates.batch(rows), seed=0)
-            self.step.discard()
-            rows = largest_batch(self.dev)
-            remedy = "split the longest lines of the dev text"
-            with self._fits("dev batch", rows, self.dev, remedy), self.step.uncompiled():
-                split_sums(self.step.model, self.dev, self.settings.optimizer.label_smoothing, of_rows=rows)
-        self.largest_tried = True
-
-    @contextmanager
-    def _fits(self, name: str, rows: NDArray[np.int64], split: EncodedSplit, remedy: str) -> Iterator[None]:
-        """Raises UserError if the body runs out of memory on these rows, the largest batch of its kind."""
-        try:
-            yield
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            source_tokens, target_tokens = (side.max() for side in split.lengths_of(rows))
-            raise UserError(
-                f"the largest {name}, {len(rows)} pairs of {source_tokens} and {target_tokens} tokens, does not fit "
-                f"into the memory of {self.workers.device}; {remedy}"
-            ) from error
-
-    def _capture(self) -> bool:
-        """Captures a CUDA graph for packed micro-batches on each device where it passes its check; True if on all.
-
-        The other devices compute the same without one, but all workers wait for them, so rank 0 logs a warning.
-        """
-        rows = self.updates.largest[0]
-        batches = [self.updates.batch(part) for part in (rows, rows[:1])]
-        reason = ""
-        try:
-            self.step.capture(batches)
-        except (MemoryError, RuntimeError) as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-        reasons = zip(self.negotiated.devices, self.workers.gather_objects(reason), strict=True)
-        failures = [f"{device.host}: {reason}" for device, reason in reasons if reason]
-        if failures:
-            self._warn(
-                f"{len(failures)} of {self.workers.size} workers compute micro-batches without a CUDA graph, and all "
-                f"wait for the slowest ({'; '.join(dict.fromkeys(failures))}); speed = plain skips the attempt, "
-                "but also disables packing and compilation"
-            )
-        return not failures
+        line = self.unread[-1].read_back()
+        return line | {"learning_rate": self.step.learning_rate(line["update"]), "workers": self.workers.size}
 
     def _validate(self) -> None:
         """Computes loss and perplexity of the dev split, divided among the workers."""
@@ -452,7 +345,7 @@ class Training:
             log.warning("%s", warning)
 
     def _show(self, line: dict[str, Any]) -> None:
-        """Emits a progress event, unless the loss is not finite, since `_check_finite` will end the run."""
+        """Emits a progress event, unless the loss is not finite, since `check_finite` will end the run."""
         if not math.isfinite(line["loss"]):
             return
         metrics = {"tokens_s": line["tokens_s"], "loss": line["loss"]}

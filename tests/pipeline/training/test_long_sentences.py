@@ -16,7 +16,7 @@ from pipeline.settings import LONGEST_TOKENS, EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
 from pipeline.text.encoding import EncodedSplit, encode
-from pipeline.training import devices, loop
+from pipeline.training import devices, trial
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
@@ -95,7 +95,7 @@ def test_the_largest_dev_batch_is_tried_before_the_first_update(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If torch finds no memory for it, the error is one line, and nothing has been trained."""
-    monkeypatch.setattr(loop, "split_sums", lambda *_, **__: torch.empty(10**15))
+    monkeypatch.setattr(trial, "split_sums", lambda *_, **__: torch.empty(10**15))
     training = Training(Workers(), dataset, TINY, tmp_path)
     with pytest.raises(UserError, match=r"the largest dev batch, \d+ pairs of \d+ and \d+ tokens, does not fit"):
         training.train()

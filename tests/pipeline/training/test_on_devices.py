@@ -71,7 +71,7 @@ def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDa
     with waiting_forbidden():
         for update in updates:
             training._update(update)
-    line = training._read_back()
+    line = training._metrics()
     assert line["update"] == training.state.update == 7
     assert np.isfinite(line["loss"])
 
