@@ -208,10 +208,11 @@ class _Search:
         """Moves finished sentences to `finished`.
 
         As an output grows, its log-probability can only fall, and its penalty is at most that of the maximum length. So
-        log_p / penalty(limit) bounds the score of every continuation.
+        log_p / penalty(limit) bounds the score of every continuation. At the maximum length a sentence ends whatever
+        its scores, which of a broken model may be NaN.
         """
         bound_B = self.log_p_BW.amax(dim=1) / penalty(self.limit_B, length_penalty)
-        settled_B = bound_B <= self.finished_score_BN[:, -1]
+        settled_B = (bound_B <= self.finished_score_BN[:, -1]) | (self.limit_B <= self.cache.length)
         if not bool(settled_B.any()):
             return
         columns = self.sentence_B, self.finished_BNT, self.finished_score_BN, self.finished_log_p_BN
@@ -246,8 +247,11 @@ def _best(log_p_BWV: Tensor, log_p_BW: Tensor, n_candidates: int) -> tuple[Tenso
     log_p_BC, index_BC = log_p_BX.topk(min(n_candidates, log_p_BX.shape[1]), dim=1)
     block_BC, offset_BC = block_BC.gather(1, index_BC // LOGITS_MULTIPLE), index_BC % LOGITS_MULTIPLE
     token_BC = block_BC % n_blocks * LOGITS_MULTIPLE + offset_BC
-    # If there are too few candidates, the rest have probability 0 and may lie beyond the vocabulary.
-    return log_p_BC, block_BC // n_blocks, token_BC.masked_fill_(log_p_BC == -math.inf, END_ID)
+    # If there are too few candidates, the rest have probability 0 and may lie beyond the vocabulary. A broken model's are
+    # NaN.
+    impossible_BC = ~(log_p_BC > -math.inf)
+    token_BC = token_BC.masked_fill_(impossible_BC, END_ID)
+    return log_p_BC.masked_fill_(impossible_BC, -math.inf), block_BC // n_blocks, token_BC
 
 
 def _end_only(log_p_NV: Tensor) -> Tensor:

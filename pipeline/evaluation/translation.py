@@ -63,7 +63,7 @@ def load_model(folder: Path, device: str = "cpu") -> EncoderDecoder:
     """Loads a checkpoint's model in float32, in evaluation mode.
 
     On a CPU its weights are memory-mapped, copy on write, so processes that have loaded them share memory. Raises
-    UserError if `model.json` or `model.safetensors` is missing, broken, or belongs to another model.
+    UserError if `model.json` or `model.safetensors` is missing, broken, not finite, or belongs to another model.
     """
     path = folder / "model.safetensors"
     model = make_model(Checkpoint(folder).config)
@@ -73,6 +73,8 @@ def load_model(folder: Path, device: str = "cpu") -> EncoderDecoder:
         raise UserError(f"{path} is missing: {folder} is not a Checkpoint") from None
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} cannot be read ({error}); rebuild the checkpoint") from None
+    if broken := next((name for name, weight in weights.items() if not weight.isfinite().all()), None):
+        raise UserError(f"{path}: {broken} has a weight that is NaN or infinite; choose another checkpoint of the run")
     try:
         model.load_state_dict(weights, assign=True)
     except RuntimeError:

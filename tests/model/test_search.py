@@ -125,6 +125,15 @@ def test_wide_beam_finds_the_best_of_all_outputs() -> None:
     assert_same(found[0], scored[:10])
 
 
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+@pytest.mark.timeout(60)
+def test_a_model_with_broken_weights_ends_at_the_maximum_length(broken: float) -> None:
+    model = tiny(0)
+    with torch.no_grad():
+        model.embedding.weight.fill_(broken)
+    assert beam_search(model, batch(sources(3)), max_extra_tokens=2) == [[], [], []]
+
+
 def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> None:
     """Endless output is cut off at input + extra tokens, including END_ID, and at the end of learned positions."""
     sentences = sources(5, longest=6)

@@ -1,10 +1,12 @@
 """One process translates with a real sentencepiece model and random weights."""
 
 import logging
+import math
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from model.config import END_ID
 from model.decoder import IncrementalDecoder
@@ -135,3 +137,13 @@ def test_bad_checkpoint_is_one_clear_line(checkpoint: Checkpoint, name: str) -> 
         Translator(checkpoint.folder, FAST, "cpu")
     assert str(checkpoint.folder) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("broken", [math.nan, -math.inf])
+def test_weights_that_are_not_finite_are_one_clear_line(checkpoint: Checkpoint, broken: float) -> None:
+    path = checkpoint.folder / "model.safetensors"
+    weights = load_file(path)
+    weights["decoder.0.feed_forward.w_1.bias"][3] = broken
+    save_file(weights, path)
+    with pytest.raises(UserError, match=r"model\.safetensors: decoder\.0\.feed_forward\.w_1\.bias has a weight .* NaN"):
+        Translator(checkpoint.folder, FAST, "cpu")
