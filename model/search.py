@@ -247,8 +247,8 @@ def _best(log_p_BWV: Tensor, log_p_BW: Tensor, n_candidates: int) -> tuple[Tenso
     log_p_BC, index_BC = log_p_BX.topk(min(n_candidates, log_p_BX.shape[1]), dim=1)
     block_BC, offset_BC = block_BC.gather(1, index_BC // LOGITS_MULTIPLE), index_BC % LOGITS_MULTIPLE
     token_BC = block_BC % n_blocks * LOGITS_MULTIPLE + offset_BC
-    # If there are too few candidates, the rest have probability 0 and may lie beyond the vocabulary. A broken model's are
-    # NaN.
+    # If there are too few candidates, the rest have probability 0 and may lie beyond the vocabulary. A broken
+    # model's are NaN.
     impossible_BC = ~(log_p_BC > -math.inf)
     token_BC = token_BC.masked_fill_(impossible_BC, END_ID)
     return log_p_BC.masked_fill_(impossible_BC, -math.inf), block_BC // n_blocks, token_BC

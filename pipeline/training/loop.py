@@ -50,7 +50,7 @@ from pipeline.training.exact import ExactSum
 from pipeline.training.profiling import UpdateProfiler
 from pipeline.training.trial import capture, try_largest
 from pipeline.training.updates import Update, Updates
-from pipeline.training.validation import split_sums
+from pipeline.training.validation import check_replicas, split_sums
 from pipeline.training.workers import PlainSum, Workers
 
 log = logging.getLogger(__name__)
@@ -323,6 +323,7 @@ class Training:
     def _validate(self) -> None:
         """Computes loss and perplexity of the dev split, divided among the workers."""
         smoothing = self.settings.optimizer.label_smoothing
+        check_replicas(self.workers, self.step.adam.weights_P, self.state.update)
         with self.step.uncompiled():
             sums = split_sums(self.step.model, self.dev, smoothing, self.workers.rank, self.workers.size)
         self.workers.all_reduce(sums)

@@ -1,4 +1,6 @@
-"""Loss sums of a split, for the dev set during training and for perplexity."""
+"""Loss sums of a split, for the dev set during training and for perplexity, and a check that workers agree."""
+
+import hashlib
 
 import numpy as np
 import torch
@@ -9,11 +11,16 @@ from model.batch import Batch
 from model.config import PAD_ID
 from model.encoder_decoder import EncoderDecoder
 from model.loss import smoothed_cross_entropy
+from pipeline.errors import UserError
 from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit
+from pipeline.training.workers import Workers
 
 BATCH_TOKENS = 4096
 """Maximum tokens per side of one forward pass; affects results by rounding only."""
+
+SUMMED_COLUMNS = 4096
+"""The number of sums behind a hash of weights. Rounding errors could cancel in one sum, but not in all of them."""
 
 
 def batches(
@@ -67,3 +74,20 @@ def split_sums(
             sums += torch.stack((loss, nll, (batch.targets_N != PAD_ID).sum())).double()
     model.train(was_training)
     return sums
+
+
+def check_replicas(workers: Workers, weights_P: Tensor, update: int) -> None:
+    """Raises UserError at every rank if workers' weights differ in any bit; a collective.
+
+    Their bits are summed as integers on the device, in one pass, and only hashes of the sums are exchanged.
+    """
+    bits_P = weights_P.view(torch.int32)
+    whole = len(bits_P) // SUMMED_COLUMNS * SUMMED_COLUMNS
+    sums = bits_P[:whole].view(-1, SUMMED_COLUMNS).sum(0, dtype=torch.int64), bits_P[whole:]
+    hashed = hashlib.blake2b(b"".join(part.cpu().numpy().tobytes() for part in sums)).hexdigest()
+    hashes = workers.gather_objects(hashed)
+    if differing := [rank for rank, other in enumerate(hashes) if other != hashes[0]]:
+        raise UserError(
+            f"update {update}: the weights of rank 0 and rank {differing[0]} differ, so one of them computed wrongly; "
+            "check both machines' memory and GPUs, and rerun the same command to continue from the last checkpoint"
+        )

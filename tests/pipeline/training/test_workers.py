@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.loop import Training
@@ -66,3 +67,29 @@ def test_workers_on_mixed_cpus_have_the_same_weights(dataset: EncodedDataset, tm
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
     differing = [int((ours != theirs).sum()) for ours, theirs in zip(first, second, strict=True)]
     assert differing == [0] * 10
+
+
+def train_with_a_flipped_bit(
+    rank: int, port: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path
+) -> None:
+    """Trains as one of three workers; a bit of the last one's weights flips after the first update."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=3, rank=rank)
+    training = Training(Workers(rank, 3), dataset, settings, folder)
+    with training.writer:
+        training.train(1)
+        if rank == 2:
+            training.step.adam.weights_P.view(torch.int32)[7] ^= 1
+        with pytest.raises(UserError) as raised:
+            training.train(settings.updates)
+    (folder / f"{rank}.txt").write_text(f"{training.state.update} {raised.value}")
+    dist.destroy_process_group()
+
+
+def test_weights_that_differ_between_workers_end_the_run_at_the_next_validation(
+    dataset: EncodedDataset, tmp_path: Path
+) -> None:
+    settings = with_fields(validation_updates=2)
+    start_processes(train_with_a_flipped_bit, (free_port(), dataset, settings, tmp_path), 3)
+    (message,) = {(tmp_path / f"{rank}.txt").read_text() for rank in range(3)}
+    assert message.startswith("2 update 2: the weights of rank 0 and rank 2 differ")
