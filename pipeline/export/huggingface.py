@@ -21,7 +21,6 @@ import shutil
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID, SearchConfig, TransformerConfig
@@ -32,6 +31,7 @@ from pipeline.evaluation.translation import load_checkpoint
 from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.artifacts import Checkpoint
+from pipeline.store.tensors import write_tensors
 
 ATTENTIONS = {
     "encoder": {"attention": "self_attn"},
@@ -71,7 +71,7 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
             f"{checkpoint.folder}: MarianMT has no restricted self-attention, but this model has attention_window "
             f"{config.attention_window}; translate with aiayn"
         )
-    save_file(marian_weights(model), exported.folder / "model.safetensors", {"format": "pt"})
+    write_tensors(exported.folder / "model.safetensors", marian_weights(model), {"format": "pt"})
     sizes = marian_config(config)
     exported.write_json(
         "config.json", {"model_type": "marian", "architectures": ["MarianMTModel"], "dtype": "float32", **sizes}

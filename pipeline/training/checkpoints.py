@@ -15,7 +15,6 @@ its end.
 import json
 import logging
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,6 @@ from typing import Any, Self
 import safetensors.torch
 import torch
 from pydantic import TypeAdapter
-from safetensors import SafetensorError
 from torch import Tensor
 
 from model.training_step import Adam, TrainingStep, views
@@ -36,6 +34,7 @@ from pipeline.store.artifact import Artifact, publish
 from pipeline.store.artifacts import METRICS, read_metrics_line
 from pipeline.store.records import Segment
 from pipeline.store.scratch import BUILD_PREFIX, Scratch
+from pipeline.store.tensors import write_tensors
 from pipeline.training.workers import Workers
 
 Tensors = dict[str, Tensor]
@@ -191,7 +190,7 @@ class CheckpointWriter:
         def make(folder: Path) -> Artifact:
             write_weights(folder, weights, config)
             if optimizer and state:
-                _write_tensors(folder / "optimizer.safetensors", optimizer)
+                write_tensors(folder / "optimizer.safetensors", optimizer)
                 Artifact(folder).write_json("state.json", state)
             return Artifact(folder)
 
@@ -282,17 +281,8 @@ def truncate_metrics(path: Path, update: int) -> None:
 def write_weights(folder: Path, weights: Tensors, config: dict[str, Any]) -> None:
     """Writes `model.safetensors`, and `model.json` from the fields of a TransformerConfig."""
     tensors = {name: weight.detach().cpu().contiguous() for name, weight in weights.items()}
-    _write_tensors(folder / "model.safetensors", tensors)
+    write_tensors(folder / "model.safetensors", tensors)
     Artifact(folder).write_json("model.json", config)
-
-
-def _write_tensors(path: Path, tensors: Tensors) -> None:
-    try:
-        safetensors.torch.save_file(tensors, path)
-    except SafetensorError as error:  # safetensors wraps OSError
-        if number := re.search(r"os error (\d+)", str(error)):
-            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
-        raise
 
 
 def _by_parameter(values_P: Tensor, step: TrainingStep) -> Tensors:
