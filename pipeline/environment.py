@@ -1,6 +1,8 @@
 """CPUs and environment variables of processes that compute. Fast to import."""
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "2000000000", "MALLOC_MMAP_THRESHOLD_": "1000000000"}
@@ -17,9 +19,41 @@ idles, training with two threads is 1.5 to 1.9 times as fast with 1,000 as by de
 machine; 3,000 is a compromise (docs/results/2026-11-23_xeon-icelake-2-cores-float32.md)."""
 
 
+CGROUPS = Path("/sys/fs/cgroup")
+
+
 def usable_cpus() -> int:
-    """Returns the number of CPUs available to this process, or all CPUs if the system does not say (macOS)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Returns the number of CPUs available to this process: the fewest of its affinity and of its container's quota.
+
+    All CPUs, if the system does not say (macOS).
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([allowed, *(max(1, int(quota)) for quota in _cpu_quotas())])
+
+
+def _cpu_quotas() -> Iterator[float]:
+    """Yields the CPU quotas of this process's cgroup and of those above it, in CPUs: `docker run --cpus 1.5` sets 1.5.
+
+    Both versions of cgroups (docs.kernel.org: cgroup-v2, sched-bwc). In a container, its own cgroup is the root.
+    """
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for _, controllers, name in (line.split(":", 2) for line in lines):
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        root = CGROUPS / "cpu" if controllers else CGROUPS
+        for group in (root / name.strip("/"), *(root / name.strip("/")).parents):
+            with suppress(OSError, ValueError):
+                if controllers:
+                    quota, period = ((group / f"cpu.cfs_{of}_us").read_text() for of in ("quota", "period"))
+                else:
+                    quota, period = (group / "cpu.max").read_text().split()
+                if quota != "max" and int(quota) > 0:
+                    yield int(quota) / int(period)
+            if group == root:
+                break
 
 
 def cache_folder() -> Path:
