@@ -105,20 +105,16 @@ class Reproduction:
     """The corpus reports, by the names of their texts."""
     tabulate: Callable[[Mapping[str, str]], Step[Any]]
     """Returns the table's step, given the failed models with reasons."""
-    measured: Mapping[str, Step[Any]] = field(default_factory=dict)
-    """Further measurements, by model name."""
     tuned: bool = False
     """Whether Ray Tune trains the models, each as a trial."""
     first: Sequence[Step[Any]] = ()
     """Steps that run before all others, so that errors in their files show up before training."""
-    report: str = "report.html"
-    """The file name of the table's page."""
     forecast: Callable[..., RenderableType | None] | None = None
     """Forecasts the training time for --plan (`workflows.forecast.estimate`)."""
 
     def results(self, name: str) -> list[Step[Any]]:
         """Returns a model's final steps, without intermediate ones."""
-        return [*self.models[name].results, *filter(None, [self.measured.get(name)])]
+        return [*self.models[name].results]
 
 
 def reproduce(experiment: Reproduction, request: Request) -> None:
@@ -151,7 +147,7 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     console.print()
     commands = {model.command for model in experiment.models.values()}
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
-    for line in closing_lines(place, experiment.report, model_command, ui_command(tracker.uri)):
+    for line in closing_lines(place, model_command, ui_command(tracker.uri)):
         _print_line(line)
     if failures:
         for name, why in failures.items():

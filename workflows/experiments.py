@@ -22,6 +22,5 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "table2": Experiment("workflows.reproduce_table2", Imported("workflows.tables.table2:Table2Artifact")),
     "table3": Experiment("workflows.reproduce_table3", Imported("workflows.tables.table3:Table3Artifact")),
     "table4": Experiment("workflows.reproduce_table4", Imported("workflows.tables.table4:Table4Artifact")),
-    "claims": Experiment("workflows.reproduce_claims", Imported("workflows.tables.claims:ClaimsArtifact")),
 }
 """By name, which also names the runs' folder and the MLflow experiment."""

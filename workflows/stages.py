@@ -28,7 +28,6 @@ from pipeline.store.artifacts import (
     Vocabulary,
 )
 from pipeline.text import cleaning
-from workflows.claims.claim import Data
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.profiles.profile import Profile, SearchGrid
 from workflows.reports.corpus import CorpusReport, report_corpus
@@ -83,8 +82,6 @@ class Prepared:
     vocabulary: Step[Vocabulary]
     dataset: Step[EncodedDataset]
     report: Step[CorpusReport]
-    evidence: tuple[Data, ...]
-    """The kinds of the paper's claims that this text can judge."""
 
 
 def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
@@ -99,14 +96,7 @@ def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
     learned = LEARN_VOCABULARY(f"vocabulary {name}", clean, profile.vocabulary)
     dataset = ENCODE(f"encode {name}", clean, dev, learned, profile.encoding)
     reported = report(f"report {name}", profile, clean, learned, dataset)
-    return Prepared(name, pair, profile.data, clean, dev, test_sets, learned, dataset, reported, evidence_of(settings))
-
-
-def evidence_of(settings: Settings) -> tuple[Data, ...]:
-    """Returns the kinds of the paper's claims that a text can judge: on real text, on the paper's own text."""
-    if isinstance(settings, embedded.EmbeddedSettings):
-        return ()
-    return ("real text", "WMT14") if isinstance(settings, wmt14.Wmt14Settings) else ("real text",)
+    return Prepared(name, pair, profile.data, clean, dev, test_sets, learned, dataset, reported)
 
 
 def report(
@@ -165,7 +155,6 @@ def evaluated(
         COST(f"cost {name}", training),
         scores[0],
         tuple(scores[1:]),
-        evidence=text.evidence,
         dev_scores=dev_scores,
         decoding_choice=choice,
     )

@@ -147,26 +147,6 @@ def test_preparation(tmp_path: Path) -> None:
     assert result["ratio_sentencepiece"] == pytest.approx(result["pairs_s"] / result["sentencepiece_pairs_s"])
 
 
-def test_error_rates(tmp_path: Path) -> None:
-    """Fractions by rule and effect, the same in both formats. Corrected for the family, fewer verdicts are wrong."""
-    result = json.loads(run(tmp_path, "error_rates", "--tables=50", "--json", blocked=False))
-    names, rules = ["old rule", "3 seeds", "3 seeds, Holm", "5 seeds", "5 seeds, Holm"], result["rules"]
-    assert (result["tables"], [*rules]) == (50, names)
-    none = [rules[name]["0 sd"] for name in names]
-    assert none[0]["any_wrong"] > none[1]["any_wrong"] > none[2]["any_wrong"] < 0.15
-    wrong = sum((*none[0]["fails"].values(), *none[0]["holds"].values())) - none[0]["holds"]["E = base"]
-    assert none[0]["wrong_a_table"] == pytest.approx(wrong) == pytest.approx(1.5, abs=0.6)
-    true = [rules["5 seeds, Holm"][f"{effect} sd"] for effect in (1, 2, 3)]
-    hold = [each["hold_a_table"] for each in true]
-    assert hold == pytest.approx([sum(each["holds"].values()) for each in true])
-    assert 1 < hold[0] < 4 < hold[1] < 6.8 < hold[2]
-    assert true[0]["any_wrong"] < 0.05
-    head, _, *rows = run(tmp_path, "error_rates", "--tables=50", blocked=False).splitlines()
-    assert head == f"| no row differs (50 tables) | {' | '.join(names)} |"
-    assert rows[0] == "| any wrong verdict | " + " | ".join(f"{each['any_wrong']:.3f}" for each in none) + " |"
-    assert rows[-1].endswith(" | " + " / ".join(f"{each['holds']['E = base']:.3f}" for each in true) + " |")
-
-
 def test_gpu_in_tiny_form(tmp_path: Path) -> None:
     """On the CPU, each form of the first step has a rate, a table of kernels and a trace."""
     shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", "--steps=minute")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pipeline.store.store import Store
-from workflows import reproduce_claims, reproduce_table2, reproduce_table3, reproduce_table4
+from workflows import reproduce_table2, reproduce_table3, reproduce_table4
 from workflows.command_line import CommandLine
 from workflows.engine.dag import Step
 from workflows.experiment import Request
@@ -19,9 +19,6 @@ def drawn(workflow: str, profile: str, store: Store) -> Step[Any]:
     request = Request(trees or text, store, command)
     pair, cells = next(iter(text.corpora)), ([*text.corpora], text.default_models)
     match workflow:
-        case "claims":
-            sections = reproduce_claims.chosen_sections(None)
-            return reproduce_claims.reproduction(text, sections, request, cells, None, None).tabulate({})
         case "table2":
             return reproduce_table2.reproduction(text, *cells, request).tabulate({})
         case "table3":

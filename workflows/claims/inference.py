@@ -4,9 +4,10 @@
     rows.difference("one head", minus="base").verdict()                             # "holds"
 
 The claim holds if the interval lies wholly inside the region, fails if it lies wholly outside, and is undecided
-otherwise. Values are assumed to be normal over seeds, with the same variance in all groups. The probability of a false
-"holds" is at most 2.5%. So is that of a false "fails", except for a region narrower than the standard error: there it
-is 5%. The p-values give the same verdicts as the interval, and `holm` adjusts them for a family of claims.
+otherwise. Values are assumed to be normal over seeds. The variance is pooled over all rows, or each row has its own
+(Welch): `Groups.bartlett` tests whether pooling is right. The probability of a false "holds" is at most 2.5%. So is
+that of a false "fails", except for a region narrower than the standard error: there it is 5%. The p-values give the
+same verdicts as the interval, and `holm` adjusts them for a family of claims.
 """
 
 import math
@@ -36,11 +37,6 @@ class Region:
 POSITIVE = Region(low=0.0)
 
 
-def at_least(limit: float) -> Region:
-    """Returns the claim that an effect is greater than `limit`."""
-    return Region(low=limit)
-
-
 def within(margin: float) -> Region:
     """Returns the claim of equivalence, |effect| < margin: two one-sided tests (TOST) at 2.5% each."""
     return Region(-margin, margin)
@@ -55,7 +51,7 @@ class Estimate:
     """Lower end of the 95% confidence interval; -inf if one observation per group leaves its width unknown."""
     high: float
     n: int
-    """Observations (trained models, rounds of a timing) in the smallest group."""
+    """Trained models in the smallest group."""
     p_holds: float
     """One-sided p-value of the hypothesis that the claim is false: small if the claim holds."""
     p_fails: float
@@ -87,12 +83,14 @@ def decided(p_holds: float, p_fails: float, p: float) -> Decided:
 
 @dataclass(frozen=True)
 class Groups:
-    """A metric's values by row of a table, one per seed. The variance is pooled over all rows.
+    """A metric's values by row of a table, one per seed.
 
-    Raises ValueError for a row without values or with a value that is not finite, KeyError for an unknown row.
+    The variance is pooled over all rows, or each row's own unless `pooled`. Raises ValueError for a row without values
+    or with a value that is not finite, KeyError for an unknown row.
     """
 
     values: Mapping[str, Sequence[float]]
+    pooled: bool = True
 
     def __post_init__(self) -> None:
         for name, values in self.values.items():
@@ -125,6 +123,20 @@ class Groups:
             return math.nan
         squares = ((value - self.mean(name)) ** 2 for name, values in self.values.items() for value in values)
         return math.sqrt(math.fsum(squares) / self.df)
+
+    @cached_property
+    def bartlett(self) -> float:
+        """The p-value of Bartlett's test that all rows have the same variance; 1 if fewer than two have any seeds more.
+
+        Rows of one seed say nothing of it. A row of equal values beside others has another variance for certain.
+        """
+        several = [values for values in self.values.values() if len(values) > 1]
+        constant = sum(len(set(values)) == 1 for values in several)
+        if len(several) < 2 or constant == len(several):
+            return 1.0
+        from scipy import stats
+
+        return 0.0 if constant else float(stats.bartlett(*several).pvalue)
 
     def contrast(self, weights: Mapping[str, float], region: Region = POSITIVE) -> Estimate:
         """Tests the weighted sum of the rows' means."""
@@ -164,33 +176,18 @@ class Groups:
 
     def _effect(self, weights: Mapping[str, float]) -> "_Effect":
         value = math.fsum(weight * self.mean(name) for name, weight in weights.items())
-        scale = math.sqrt(math.fsum(weight**2 / self.n(name) for name, weight in weights.items()))
-        return _Effect(value, self.deviation * scale, self.df)
-
-
-def paired(differences: Sequence[float], region: Region = POSITIVE) -> Estimate:
-    """Tests the mean of differences, one per pair (two models with the same seed). One pair decides nothing."""
-    return _smallest([_Effect.mean_of(differences)], region, len(differences))
-
-
-def ratio(of: Sequence[float], to: Sequence[float], region: Region) -> Estimate:
-    """Tests the geometric mean of positive ratios, one per pair, by Student's test of their logarithms."""
-    logarithms = [math.log(a / b) for a, b in zip(of, to, strict=True)]
-    low, high = (math.log(limit) if limit > 0 else -math.inf for limit in (region.low, region.high))
-    tested = paired(logarithms, Region(low, high))
-    value, lower, upper = map(math.exp, (tested.value, tested.low, tested.high))
-    return replace(tested, value=value, low=lower, high=upper, region=region)
-
-
-def best_of_paired(differences: Sequence[Sequence[float]], region: Region) -> Estimate:
-    """Tests the lead over the best of several rivals: positive if none is as good.
-
-    `differences` has a sequence per rival: our metric less the rival's, one value per seed. The bounds are those of
-    `Groups.best`, each with its rival's variance. Raises ValueError without rivals or seeds.
-    """
-    if not differences:
-        raise ValueError("no rivals to compare with: give the differences of at least one")
-    return _smallest([*map(_Effect.mean_of, differences)], region, min(map(len, differences)))
+        if self.pooled:
+            scale = math.sqrt(math.fsum(weight**2 / self.n(name) for name, weight in weights.items()))
+            return _Effect(value, self.deviation * scale, self.df)
+        if min(map(self.n, weights)) < 2:
+            return _Effect(value, math.nan, 0)
+        # Welch (1947), with Satterthwaite's degrees of freedom.
+        parts = {
+            name: weight**2 * statistics.variance(self.values[name]) / self.n(name) for name, weight in weights.items()
+        }
+        total = math.fsum(parts.values())
+        squares = math.fsum(part**2 / (self.n(name) - 1) for name, part in parts.items())
+        return _Effect(value, math.sqrt(total), total**2 / squares if squares else math.inf)
 
 
 def every(tested: Sequence[Estimate]) -> tuple[float, float]:
@@ -204,9 +201,10 @@ def every(tested: Sequence[Estimate]) -> tuple[float, float]:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Adjusts the p-values of a family of claims, so that the probability of any wrong verdict is at most 5%.
+    """Adjusts the p-values of a family of claims for their number. Keeps the order of `p`.
 
-    Holm (1979), "A simple sequentially rejective multiple test procedure". Keeps the order of `p`.
+    Holm (1979), "A simple sequentially rejective multiple test procedure". The rate of families with any wrong verdict
+    is simulated, not proven, since verdicts have two directions (docs/protocol.md).
     """
     if not all(0 <= each <= 1 for each in p):
         raise ValueError(f"p-values must be within 0 and 1: {list(p)}")
@@ -224,13 +222,6 @@ class _Effect:
     value: float
     error: float
     df: float
-
-    @classmethod
-    def mean_of(cls, values: Sequence[float]) -> "_Effect":
-        _check(values, "the differences")
-        df = len(values) - 1
-        error = math.sqrt(statistics.variance(values) / len(values)) if df else math.nan
-        return cls(float(statistics.mean(values)), error, df)
 
     def p_above(self, limit: float) -> float:
         """Returns the p-value of the hypothesis effect <= limit."""
@@ -250,7 +241,9 @@ class _Effect:
         """Returns the one-sided margin of error: the true effect lies beyond it with probability `tail`."""
         from scipy.special import stdtrit
 
-        return float(stdtrit(self.df, 1 - tail)) * self.error if self.df else math.inf
+        if self.df == 0 or self.error == 0:
+            return 0.0 if self.df else math.inf
+        return float(stdtrit(self.df, 1 - tail)) * self.error
 
 
 def _smallest(effects: Sequence[_Effect], region: Region, n: int) -> Estimate:

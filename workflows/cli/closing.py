@@ -8,18 +8,17 @@ from pathlib import Path
 
 from workflows.names import DEFAULT_ROOT, model_names
 
-MAX_MODELS = 4
+REPORT, MAX_MODELS = "report.html", 4
 SCHEMES = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
 """The layouts of system-wide and per-user installations."""
 
 
-def closing_lines(run: Path, report: str, model_command: str, curves: str) -> list[str]:
+def closing_lines(run: Path, model_command: str, curves: str) -> list[str]:
     """Returns the closing lines; their commands can be pasted in this directory.
 
-    `report` is the file name of the page, `model_command` the `aiayn` subcommand for the run's models or empty, and
-    `curves` MLflow's command.
+    `model_command` is the `aiayn` subcommand for the run's models or empty, `curves` MLflow's command.
     """
-    lines = [f"report: {shown(run.parent / report)}"]
+    lines = [f"report: {shown(run.parent / 'report.html')}"]
     if model_command and (names := model_names(run)):
         models = [str(_name(run.parent / name)) for name in names]
         more = f" and {len(models) - MAX_MODELS} more" if len(models) > MAX_MODELS else ""

@@ -9,6 +9,7 @@ aiayn parse model < text.words > text.trees             sentences -> bracketed t
 aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn figures model --out figures                       attention of its heads (Figures 3 to 5)
 aiayn runs                                              finished tables
+aiayn claims seeds.csv                                  judges the paper's claims by a table's seeds
 aiayn clean                                             unused artifacts; --yes deletes them
 aiayn doctor                                            checks this machine, with remedies
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
@@ -35,6 +36,7 @@ from pipeline.store.artifacts import Checkpoint, EncodedDataset, TrainingRun
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows import stages
+from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
 from workflows.cli.console import console, help_text, run_app
 from workflows.cli.doctor import doctor
@@ -372,6 +374,7 @@ def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: d
 
 
 app.command()(runs)
+app.command()(claims)
 app.command("clean")(clean_store)
 app.command()(doctor)
 app.command()(figures)

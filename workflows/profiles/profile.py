@@ -69,15 +69,6 @@ class SearchGrid(Settings):
     length_penalties: tuple[LengthPenalty, ...] = Field((0.0, 0.6, 1.0), min_length=1)
 
 
-class ClaimSettings(Settings):
-    """Settings of the runs of `workflows.reproduce_claims` that no table has."""
-
-    seeds: int = Field(3, ge=2, le=100)
-    """Runs of each kind; their spread gives the confidence intervals."""
-    longest_tokens: int = Field(16, ge=4, le=1_000_000)
-    """Maximum length of either side of a training pair in the extrapolation test (§3.5)."""
-
-
 COMPETITORS = ("recurrent", "convolutional")
 """Models of Table 2 that are trained only on request, because they take as long as base."""
 
@@ -102,7 +93,6 @@ class Profile(BaseProfile):
     """Settings of Table 3; its models' vocabulary_size is `vocabulary.size`, too."""
     decoding: DecodingSettings = DecodingSettings()
     choice: SearchGrid = SearchGrid()
-    claims: ClaimSettings = ClaimSettings()
     pairs: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Settings that differ for a language pair, e.g. {"en-fr": {"vocabulary": {"size": 32_000}}}."""
 

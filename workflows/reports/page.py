@@ -6,8 +6,6 @@ A page begins with the result in one sentence, a summary of the runs, and the pa
 The whole table, the differences from the paper and the sections follow; settings and command come last.
 """
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,10 +23,11 @@ from workflows.quantities import duration, flop_text, rounded
 from workflows.reports import corpus_text
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.corpus_plot import lengths_figure
+from workflows.reports.seeds import seeds_csv
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, span
-from workflows.tables.render import FOOTNOTES, differences_table, render_markdown, tables_of
+from workflows.tables.render import FOOTNOTES, differences_table, render_markdown
 from workflows.tables.table import ABSENT, NAME, Column, Results, ResultsArtifact, Row, Table
 
 ResultsArtifactT = TypeVar("ResultsArtifactT", bound=ResultsArtifact)
@@ -65,7 +64,6 @@ def write(
     pictures: Sequence[Markup] = (),
     sections: Sequence[Section] = (),
     models: Sequence[TrainedModel] = (),
-    runs: Mapping[str, TrainedModel] | None = None,
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
     name: str = REPORT,
@@ -74,14 +72,13 @@ def write(
 
     `lead` introduces the table, `said` states the result. The first screen shows `compared` beside `pictures`, or only
     the pictures. `models` are the trained models behind the table, whose settings the page lists, `reports` describe
-    their training texts, and `command` is the command line that writes the page. `seeds.csv` has the metrics of `runs`
-    by name, by default of the models by label.
+    their training texts, and `command` is the command line that writes the page.
     """
     artifact = kind(context.folder).write(results)
     markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
     markdown_file.write_text(render_markdown(results), encoding="utf-8")
-    if named := [(model.label, model) for model in models] if runs is None else [*runs.items()]:
-        (artifact.folder / SEEDS).write_text(seeds_csv(named), encoding="utf-8")
+    if models:
+        (artifact.folder / SEEDS).write_text(seeds_csv(models), encoding="utf-8")
     environment = Environment(
         loader=PackageLoader("workflows.reports"),
         autoescape=True,
@@ -90,7 +87,7 @@ def write(
         lstrip_blocks=True,
     )
     environment.globals.update(absent=ABSENT)
-    main, *others = tables_of(results)
+    main, *others = results.tables
     texts = [
         Section(
             f"Training text: {corpus_text.title(corpus)}",
@@ -120,16 +117,6 @@ def write(
     )
     (artifact.folder / name).write_text(page, encoding="utf-8")
     return artifact
-
-
-def seeds_csv(named: Sequence[tuple[str, TrainedModel]]) -> str:
-    """Returns the final metrics as CSV, one row per run, for statistical tests of the reader's own."""
-    rows = [{"model": name, "seed": model.settings.seed, **model.final_metrics()} for name, model in named]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:

@@ -11,11 +11,9 @@ from workflows.command_line import UNKNOWN, CommandLine
 from workflows.paper import KINDS, Kind, group
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
-from workflows.reports.forest import EFFECTS, forests
 from workflows.reports.learning import learning_figure
 from workflows.reports.page import Section
 from workflows.reports.plots import COLORS, INK, Point, figure, svg
-from workflows.tables.judged import tallies
 from workflows.tables.measurements import Translation
 from workflows.tables.table import NAME, Column, Results, Table
 from workflows.tables.table3 import RowTrainings, Table3Artifact, compute, deltas
@@ -34,15 +32,18 @@ SAME, OTHER = COLORS[0], COLORS[1]
 
 
 def said(results: Results) -> str:
-    """States in a sentence the verdicts on the paper's claims, and base's scores."""
+    """States base's scores in a sentence, and how many rows differ from base in the paper's direction."""
     main = results.tables[0]
     trained = {row.name: row for row in main.rows if row.values.get("seeds")}
     if not trained:
         return page.NOTHING_RUN
-    parts = tallies(results.claims)
+    parts = []
     if base := trained.get("base"):
         perplexity, bleu = base.number("perplexity"), base.number("bleu", "sacrebleu")
         parts.append(f"Base reaches perplexity {perplexity:.2f} and BLEU {bleu:.1f}.")
+    if points := both_deltas(main, "perplexity"):
+        alike = sum(printed * measured > 0 for printed, measured in points.values())
+        parts.append(f"By perplexity, {alike} of {len(points)} rows differ from base in the paper's direction.")
     return " ".join(parts or [f"Rows trained: {', '.join(trained)}."])
 
 
@@ -76,7 +77,6 @@ def tabulate(
             dots(kind, points, within_noise(main, kind)) for kind in KINDS if (points := both_deltas(main, kind))
         ],
         sections=[
-            *[Section("Effects", EFFECTS, plots) for plots in [forests(results.claims)] if plots],
             *[Section("Learning curves", explanation, groups)] * bool(groups),
             *map(page.translations, shown[:1]),
         ],

@@ -18,7 +18,6 @@ from pipeline.store.artifacts import METRICS, Checkpoint, Corpus, EvaluationSet,
 from pipeline.store.records import DecodingRecord, ScoringRecord, TrainingRecord
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
-from workflows.claims.claim import Data
 from workflows.engine.dag import Ref, Step, resolved, to_artifact
 
 N_SAMPLES = 10
@@ -47,8 +46,6 @@ class TrainedModel:
     hypotheses: Ref[Hypotheses]
     perplexity: Ref[Perplexity]
     cost: Ref[Cost]
-    evidence: tuple[Data, ...] = field(default=(), kw_only=True)
-    """The kinds of the paper's claims that these data can judge; none for generated text."""
     dev_scores: Ref[DevScores] | None = field(default=None, kw_only=True)
     """Scores of every kept checkpoint on the dev set, if requested."""
 

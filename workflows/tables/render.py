@@ -16,7 +16,6 @@ from rich.text import Text
 
 from workflows import paper
 from workflows.tables.differences import Difference
-from workflows.tables.judged import claims_table, tallies
 from workflows.tables.table import ABSENT, NAME, Column, Results, Table, columns, in_order
 
 FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
@@ -35,23 +34,16 @@ def differences_table(differences: Sequence[Difference]) -> Table:
     return Table("Differences from the paper", shown, rows, "" if rows else "No differences in what was run.")
 
 
-def tables_of(results: Results) -> list[Table]:
-    """Returns an experiment's tables: the paper's, then the judged claims, then the others."""
-    main, *others = results.tables or [claims_table(results.claims, on_terminal=True)]
-    claims = [claims_table(results.claims)] * bool(results.claims and results.tables)
-    return [main, *claims, *others]
-
-
 def render_terminal(results: Results, width: int) -> RenderableType:
     """Renders the tables for a terminal of `width` columns."""
-    tables = [table for table in tables_of(results) if table.on_terminal]
+    tables = [table for table in results.tables if table.on_terminal]
     notes = Grid.grid(padding=(0, 1, 0, 0))
     for note in results.notes:
         notes.add_row("*" if note in FOOTNOTES else "·", Text(note), style="dim")
     parts = [
         part for table in (*tables, differences_table(results.differences)) for part in terminal_table(table, width)
     ]
-    return Group(*parts, *map(Text, tallies(results.claims)), notes)
+    return Group(*parts, notes)
 
 
 def terminal_table(table: Table, width: int) -> Iterator[RenderableType]:
@@ -116,7 +108,7 @@ def _style(text: str, is_measured: bool) -> str:
 
 def render_markdown(results: Results) -> str:
     """Renders the tables, differences and notes as a Markdown document."""
-    main, *others = tables_of(results)
+    main, *others = results.tables
     lines = [f"# {main.title}", *markdown_table(main)]
     for other in (*others, differences_table(results.differences)):
         lines += ["", f"## {other.title}", *markdown_table(other)]

@@ -14,7 +14,6 @@ from typing import Literal, Self
 
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.records import NOT_DEFINED
-from workflows.claims.claim import Judged
 from workflows.quantities import duration, flop_text, percent
 from workflows.tables.differences import Difference
 
@@ -129,15 +128,13 @@ class Results:
     """The results of an experiment."""
 
     tables: Sequence[Table] = ()
-    """The paper's table, then further tables; empty if there are only claims."""
+    """The paper's table, then further tables."""
     differences: Sequence[Difference] = ()
     """Differences from the paper."""
     notes: Sequence[str] = ()
     """How to read the table."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The main numbers, by MLflow name."""
-    claims: Sequence[Judged] = ()
-    """The paper's claims, judged."""
 
 
 class ResultsArtifact(JsonArtifact[Results]):

@@ -8,8 +8,6 @@ from pipeline.complexity.exponents import Exponent, crossing, fit
 from pipeline.complexity.layer_types.sizes import LayerType
 from pipeline.complexity.records import Counts, Crossover, LayerCounts, Measurements
 from workflows import paper
-from workflows.claims import timings
-from workflows.claims.claim import Evidence, judged
 from workflows.quantities import duration
 from workflows.tables.differences import Difference
 from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table, Value
@@ -96,7 +94,6 @@ def compute(counts: Counts, measured: Measurements) -> Results:
         _differences(counts),
         _notes(counts, measured, fits),
         _metrics(counts, sizes, fits, crossovers),
-        judged([claim for claim in timings.CLAIMS if claim.needs == ("table1",)], Evidence({"table1": measured})),
     )
 
 

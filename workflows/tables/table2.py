@@ -13,8 +13,6 @@ from types import MappingProxyType
 from pipeline.evaluation.search_choice import DecodingChoiceRecord
 from pipeline.store.records import NOT_DEFINED, ScoringRecord
 from workflows import paper
-from workflows.claims import comparisons
-from workflows.claims.claim import Evidence, Judged, judged
 from workflows.engine.dag import to_artifact
 from workflows.profiles.profile import COMPETITORS
 from workflows.tables.differences import differences, table2_notes
@@ -80,18 +78,7 @@ def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_
         differences(measured),
         [*(f"{label} failed: {why}" for label, why in failures.items()), *table2_notes(measured)],
         _metrics(sorted(measured, key=lambda cell: pairs.index(cell.pair))),
-        _claims(measured),
     )
-
-
-def _claims(measured: Sequence[Translation]) -> Sequence[Judged]:
-    """Judges the comparisons with earlier models, if the text is the one they were measured on."""
-    scores: dict[tuple[str, str], list[tuple[float, float | None]]] = {}
-    for cell in measured:
-        if "WMT14" in cell.evidence and cell.main_bleu.paper_bleu is not None:
-            scored = cell.main_bleu.paper_bleu, cell.costs.paper_way_flop
-            scores.setdefault((cell.pair, cell.model), []).append(scored)
-    return judged(comparisons.TABLE_2, Evidence({"table2": scores}, ("WMT14",))) if scores else ()
 
 
 def _measured_models(measured: Sequence[Translation]) -> Iterator[Table]:

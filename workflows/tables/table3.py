@@ -6,6 +6,7 @@ Measured numbers come from artifacts' files; rows that failed or were not run sa
 the printed base, measured rows with the measured base.
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,16 +15,14 @@ from typing import Any
 from model.config import BASE
 from pipeline.store.records import NOT_DEFINED
 from workflows import paper
-from workflows.claims import variations
-from workflows.claims.claim import Data, Evidence, judged
-from workflows.claims.inference import ALPHA, Groups
-from workflows.claims.variations import Trained
 from workflows.paper import KIND_NAMES, KINDS, Kind, group
 from workflows.tables.convergence import MAX_FALL, last_fall
 from workflows.tables.differences import Difference, differences, reading_notes
 from workflows.tables.measurements import Translation
 from workflows.tables.table import FAILED, MILLION, NAME, NOT_RUN, Column, Results, ResultsArtifact, Row, Table, Value
 
+ALPHA = 0.05
+"""The level at which a row is said to differ from base."""
 PRINTED: dict[Kind, str] = {"perplexity": ".2f", "bleu": ".1f"}
 """The paper's decimals."""
 
@@ -78,6 +77,36 @@ class Table3Artifact(ResultsArtifact):
     record_file = "table3.json"
 
 
+@dataclass(frozen=True)
+class Seeds:
+    """A metric's values by row, one a seed; the variance between seeds is pooled over all rows."""
+
+    values: Mapping[str, Sequence[float]]
+
+    @property
+    def df(self) -> int:
+        """The degrees of freedom of the pooled variance."""
+        return sum(len(values) - 1 for values in self.values.values())
+
+    @property
+    def deviation(self) -> float:
+        """The pooled standard deviation; only if `df` is not 0."""
+        squares = (statistics.variance(of) * (len(of) - 1) for of in self.values.values() if len(of) > 1)
+        return math.sqrt(math.fsum(squares) / self.df)
+
+    def differ(self, row: str, other: str) -> bool | None:
+        """Whether two rows' means differ at the level 5% by Student's test; None if either has a single seed."""
+        from scipy.special import stdtr
+
+        of, to = self.values[row], self.values[other]
+        if min(len(of), len(to)) < 2:
+            return None
+        distance, error = abs(statistics.fmean(of) - statistics.fmean(to)), math.sqrt(1 / len(of) + 1 / len(to))
+        if not self.deviation:
+            return distance > 0
+        return bool(2 * stdtr(self.df, -distance / (self.deviation * error)) <= ALPHA)
+
+
 def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Translation]]]:
     """Computes the table; returns it with the measured runs by row."""
     cells = {row.name: list(row.trainings) for row in rows if row.trainings}
@@ -85,11 +114,10 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Trans
         name: {kind: statistics.fmean(_figure(kind, cell) for cell in of_row) for kind in KINDS}
         for name, of_row in cells.items()
     }
-    trained = {
-        name: [Trained(cell.dev.dev_nll, cell.main_bleu.deciding, cell.dev.dev_accuracy) for cell in of_row]
-        for name, of_row in cells.items()
+    metrics: dict[Kind, Seeds] = {
+        "perplexity": Seeds({name: [cell.dev.dev_nll for cell in of_row] for name, of_row in cells.items()}),
+        "bleu": Seeds({name: [cell.main_bleu.deciding for cell in of_row] for name, of_row in cells.items()}),
     }
-    metrics: dict[Kind, Groups] = {"perplexity": variations.log_likelihood(trained), "bleu": variations.bleu(trained)}
     lines = [_row(row, measured, metrics) for row in rows]
     correlations = _correlations(measured)
     explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
@@ -100,14 +128,8 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Trans
         _differences(cells),
         _notes(lines, cells, metrics["perplexity"]),
         _metrics(cells, measured, correlations),
-        judged(variations.CLAIMS, Evidence({"table3": trained}, data_of(cells))) if cells else (),
     )
     return results, cells
-
-
-def data_of(cells: Mapping[str, Sequence[Translation]]) -> tuple[Data, ...]:
-    """Returns the kinds of claims that the rows' text can judge."""
-    return next((cell.evidence for of_row in cells.values() for cell in of_row), ())
 
 
 Means = Mapping[str, Mapping[Kind, float]]
@@ -123,7 +145,7 @@ def correlation_text(correlations: Mapping[Kind, tuple[float, int]]) -> str:
     )
 
 
-def _row(row: RowTrainings, means: Means, metrics: Mapping[Kind, Groups]) -> Row:
+def _row(row: RowTrainings, means: Means, metrics: Mapping[Kind, Seeds]) -> Row:
     variation = paper.VARIATIONS.get(row.name)
     change = paper.symbols(row.difference)
     values = _printed(variation) if variation else {}
@@ -150,7 +172,7 @@ def _printed(variation: paper.Variation) -> dict[str, Value]:
     return values
 
 
-def _measured(row: RowTrainings, means: Means, metrics: Mapping[Kind, Groups]) -> dict[str, Value]:
+def _measured(row: RowTrainings, means: Means, metrics: Mapping[Kind, Seeds]) -> dict[str, Value]:
     """Returns means over the seeds, of the last checkpoint on the dev set; perplexity is per word-piece."""
     cells, here, base = row.trainings, means[row.name], means.get("base")
     falls = [fall for cell in cells if (fall := last_fall(cell.metrics, cell.run.updates)) is not None]
@@ -172,8 +194,7 @@ def _measured(row: RowTrainings, means: Means, metrics: Mapping[Kind, Groups]) -
             values[f"{kind}.deviation"] = statistics.stdev(_figure(kind, cell) for cell in cells)
         if base and row.name != "base":
             values[f"{kind}.delta"] = here[kind] - base[kind]
-            tested = metrics[kind].difference(row.name, "base")
-            values[f"{kind}.is_beyond_noise"] = tested.p <= ALPHA if tested.n > 1 else None
+            values[f"{kind}.is_beyond_noise"] = metrics[kind].differ(row.name, "base")
     if any(cell.main_bleu.paper_bleu is None for cell in cells):
         values["bleu"] = NOT_DEFINED
     return values
@@ -223,7 +244,7 @@ def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
     return differences(cells[name][:1], lambda _pair, model: paper.variation_experiment(model))
 
 
-def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], log_likelihood: Groups) -> list[str]:
+def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], nll: Seeds) -> list[str]:
     measured = [cell for trainings in cells.values() for cell in trainings]
     counts = sorted({len(trainings) for trainings in cells.values()})
     seeds = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))
@@ -237,7 +258,7 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], log_like
         "printed and measured perplexities are not comparable; the signs of their differences are.",
         "BLEU is paper BLEU of the last checkpoint on the development set, as in the paper, with sacreBLEU beside it.",
         f"Each measured row is {each}.",
-        *(_noise(log_likelihood) if cells else []),
+        *(_noise(nll) if cells else []),
     ]
     if falling := [row.name for row in rows if row.values.get("has_converged") is False]:
         notes.append(
@@ -271,15 +292,15 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], log_like
     return notes
 
 
-def _noise(log_likelihood: Groups) -> list[str]:
+def _noise(nll: Seeds) -> list[str]:
     """States the standard deviation between seeds."""
-    if not log_likelihood.df:
+    if not nll.df:
         return [
-            "Every row was trained with one seed, so any difference may be chance and no claim can be judged: "
+            "Every row was trained with one seed, so any difference may be chance: "
             "--seeds 3 trains every row three times, --set grid.base_seeds=3 only base."
         ]
-    deviation = log_likelihood.deviation
+    deviation = nll.deviation
     return [
         f"The standard deviation between seeds is {deviation:.4f} nats per token, pooled over all rows "
-        f"({log_likelihood.df} degrees of freedom). All claims are judged against it."
+        f"({nll.df} degrees of freedom). `aiayn claims` judges the paper's claims by seeds.csv."
     ]

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 
 from pipeline.evaluation.tree_scores import TreeScores
 from workflows import paper
-from workflows.claims import comparisons
-from workflows.claims.claim import Evidence, Judged, judged
 from workflows.tables.parser_differences import parser_differences
 from workflows.tables.parser_measurements import WSJ, ParserRow
 from workflows.tables.provenance import provenance_notes
@@ -86,13 +84,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
         if row.origin == "measured" and (f1 := row.number("f1")) is not None
     }
     tables = [main, *(table for table in others if table.rows)]
-    return Results(tables, parser_differences(rows), _notes(rows), metrics, _claims(rows))
-
-
-def _claims(rows: Sequence[ParserRow]) -> Sequence[Judged]:
-    """Judges the comparisons with earlier parsers, if the treebank is the one they were measured on."""
-    f1 = {row.training: [row.free.measured.total.f1] for row in rows if row.free and row.data == WSJ}
-    return judged(comparisons.TABLE_4, Evidence({"table4": f1}, ("WSJ",))) if f1 else ()
+    return Results(tables, parser_differences(rows), _notes(rows), metrics)
 
 
 def mlflow_name(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,18 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from benchmarks.error_rates import CLAIMS, EQUAL, simulated, verdicts
 from workflows.claims import inference
 from workflows.claims.inference import (
     POSITIVE,
     Groups,
     Region,
-    at_least,
-    best_of_paired,
     every,
     holm,
-    paired,
-    ratio,
     within,
 )
 
@@ -34,10 +28,21 @@ RULES: dict[str, Callable[[Rows, Region], inference.Estimate]] = {
     "trend": lambda rows, region: Groups(rows).trend(["a", *OTHERS], region),
     "best": lambda rows, region: Groups(rows).best("a", OTHERS, region),
     "behind best": lambda rows, region: Groups(rows).behind_best("a", OTHERS, region),
-    "paired": lambda rows, region: paired(rows["a"], region),
-    "best of paired": lambda rows, region: best_of_paired([*rows.values()], region),
+    "Welch difference": lambda rows, region: Groups(rows, pooled=False).difference("a", "b", region),
+    "Welch behind best": lambda rows, region: Groups(rows, pooled=False).behind_best("a", OTHERS, region),
 }
 """Every rule, on four rows."""
+
+
+def at_least(limit: float) -> Region:
+    return Region(low=limit)
+
+
+def own(values: Sequence[float]) -> Groups:
+    """A row beside a constant 0 of many seeds, so that Welch's difference is nearly the mean of `values`."""
+    return Groups({"a": values, "zero": [0.0, 0.0]}, pooled=False)
+
+
 VALUES = st.integers(-40, 40).map(lambda eighths: eighths / 8)
 ROWS = st.fixed_dictionaries({name: st.lists(VALUES, min_size=1, max_size=5) for name in "abcd"})
 REGIONS = st.one_of(
@@ -104,19 +109,6 @@ def test_an_effect_that_is_anything_is_anything(rows: Rows, region: Region) -> N
         assert (tested.low, tested.high) == (rule(rows, region).low, rule(rows, region).high)
 
 
-def test_a_paired_difference_is_students() -> None:
-    """Both one-sided p-values equal scipy's, at and beyond a limit."""
-    differences = [0.31, 0.42, 0.28, 0.05]
-    for limit in (0.0, 0.3):
-        tested = paired(differences, at_least(limit))
-        greater, less = (stats.ttest_1samp(differences, limit, alternative=side) for side in ("greater", "less"))
-        assert (tested.p_holds, tested.p_fails) == pytest.approx((greater.pvalue, less.pvalue))
-        assert (tested.value, tested.n) == (pytest.approx(0.265), 4)
-        interval = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
-        assert (tested.low, tested.high) == pytest.approx((interval.low, interval.high))
-    assert paired(differences) == paired(differences, POSITIVE)
-
-
 def test_a_difference_of_two_rows_is_students() -> None:
     """Two groups of different sizes with one variance."""
     of, minus = UNBALANCED["a"], UNBALANCED["b"]
@@ -126,6 +118,23 @@ def test_a_difference_of_two_rows_is_students() -> None:
     interval = stats.ttest_ind(of, minus).confidence_interval(0.95)
     assert (tested.low, tested.high) == pytest.approx((interval.low, interval.high))
     assert (tested.value, tested.n) == (pytest.approx(5.5 / 3 - 1), 2)
+
+
+def test_rows_with_their_own_variance_are_welchs() -> None:
+    of, minus = UNBALANCED["a"], UNBALANCED["c"]
+    tested = Groups(UNBALANCED, pooled=False).difference("a", "c")
+    greater = stats.ttest_ind(of, minus, equal_var=False, alternative="greater")
+    interval = stats.ttest_ind(of, minus, equal_var=False).confidence_interval(0.95)
+    assert (tested.p_holds, tested.low, tested.high) == pytest.approx((greater.pvalue, interval.low, interval.high))
+    assert Groups(UNBALANCED, pooled=False).difference("a", "d").verdict() == "undecided"  # d has a single seed
+
+
+def test_equal_variances_are_tested_by_bartlett() -> None:
+    several = [UNBALANCED[name] for name in "abc"]
+    assert Groups(UNBALANCED).bartlett == pytest.approx(stats.bartlett(*several).pvalue)
+    constant = [2.0, 2.0]
+    assert [Groups(rows).bartlett for rows in ({"a": constant, "b": constant}, {"a": [1.0], "b": [1.0, 2.0]})] == [1, 1]
+    assert Groups({"a": constant, "b": [1.0, 2.0]}).bartlett == 0
 
 
 def test_the_variance_is_pooled_over_all_rows() -> None:
@@ -146,9 +155,9 @@ def test_the_variance_is_pooled_over_all_rows() -> None:
 def test_equivalence_is_two_one_sided_tests() -> None:
     """On either side the nearer margin decides. An effect beyond a margin fails on that side."""
     for sign in (1, -1):
-        near = paired([sign * each for each in (0.5, 0.7, 0.6)], within(1))
+        near = own([sign * each for each in (0.5, 0.7, 0.6)]).difference("a", "zero", within(1))
         assert near.p_holds == pytest.approx(stats.ttest_1samp([0.5, 0.7, 0.6], 1, alternative="less").pvalue)
-        far = paired([sign * each for each in (1.5, 1.7, 1.6)], within(1))
+        far = own([sign * each for each in (1.5, 1.7, 1.6)]).difference("a", "zero", within(1))
         assert far.p_fails == pytest.approx(stats.ttest_1samp([1.5, 1.7, 1.6], 1, alternative="greater").pvalue)
         assert (near.verdict(), far.verdict()) == ("holds", "fails")
 
@@ -201,45 +210,6 @@ def test_behind_the_best_is_the_best_mirrored(rows: Rows, region: Region) -> Non
     assert (behind.p_holds, behind.p_fails) == (mirrored.p_holds, mirrored.p_fails)
 
 
-def test_the_best_of_several_rivals() -> None:
-    """Ahead of every rival, each with its own noise; behind some rival, all at once."""
-    rivals = [[-0.1, 0.2, 0.0], [-0.3, -0.1, -0.2, -0.35], [1.0, 1.3, -0.4]]
-    tested, each = best_of_paired(rivals, at_least(-0.5)), [paired(rival, at_least(-0.5)) for rival in rivals]
-    assert (tested.value, tested.n) == (pytest.approx(-0.2375), 3)
-    assert tested.low == min(one.low for one in each)
-    assert tested.p_holds == max(one.p_holds for one in each)
-    assert tested.p_fails == min(1, 3 * min(one.p_fails for one in each))
-    factors = [t(1 - 0.025 / 3, len(rival) - 1) / t(0.975, len(rival) - 1) for rival in rivals]
-    upper = [one.value + factor * (one.high - one.value) for one, factor in zip(each, factors, strict=True)]
-    assert tested.high == pytest.approx(min(upper))
-    assert best_of_paired(rivals, POSITIVE).p_fails == pytest.approx(3 * min(paired(each).p_fails for each in rivals))
-
-
-def test_one_rival_of_one_seed_leaves_no_bound_below() -> None:
-    """A larger lead cannot be excluded, but another's lead can be shown."""
-    tested = best_of_paired([[-0.1], [-5.0, -5.1, -5.05]], Region(high=-4))
-    assert (tested.n, tested.low, tested.verdict()) == (1, -INF, "holds")
-    assert best_of_paired([[-0.1], [0.0, -0.01, -0.005]], at_least(-4)).verdict() == "undecided"
-
-
-def test_a_ratio_is_students_by_its_logarithm() -> None:
-    """The geometric mean of paired ratios. Infinity is a valid limit, and the region is of ratios."""
-    of, to = [2.0, 3.0, 4.5], [1.0, 1.2, 1.5]
-    logarithms = np.log(of) - np.log(to)
-    for region, limit in ((at_least(2.0), math.log(2)), (POSITIVE, -INF)):
-        tested = ratio(of, to, region)
-        assert tested.value == pytest.approx(stats.gmean(np.divide(of, to)))
-        interval = stats.ttest_1samp(logarithms, 0).confidence_interval(0.95)
-        assert (tested.low, tested.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
-        assert tested.p_holds == pytest.approx(stats.ttest_1samp(logarithms, limit, alternative="greater").pvalue)
-        assert (tested.region, tested.n) == (region, 3)
-    assert ratio(to, of, Region(high=0.5)).p_holds == pytest.approx(ratio(of, to, at_least(2.0)).p_holds)
-    once = ratio([2.0], [1.0], at_least(1.0))
-    assert (once.value, once.low, once.high, once.verdict()) == (2.0, 0.0, INF, "undecided")
-    with pytest.raises(ValueError, match="zip"):
-        ratio(of, to[:2], POSITIVE)
-
-
 @pytest.mark.parametrize("rule", RULES)
 def test_single_values_decide_nothing(rule: str) -> None:
     """However far apart they are: there is no noise to compare with."""
@@ -250,10 +220,9 @@ def test_single_values_decide_nothing(rule: str) -> None:
 
 def test_equal_values_have_no_noise() -> None:
     """The interval is a point: inside, outside, or undecided on the boundary."""
-    assert paired([0.1] * 3) == inference.Estimate(0.1, 0.1, 0.1, 3, p_holds=0, p_fails=1)
-    assert paired([-0.1] * 3) == inference.Estimate(-0.1, -0.1, -0.1, 3, p_holds=1, p_fails=0)
-    for region in (at_least(0.1), Region(high=0.1), within(0.1)):
-        assert paired([0.1] * 3, region) == inference.Estimate(0.1, 0.1, 0.1, 3, p_holds=1, p_fails=1, region=region)
+    for region, p_values in ((POSITIVE, (0, 1)), (at_least(0.1), (1, 1)), (Region(high=-0.1), (1, 0))):
+        tested = own([0.1] * 3).difference("a", "zero", region)
+        assert tested == inference.Estimate(0.1, 0.1, 0.1, 2, *p_values, region=region)
     rows = Groups({"a": [0.1] * 3, "b": [0.1] * 2, "c": [0.1]})
     assert rows.deviation == 0
     assert rows.best("a", ["b", "c"]).verdict() == rows.trend(["a", "b", "c"]).verdict() == "undecided"
@@ -285,9 +254,6 @@ def test_values_that_are_not_finite_are_errors(value: float) -> None:
     """The message names the row and shows the values."""
     with pytest.raises(ValueError, match=r"row 'b': \[1.0, .*\] has a value that is not finite"):
         Groups({"a": [1.0], "b": [1.0, value]})
-    for test in (lambda: paired([value]), lambda: best_of_paired([[1.0], [value]], POSITIVE)):
-        with pytest.raises(ValueError, match=r"the differences: .* not finite"):
-            test()
 
 
 def test_what_is_missing_is_an_error() -> None:
@@ -298,11 +264,6 @@ def test_what_is_missing_is_an_error() -> None:
     for missing in (lambda: rows.mean("c"), lambda: rows.n("c"), lambda: rows.difference("a", "c")):
         with pytest.raises(KeyError, match="no row 'c' among a, b"):
             missing()
-    for none in (lambda: paired([]), lambda: best_of_paired([[]], POSITIVE)):
-        with pytest.raises(ValueError, match="the differences: no values"):
-            none()
-    with pytest.raises(ValueError, match="no rivals"):
-        best_of_paired([], POSITIVE)
     for again in (lambda: rows.difference("a", "a"), lambda: rows.best("a", []), lambda: rows.trend(["a"])):
         with pytest.raises(ValueError, match="at least two rows, each once: a"):
             again()
@@ -323,10 +284,10 @@ def misses(
     return float(above), float(below)
 
 
-@pytest.mark.parametrize("rule", ["difference", "contrast", "trend", "paired"])
+@pytest.mark.parametrize("rule", ["difference", "contrast", "trend", "Welch difference"])
 def test_students_intervals_cover_the_truth_95_times_of_100(rule: str) -> None:
     """2.5% on either side, at a nonzero effect."""
-    truth = {"difference": 3, "contrast": 9, "trend": -1.8, "paired": 2}[rule]
+    truth = {"difference": 3, "contrast": 9, "trend": -1.8, "Welch difference": 3}[rule]
     assert misses(RULES[rule], truth, [2, -1, -4, -3]) == pytest.approx((0.025, 0.025), abs=ERROR)
 
 
@@ -337,8 +298,6 @@ def test_students_intervals_cover_the_truth_95_times_of_100(rule: str) -> None:
         ("best", [2, 0, -9, -9], 2, (0.025, 0.025 / 3)),
         ("behind best", [2, 0, 0, 0], -2, None),
         ("behind best", [2, 0, -9, -9], -2, (0.025 / 3, 0.025)),
-        ("best of paired", [-1, -1, -1, -1], -1, None),
-        ("best of paired", [-1, 9, 9, 9], -1, (0.025, 0.025 / 4)),
     ],
 )
 def test_intervals_of_the_best_cover_it(
@@ -349,26 +308,3 @@ def test_intervals_of_the_best_cover_it(
     assert max(missed) < 0.025 + ERROR
     if exact:
         assert missed == pytest.approx(exact, abs=ERROR)
-
-
-def test_wrong_verdicts_of_a_whole_table_are_few() -> None:
-    """Seven claims about 20 equal rows of three seeds: at most 5% of tables have any wrong verdict."""
-    tables, equal = 1_000, CLAIMS.index(EQUAL)
-    alone, adjusted = verdicts(simulated(0, tables, 3, np.random.default_rng(2)), margin=1)
-    assert adjusted.shape == (tables, 7)
-    wrong = adjusted != 0
-    wrong[:, equal] = adjusted[:, equal] < 0
-    assert wrong.any(1).mean() < 0.05 + 3 * math.sqrt(0.05 * 0.95 / tables)
-    assert (np.delete(alone, equal, 1) != 0).any(1).mean() > 0.12, "without the adjustment it would be many more"
-    against_base = alone[:, CLAIMS.index("D1 < base")]  # seeds of base against other seeds of base
-    assert (against_base == 0).mean() > 0.95 - 3 * math.sqrt(0.05 * 0.95 / tables)
-
-
-def test_larger_effects_and_more_seeds_decide_more() -> None:
-    """The power over all claims: true by one standard deviation per step, by two, and by two with five seeds."""
-    shares = []
-    for effect, seeds in ((1, 3), (2, 3), (2, 5)):
-        _, adjusted = verdicts(simulated(effect, 200, seeds, np.random.default_rng(3)), margin=effect)
-        shares.append((adjusted == 1).mean())
-        assert (adjusted == -1).mean() < 0.001
-    assert all(after > before + 0.1 for before, after in pairwise(shares))

@@ -95,10 +95,10 @@ def test_what_is_not_finished_stays(store: Store) -> None:
 def test_no_training_of_an_interrupted_run_goes(tmp_path: Path) -> None:
     """For the workflow with the most training runs, partial or finished: all are linked."""
     store = Store(tmp_path)
-    table = drawn("claims", "wmt14", store)
-    begin_run(store, "claims", "wmt14", table)
+    table = drawn("table3", "wmt14", store)
+    begin_run(store, "table3", "wmt14", table)
     names = [step.name for step in in_order([table]) if step.stage.resumes]
-    assert len(names) > 80
+    assert len(names) >= 20
     for name in names:
         store.scratch(name).mkdir(parents=True)
     assert _names(store) == []

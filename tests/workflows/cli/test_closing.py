@@ -17,7 +17,7 @@ def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     """Report, models, the translating command and MLflow's command. The model's name is accepted."""
     monkeypatch.chdir(tmp_path)
     run = run_table(Store(tmp_path / "runs"), 1)
-    report, models, translate, curves = closing_lines(run, "report.html", "translate", "mlflow ui")
+    report, models, translate, curves = closing_lines(run, "translate", "mlflow ui")
     assert report == "report: runs/table2/embedded/report.html"
     assert (tmp_path / report.removeprefix("report: ")).is_file()
     assert models == "models: table2/embedded/en-de-base"

@@ -11,7 +11,6 @@ from workflows.tables.render import (
     markdown_table,
     render_markdown,
     render_terminal,
-    tables_of,
     terminal_table,
 )
 from workflows.tables.table import NAME, Column, Row, Table, columns, in_order
@@ -83,7 +82,7 @@ def test_markdown_has_a_line_for_each_line(made: JsonArtifact[Any]) -> None:
     """Each with all columns, whether they fit the terminal or not, and a list of the notes."""
     table = made.load()
     markdown = render_markdown(table)
-    shown = tables_of(table)
+    shown = table.tables
     titles = [line.lstrip("# ") for line in markdown.split("\n") if line.startswith("#")]
     assert titles == [*(text.title for text in shown), "Differences from the paper", "How to read the table"]
     for text in shown:

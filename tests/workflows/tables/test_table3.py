@@ -1,4 +1,4 @@
-"""Table 3 from artifacts: metrics over seeds, differences from base, and the paper's claims."""
+"""Table 3 from artifacts: metrics over seeds, and differences from base."""
 
 import math
 from collections.abc import Callable, Sequence

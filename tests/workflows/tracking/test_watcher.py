@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -13,55 +12,18 @@ from mlflow.tracking import MlflowClient
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.tracking_server import TrackingServer
-from workflows.cli.options import Common
 from workflows.engine.dag import to_step
 from workflows.engine.reasons import Reason
-from workflows.experiment import Reproduction, requested
-from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
-from workflows.reproduce_claims import reproduction
 from workflows.reproduce_table2 import cells_of
 from workflows.tracking import tracker as tracker_module
-from workflows.tracking.addresses import default_uri
-from workflows.tracking.tracker import PARENT_TAG, TRAINING_TAG, Tracker
+from workflows.tracking.tracker import PARENT_TAG, Tracker
 from workflows.tracking.watcher import MlflowWatcher, Workflow
 
 HANGS_S = 120.0
 """Ends the server's pause if a call waits for it."""
 CELLS = {f"en-de {cell.model}": cell for cell in cells_of(EMBEDDED, ["en-de"], ["base", "big"])}
 BASE = to_step(CELLS["en-de base"].training)
-
-
-@pytest.fixture
-def claims(tmp_path: Path) -> Reproduction:
-    """What §5.4 and §6.1 need on WMT14: Tables 2 and 3, and averaging, which share base's runs."""
-    profile = load_profile("wmt14")
-    request = requested("claims", profile, Common(store=str(tmp_path), plan=True))
-    return reproduction(profile, ["5.4", "6.1"], request, (["en-de"], ["base"]), "base", None)
-
-
-def test_each_measured_model_has_a_run(claims: Reproduction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models of one run with different measurements have separate MLflow runs. A failed trial closes its own."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    tracker = Tracker(default_uri(tmp_path), "claims", tmp_path)
-    workflow = Workflow("f", "wmt14", {}, claims.models, is_served=False)
-    watcher = MlflowWatcher(tracker, workflow, Store(tmp_path))
-    (parent,) = tracker.runs({"aiayn.workflow": "f"})
-    opened = tracker.runs({PARENT_TAG: parent.info.run_id})
-    # Averaging's seeds are those of Table 3's base: the same runs, scored on the same set.
-    names = {run.info.run_name for run in opened}
-    assert names == {"table2 en-de base", *(f"table3 base seed {seed}" for seed in (1, 2, 3))}
-    assert len(opened) == len(names)
-    assert len({run.data.tags[TRAINING_TAG] for run in opened}) == 3
-
-    name, trial = next((name, model) for name, model in claims.models.items() if name.startswith("averaging"))
-    watcher.failed(name, trial.results, "")  # its run is that of Table 3's base, which has not failed
-    watcher.failed("table3 base seed 1", trial.results, "")
-    began_s, status = time.monotonic(), dict.fromkeys(names, "RUNNING")
-    while set(status.values()) == {"RUNNING"} and time.monotonic() - began_s < 30:  # sent by a thread
-        status = {run.info.run_name: run.info.status for run in tracker.runs({PARENT_TAG: parent.info.run_id})}
-    assert {name for name in names if status[name] != "RUNNING"} == {"table3 base seed 1"}
-    watcher.close("FAILED")
 
 
 def watching(server: TrackingServer, store: Store, experiment: str) -> MlflowWatcher:

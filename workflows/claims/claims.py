@@ -1,0 +1,201 @@
+"""The paper's claims in words, as data, and their judge: what holds by the runs of a `seeds.csv`.
+
+    judged = judge(read([Path("runs/table3/multi30k/seeds.csv")]))
+
+docs/protocol.md has the rules. The primary outcome is the dev set's negative log-likelihood in nats per target token,
+written as log-likelihood, so that more is better; BLEU and accuracy decide only where the paper's sentence names them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from workflows.claims.inference import ALPHA, Decided, Estimate, Groups, decided, every, holm, two_sided, within
+from workflows.claims.seeds import CONDITIONS, Runs
+
+NATS, ACCURACY, BLEU = "final_dev_nll", "final_dev_accuracy", "paper_bleu.dev"
+EQUAL_FLOP = "equal_flop_dev_nll"
+"""Columns of seeds.csv."""
+UNITS = {NATS: "nats", EQUAL_FLOP: "nats", ACCURACY: "accuracy", BLEU: "BLEU"}
+LESS_IS_BETTER = (NATS, EQUAL_FLOP)
+HEADS = ("A1", "A2", "base", "A3", "A4")
+"""Rows of 1, 4, 8, 16 and 32 heads."""
+MARGINS_NATS = {"WMT 2014": 0.009, "Multi30k task 1": 0.008}
+"""Up to this difference models are alike, by text, chosen before the runs (docs/protocol.md)."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tested effect."""
+
+    text: str
+    metric: str
+    models: tuple[str, ...]
+    test: Callable[[Groups, Sequence[str], float], Estimate]
+    """Takes the groups of values, the rivals among them, and the margin."""
+    rivals: tuple[str, ...] = ()
+    """Models of which the best is sought. Without some of them the claim may hold, but not fail."""
+    needs_margin: bool = False
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper. It holds if all its parts do."""
+
+    section: str
+    text: str
+    family: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A tested effect with its 95% interval by a variance pooled over all rows, and by each row's own (Welch)."""
+
+    text: str
+    unit: str
+    value: float
+    n: int
+    pooled: tuple[float, float]
+    welch: tuple[float, float]
+    bartlett_p: float
+    """Bartlett's test of equal variances: below 5% the verdict is by Welch, otherwise by the pooled variance."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim and its verdict."""
+
+    claim: Claim
+    verdict: Decided | str
+    """A verdict after correction, or why there is none."""
+    p: float | None = None
+    corrected_p: float | None = None
+    effects: Sequence[Effect] = field(default=())
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict and its correction in words, e.g. `undecided after correction (p 0.04, corrected 0.21)`."""
+        if self.p is None or self.corrected_p is None:
+            return self.verdict
+        changed = " after correction" * (self.p <= ALPHA < self.corrected_p)
+        return f"{self.verdict}{changed} (p {self.p:.3f}, corrected {self.corrected_p:.3f})"
+
+
+def difference(of: str, minus: str, metric: str = NATS) -> Part:
+    """The first model is better than the second."""
+    return Part(f"{of} − {minus}", metric, (of, minus), lambda groups, _, __: groups.difference(of, minus))
+
+
+def alike(of: str, minus: str) -> Part:
+    """Two models differ by less than the margin."""
+
+    def test(groups: Groups, _: Sequence[str], margin: float) -> Estimate:
+        return groups.difference(of, minus, within(margin))
+
+    return Part(f"{of} − {minus}", NATS, (of, minus), test, needs_margin=True)
+
+
+def trend(*models: str) -> Part:
+    """The models get better in order, as a whole."""
+    return Part(f"{' → '.join(models)}, a step", NATS, models, lambda groups, _, __: groups.trend(models))
+
+
+def behind_best(model: str, models: Sequence[str]) -> Part:
+    """A model is worse than the best of the others."""
+    rivals = tuple(other for other in models if other != model)
+    text = f"{model} behind the best of {', '.join(rivals)}"
+    return Part(text, NATS, (model,), lambda groups, others, _: groups.behind_best(model, others), rivals)
+
+
+SMOOTHING = difference("D3", "base"), difference("base", "D3", ACCURACY), difference("base", "D3", BLEU)
+SUPERIOR = difference("base", "recurrent", EQUAL_FLOP), difference("base", "convolutional", EQUAL_FLOP)
+TABLE_3, COMPETITORS, FUNCTIONS = "Table 3", "competitors", "attention functions"
+CLAIMS: tuple[Claim, ...] = (
+    Claim("5.4", "label smoothing hurts perplexity, but improves accuracy and BLEU", TABLE_3, SMOOTHING),
+    Claim("6.2", "single-head attention is worse than the best setting", TABLE_3, (behind_best("A1", HEADS),)),
+    Claim("6.2", "quality also drops off with too many heads", TABLE_3, (behind_best("A4", HEADS),)),
+    Claim("6.2", "reducing d_k hurts model quality", TABLE_3, (trend("B1", "B2", "base"),)),
+    Claim(
+        "6.2",
+        "bigger models are better: in layers, in d_model and in d_ff",
+        TABLE_3,
+        (trend("C1", "C2", "base", "C3"), trend("C4", "base", "C5"), trend("C6", "base", "C7")),
+    ),
+    Claim("6.2", "dropout is very helpful in avoiding over-fitting", TABLE_3, (difference("base", "D1"),)),
+    Claim("6.2", "learned positions give nearly identical results", TABLE_3, (alike("E", "base"),)),
+    Claim("abstract", "superior in quality to recurrent and convolutional models", COMPETITORS, SUPERIOR),
+    Claim("3.2.1", "for small d_k the two functions are alike", FUNCTIONS, (alike("dot_product_4", "additive_4"),)),
+    Claim(
+        "3.2.1",
+        "for larger d_k additive attention outperforms dot products without scaling",
+        FUNCTIONS,
+        (difference("additive_128", "dot_product_128"),),
+    ),
+    Claim("3.2.1", "scaling counteracts this", FUNCTIONS, (difference("scaled_128", "dot_product_128"),)),
+    Claim(
+        "6.2",
+        "a more sophisticated compatibility function than dot product may be beneficial",
+        FUNCTIONS,
+        (difference("additive_128", "scaled_128"),),
+    ),
+)
+"""All claims; those of a family are corrected together, run or not. Rows of Table 3's grid that examples/ declares."""
+
+
+def judge(runs: Runs, margin_nats: float | None = None) -> list[Judged]:
+    """Judges every claim; a margin is needed for texts without one in `MARGINS_NATS`."""
+    margin = margin_nats or MARGINS_NATS.get(runs.data)
+    tested = [_tested(claim, runs, margin) for claim in CLAIMS]
+    corrected: dict[int, float] = {}
+    for family in dict.fromkeys(claim.family for claim in CLAIMS):
+        numbers = [number for number, claim in enumerate(CLAIMS) if claim.family == family]
+        p_values = [1.0 if isinstance(found := tested[n], str) else two_sided(*found[:2]) for n in numbers]
+        corrected |= zip(numbers, holm(p_values), strict=True)
+    judged = []
+    for number, (claim, found) in enumerate(zip(CLAIMS, tested, strict=True)):
+        if isinstance(found, str):
+            judged.append(Judged(claim, found))
+            continue
+        p_holds, p_fails, effects = found
+        p = corrected[number]
+        judged.append(Judged(claim, decided(p_holds, p_fails, p), two_sided(p_holds, p_fails), p, effects))
+    return judged
+
+
+def _tested(claim: Claim, runs: Runs, margin: float | None) -> tuple[float, float, list[Effect]] | str:
+    """Returns the p-values that a claim holds and fails, with its effects; or why there are none."""
+    rivals = [rival for part in claim.parts for rival in part.rivals if runs.of(rival)]
+    models = dict.fromkeys([*(model for part in claim.parts for model in part.models), *rivals])
+    missing = [model for model in models if not runs.of(model)]
+    if missing or any(part.rivals and not rivals for part in claim.parts):
+        return f"not run: {', '.join(missing or claim.parts[0].rivals)}"
+    if margin is None and any(part.needs_margin for part in claim.parts):
+        return f"not judged: {runs.data} has no margin yet; give one with --margin"
+    for name in CONDITIONS if claim.family != COMPETITORS else CONDITIONS[:1]:  # equal FLOP take other updates
+        if len(conditions := {run.conditions[name] for model in models for run in runs.of(model)}) > 1:
+            return f"not comparable: {name} {' and '.join(sorted(conditions))}"
+    estimates, effects = [], []
+    for part in claim.parts:
+        values = _values(part, runs)
+        if not all(model in values and len(values[model]) == len(runs.of(model)) for model in (*part.models, *rivals)):
+            return f"not run: {part.metric} of {' and '.join((*part.models, *rivals))}"
+        pooled = Groups(values)
+        both = [part.test(groups, rivals, margin or 0.0) for groups in (pooled, Groups(values, pooled=False))]
+        tested = both[pooled.bartlett < ALPHA]
+        estimates.append(replace(tested, p_fails=1.0) if len(rivals) < len(part.rivals) else tested)
+        pooled_interval, welch = ((each.low, each.high) for each in both)
+        about = part.text, UNITS[part.metric], tested.value, tested.n
+        effects.append(Effect(*about, pooled_interval, welch, pooled.bartlett))
+    if any(each.n < 2 for each in estimates):
+        return "undecided: a single run has no spread"
+    return *every(estimates), effects
+
+
+def _values(part: Part, runs: Runs) -> dict[str, list[float]]:
+    """Returns the values of every model that has the metric; more is better."""
+    sign = -1 if part.metric in LESS_IS_BETTER else 1
+    values: dict[str, list[float]] = {}
+    for run in runs.runs:
+        if part.metric in run.metrics:
+            values.setdefault(run.model, []).append(sign * run.metrics[part.metric])
+    return values
