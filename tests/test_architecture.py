@@ -28,8 +28,16 @@ MAY_IMPORT = {
 """Allowed imports by package."""
 IN_MODEL = {"torch", *sys.stdlib_module_names}
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
-MAX_LINES, GOAL_LINES = 7_354, 5_200
-"""Of workflows/, read by whoever follows one table to its end: what no table may exceed today, and the goal."""
+MOST_LINES = {
+    # what is counted: its lines today, which may only fall, and the goal
+    "model pipeline": (18_302, 16_500),
+    "workflows": (11_627, 9_500),
+    "benchmarks": (1_500, 1_500),
+    "tests": (25_198, 20_000),
+    "a table": (7_354, 5_200),
+    "a file": (400, 400),
+}
+"""Python lines of folders, of what a table imports from workflows/, and of any one file."""
 
 
 class Module:
@@ -111,6 +119,10 @@ def lines_behind(modules: Mapping[str, Module], start: str) -> int:
     return sum(len(modules[name].text.splitlines()) for name in reached)
 
 
+def lines_of(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
 def violations(root: Path) -> list[str]:
     """All violations, one per line."""
     modules = read(root)
@@ -134,11 +146,24 @@ def test_files_beside_the_modules_are_packaged() -> None:
     assert {path for path in beside if path.is_file() and path.suffix not in (".py", ".pyc")} == packaged
 
 
+@pytest.mark.parametrize("folders", [name for name in MOST_LINES if (ROOT / name.split()[0]).is_dir()])
+def test_a_folder_does_not_grow(folders: str) -> None:
+    limit, goal = MOST_LINES[folders]
+    n_lines = sum(lines_of(path) for folder in folders.split() for path in (ROOT / folder).rglob("*.py"))
+    assert n_lines <= limit, f"{folders}: {n_lines} lines; {goal} are the goal"
+
+
+def test_no_file_is_long() -> None:
+    limit, _ = MOST_LINES["a file"]
+    paths = [path for top in (*MAY_IMPORT, "tests", "examples") for path in (ROOT / top).rglob("*.py")]
+    assert {path.relative_to(ROOT).as_posix() for path in paths if lines_of(path) > limit} == set()
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_an_experiment_stands_on_little(name: str) -> None:
-    """The code behind a table in workflows/ is within the limit, which may only fall."""
     n_lines = lines_behind(read(ROOT), EXPERIMENTS[name].module)
-    assert n_lines <= MAX_LINES, f"{name} imports {n_lines} lines of workflows/; {GOAL_LINES} are the goal"
+    limit, goal = MOST_LINES["a table"]
+    assert n_lines <= limit, f"{name} imports {n_lines} lines of workflows/; {goal} are the goal"
 
 
 def test_every_experiment_is_registered() -> None:
