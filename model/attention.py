@@ -52,7 +52,18 @@ def attention(
     dropout: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV. The bias masks positions (`masking_bias`)."""
-    weights_BHLM = softmax(scale_scores(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias))
+    scores_BHLM = scale_scores(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias)
+    return weighted_values(scores_BHLM, v_BHMV, on_weights, dropout)
+
+
+def weighted_values(
+    scores_BHLM: Tensor,
+    v_BHMV: Tensor,
+    on_weights: OnWeights | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Computes softmax(scores) V: x_BHLV."""
+    weights_BHLM = softmax(scores_BHLM)
     if on_weights is not None:
         weights_BHLM = on_weights(weights_BHLM)
     if dropout is not None:
@@ -136,6 +147,50 @@ class ScaledDotProductAttention(nn.Module):
     def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: "PackedLayout") -> Tensor:
         """Returns x_NHV."""
         return packed_attention(q_NHK, keys, queries)
+
+
+class DotProductAttention(ScaledDotProductAttention):
+    """softmax(Q Kᵀ) V, not scaled (§3.2.1; Luong et al. 2015). Padded batches only."""
+
+    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Returns x_BHLV."""
+        scores_BHLM = q_BHLK @ k_BHMK.transpose(-1, -2)
+        scores_BHLM = scores_BHLM if bias is None else scores_BHLM.add_(bias)
+        return weighted_values(scores_BHLM, v_BHMV, self.on_weights, self.dropout)
+
+    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: "PackedLayout") -> Tensor:
+        """Raises NotImplementedError: the packed kernels compute scaled dot products."""
+        raise NotImplementedError(f"{type(self).__name__} computes padded batches only")
+
+
+class AdditiveAttention(DotProductAttention):
+    """softmax(v · tanh(W q + U k)) V, with W, U and v per head (§3.2.1; Bahdanau et al. 2014). Padded batches only.
+
+    For each query-key pair it stores the hidden layer's X = d_k values, where a product stores one.
+    """
+
+    def __init__(self, n_heads: int, d_k: int, dropout: nn.Module | None = None) -> None:
+        super().__init__(dropout)
+        self.w_HKX = nn.Parameter(_xavier(n_heads, d_k, d_k))
+        self.u_HKX = nn.Parameter(_xavier(n_heads, d_k, d_k))
+        self.v_HX1 = nn.Parameter(_xavier(n_heads, d_k, 1))
+
+    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Returns x_BHLV, computed in the dtype of the queries."""
+        w_HKX, u_HKX, v_HX1 = (weight.to(q_BHLK.dtype) for weight in (self.w_HKX, self.u_HKX, self.v_HX1))
+        q_BHL1X, k_BH1MX = (q_BHLK @ w_HKX).unsqueeze(3), (k_BHMK @ u_HKX).unsqueeze(2)
+        hidden_BHLMX = (q_BHL1X + k_BH1MX).tanh_()
+        scores_BHLM = (hidden_BHLMX.flatten(2, 3) @ v_HX1).view(hidden_BHLMX.shape[:-1])
+        scores_BHLM = scores_BHLM if bias is None else scores_BHLM.add_(bias)
+        return weighted_values(scores_BHLM, v_BHMV, self.on_weights, self.dropout)
+
+
+def _xavier(n_heads: int, n_inputs: int, n_outputs: int) -> Tensor:
+    """Draws one matrix per head, initialised like the model's projections."""
+    weight_HIO = torch.empty(n_heads, n_inputs, n_outputs)
+    for weight_IO in weight_HIO:
+        nn.init.xavier_uniform_(weight_IO)
+    return weight_HIO
 
 
 class Layout(Protocol):

@@ -50,6 +50,10 @@ class TransformerConfig:
         default="transformer", metadata=ADDED_LATER
     )
     """Recurrent and convolutional are the paper's competitors (Table 2)."""
+    attention: Literal["scaled_dot_product", "dot_product", "additive"] = field(
+        default="scaled_dot_product", metadata=ADDED_LATER
+    )
+    """The compatibility function of queries and keys (§3.2.1)."""
 
     def __post_init__(self) -> None:
         for name in ("vocabulary_size", "n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "max_positions"):
@@ -66,6 +70,12 @@ class TransformerConfig:
             )
         if self.positions not in ("sinusoidal", "learned"):
             raise ValueError(f"positions is {self.positions!r}; it must be 'sinusoidal' or 'learned'")
+        if self.attention not in ("scaled_dot_product", "dot_product", "additive"):
+            raise ValueError(
+                f"attention is {self.attention!r}; it must be 'scaled_dot_product', 'dot_product' or 'additive'"
+            )
+        if self.attention_window and self.attention != "scaled_dot_product":
+            raise ValueError(f"attention_window needs attention 'scaled_dot_product', but it is {self.attention!r}")
         self._check_architecture()
 
     def _check_architecture(self) -> None:
@@ -78,6 +88,8 @@ class TransformerConfig:
             )
         if self.attention_window or self.attention_dropout:
             raise ValueError(f"{name} has no attention_window and no attention_dropout; leave both at 0")
+        if self.attention != "scaled_dot_product":
+            raise ValueError(f"{name} has no attention {self.attention!r}; leave it at 'scaled_dot_product'")
         if self.architecture == "convolutional" and self.positions != "learned":
             raise ValueError(f"positions is {self.positions!r}; {name} needs 'learned'")
         if self.architecture == "recurrent" and self.positions == "learned":

@@ -47,7 +47,10 @@ def _transformer(config: TransformerConfig, source: Tensor, target: Tensor) -> i
     decoder = n_target * (2 * queries_output + keys_values + feed_forward) + n_source * keys_values
     # Q Kᵀ and the weighted sum of V, for every query-key pair of a sentence.
     query_key_pairs = int((target * target).sum() + (source * target).sum()) + _encoder_pairs(config, source)
-    return config.n_layers * (encoder + decoder + query_key_pairs * (keys + values))
+    products = config.n_layers * (encoder + decoder + query_key_pairs * (keys + values))
+    if config.attention == "additive":  # W q and U k of the three attentions; v · tanh(...) is as wide as Q Kᵀ
+        products += config.n_layers * 3 * (n_source + n_target) * keys * config.d_k
+    return products
 
 
 def _recurrent(config: TransformerConfig, source: Tensor, target: Tensor) -> int:

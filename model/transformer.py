@@ -12,7 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.attention import CrossAttention, EncoderOutput, Layout, ScaledDotProductAttention, SelfAttention
+from model.attention import (
+    AdditiveAttention,
+    CrossAttention,
+    DotProductAttention,
+    EncoderOutput,
+    Layout,
+    ScaledDotProductAttention,
+    SelfAttention,
+)
 from model.banded import NeighbourhoodAttention
 from model.batch import Rows
 from model.config import TransformerConfig
@@ -56,9 +64,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, config.d_k, config.d_v)
-        dropout, window = _attention_dropout(config), config.attention_window
-        function = NeighbourhoodAttention(window, dropout) if window else ScaledDotProductAttention(dropout)
-        self.attention = SelfAttention(*sizes, function)
+        self.attention = SelfAttention(*sizes, _attention(config, config.attention_window))
         self.attention_norm = nn.LayerNorm(config.d_model)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
@@ -76,9 +82,9 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, config.d_k, config.d_v)
-        self.self_attention = SelfAttention(*sizes, ScaledDotProductAttention(_attention_dropout(config)))
+        self.self_attention = SelfAttention(*sizes, _attention(config))
         self.self_attention_norm = nn.LayerNorm(config.d_model)
-        self.cross_attention = CrossAttention(*sizes, ScaledDotProductAttention(_attention_dropout(config)))
+        self.cross_attention = CrossAttention(*sizes, _attention(config))
         self.cross_attention_norm = nn.LayerNorm(config.d_model)
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
         self.feed_forward_norm = nn.LayerNorm(config.d_model)
@@ -170,5 +176,11 @@ class Transformer(EncoderDecoder):
         return self._decode(inputs_ND, inputs, self._encode(source_ND, source))
 
 
-def _attention_dropout(config: TransformerConfig) -> Dropout | None:
-    return Dropout(config.attention_dropout) if config.attention_dropout else None
+def _attention(config: TransformerConfig, window: int = 0) -> ScaledDotProductAttention:
+    """Builds the attention function that the configuration names, restricted to a window unless that is 0."""
+    dropout = Dropout(config.attention_dropout) if config.attention_dropout else None
+    if window:
+        return NeighbourhoodAttention(window, dropout)
+    if config.attention == "additive":
+        return AdditiveAttention(config.n_heads, config.d_k, dropout)
+    return (DotProductAttention if config.attention == "dot_product" else ScaledDotProductAttention)(dropout)

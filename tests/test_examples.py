@@ -60,6 +60,14 @@ def test_rows_on_real_text_have_the_sizes_that_the_paper_prints(planned: Planned
     assert parameters["A1"] == parameters["A4"] == parameters["base"] > parameters["B1"]
 
 
+def test_attention_functions_are_rows(planned: Planned) -> None:
+    """Three functions at two sizes, three seeds each: the models that `aiayn claims` compares."""
+    trained = re.findall(r"^train en-de (\w+) seed \d +to run", planned("attention_functions.toml"), re.MULTILINE)
+    assert {name: trained.count(name) for name in trained} == {
+        f"{function}_{d_k}": 3 for function in ("scaled", "dot_product", "additive") for d_k in (4, 128)
+    }
+
+
 def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_path: Path) -> None:
     """With its files next to it, the example yields a DAG for its language pair."""
     text = (ROOT / "examples" / "own_text.toml").read_text()

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.attention.records import Heads, Relations
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.evaluation import costs, dev_scores, parses, perplexity, search_choice, tree_scores
 from pipeline.parsing import treebank
@@ -62,8 +61,6 @@ RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.
 SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees)
 CHOOSE_PARSER = Stage("parser_choice.choose", search_choice.choose_parser, ChosenParser, cpus=0)
 SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.DevScores, cpus=0)
-EXAMINE_HEADS = Stage("heads.examine", Imported("pipeline.attention.heads:examine"), Heads, gpus=1)
-MEASURE_RELATIONS = Stage("relations.measure", Imported("pipeline.attention.relations:measure"), Relations, 3, gpus=1)
 
 
 @dataclass(frozen=True)

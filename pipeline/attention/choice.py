@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pipeline.attention.records import Kind
+from pipeline.attention.recording import Kind
 from pipeline.attention.translated import Attended, by_word
-from pipeline.corpora.grammar.references import LONG_WORDS
 from pipeline.errors import UserError
 
+LONG_WORDS = 4
+"""The least distance of words that Figures 3 and 4 call distant."""
 KIND: Kind = "encoder"
 """All figures of the paper's appendix show encoder self-attention."""
 

@@ -1,27 +1,26 @@
-"""Records attention weights in a forward pass, and switches heads off (paper §3.2, appendix).
+"""Records attention weights in a forward pass (paper §3.2, appendix).
 
     with recording(model) as weights:
         model(batch.source, batch.inputs)
     weights.cross[layer]                                     # weights_BHTS
 
-    with head_off(attentions(model, "encoder")[0], 2):       # head 2 of the first layer contributes nothing
-        model(batch.source, batch.inputs)
-
-Both use an attention function's `on_weights`, which is None otherwise.
+An attention function's `on_weights` is set meanwhile; it is None otherwise.
 
 Shapes: B batch, S source length, T target length, L query length, M key length, H heads.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import Literal, NamedTuple, get_args
 
-import torch
 from torch import Tensor
 
 from model.attention import MultiHeadAttention
 from model.transformer import EncoderLayer, Transformer
-from pipeline.attention.records import KINDS, Kind
+
+Kind = Literal["encoder", "decoder", "cross"]
+"""Encoder self-attention, decoder self-attention, or cross-attention (§3.2.3)."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class AttentionWeights(NamedTuple):
@@ -42,17 +41,6 @@ def attentions(model: Transformer, kind: Kind) -> list[MultiHeadAttention]:
 
 
 @contextmanager
-def _passing(attention: MultiHeadAttention, function: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Passes an attention's weights through `function`, after its current `on_weights`."""
-    before = attention.function.on_weights
-    attention.function.on_weights = (lambda weights: function(before(weights))) if before else function
-    try:
-        yield
-    finally:
-        attention.function.on_weights = before
-
-
-@contextmanager
 def recording(model: Transformer) -> Iterator[AttentionWeights]:
     """Collects the weights of a forward pass in the body, detached."""
     weights = AttentionWeights([], [], [])
@@ -64,17 +52,11 @@ def recording(model: Transformer) -> Iterator[AttentionWeights]:
 
         return keep
 
-    with ExitStack() as stack:
-        for kind in KINDS:
-            for attention in attentions(model, kind):
-                stack.enter_context(_passing(attention, kept_in(getattr(weights, kind))))
+    functions = [(one.function, getattr(weights, kind)) for kind in KINDS for one in attentions(model, kind)]
+    for function, of_kind in functions:
+        function.on_weights = kept_in(of_kind)
+    try:
         yield weights
-
-
-@contextmanager
-def head_off(attention: MultiHeadAttention, head: int) -> Iterator[None]:
-    """Switches a head off in the body by zeroing its weights."""
-    on_H11 = torch.ones(attention.n_heads, 1, 1)
-    on_H11[head] = 0
-    with _passing(attention, lambda weights_BHLM: weights_BHLM * on_H11.to(weights_BHLM)):
-        yield
+    finally:
+        for function, _ in functions:
+            function.on_weights = None

@@ -18,8 +18,7 @@ from sentencepiece import SentencePieceProcessor
 
 from model.batch import Rows
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
-from pipeline.attention.recording import recording
-from pipeline.attention.records import KINDS, Kind
+from pipeline.attention.recording import KINDS, Kind, recording
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator, with_heads
 from pipeline.text.encoding import decode_ids

@@ -23,7 +23,6 @@ from pipeline.complexity.records import (
     Crossover,
     CrossoverPoint,
     LayerMeasurements,
-    MeasuredOn,
     Measurements,
     MeasurementsArtifact,
     SizeMeasurements,
@@ -61,10 +60,19 @@ def measure(
         for done, (width, batch) in enumerate(compared):
             context.progress(done, len(compared), "crossovers")
             crossovers.append(_crossover(device, settings, timing, width, batch))
-        machine = machine_of(device, timing, started_s)
-    return MeasurementsArtifact(context.folder).write(
-        Measurements(layers=tuple(layers), crossovers=tuple(crossovers), **machine.model_dump())
-    )
+        return MeasurementsArtifact(context.folder).write(
+            Measurements(
+                layers=tuple(layers),
+                crossovers=tuple(crossovers),
+                timing=timing,
+                device=device,
+                device_name=device_name(device),
+                threads=torch.get_num_threads(),
+                dtype=dtype_name(torch.get_default_dtype()),
+                torch_version=torch.__version__,
+                seconds=time.monotonic() - started_s,
+            )
+        )
 
 
 def device_of(context: Context, timing: TimingSettings) -> str:
@@ -83,19 +91,6 @@ def threads_of(timing: TimingSettings) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads_before)
-
-
-def machine_of(device: str, timing: TimingSettings, started_s: float) -> MeasuredOn:
-    """Describes the machine and the measurement since `started_s` of `time.monotonic`."""
-    return MeasuredOn(
-        timing=timing,
-        device=device,
-        device_name=device_name(device),
-        threads=torch.get_num_threads(),
-        dtype=dtype_name(torch.get_default_dtype()),
-        torch_version=torch.__version__,
-        seconds=time.monotonic() - started_s,
-    )
 
 
 def _sweeps(

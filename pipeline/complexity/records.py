@@ -1,9 +1,7 @@
 """Records of the counts and measurements of Table 1's layer types."""
 
-from statistics import median
-
-from pipeline.complexity.layer_types.sizes import AttentionFunction, LayerType
-from pipeline.complexity.settings import ArgumentSettings, LayerSettings, PathSettings, SweepSettings, TimingSettings
+from pipeline.complexity.layer_types.sizes import LayerType
+from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.records import Record
 
@@ -46,20 +44,6 @@ class CountsArtifact(JsonArtifact[Counts]):
     record_file = "counts.json"
 
 
-class MeasuredOn(Record):
-    """The machine and method of a measurement."""
-
-    timing: TimingSettings
-    device: str
-    """torch device type: cpu or cuda."""
-    device_name: str
-    threads: int
-    dtype: str
-    torch_version: str
-    seconds: float
-    """Duration of the measurement."""
-
-
 class SizeMeasurements(Record):
     """Times of one layer at one size, by round, and its peak memory."""
 
@@ -99,9 +83,18 @@ class Crossover(Record):
     points: tuple[CrossoverPoint, ...]
 
 
-class Measurements(MeasuredOn):
+class Measurements(Record):
     """`measurements.json`: costs of the layer types on one machine."""
 
+    timing: TimingSettings
+    device: str
+    """torch device type: cpu or cuda."""
+    device_name: str
+    threads: int
+    dtype: str
+    torch_version: str
+    seconds: float
+    """Duration of the measurement."""
     layers: tuple[LayerMeasurements, ...]
     crossovers: tuple[Crossover, ...]
 
@@ -110,47 +103,6 @@ class MeasurementsArtifact(JsonArtifact[Measurements]):
     """`measurements.json`: times and memory of the layer types."""
 
     record_file = "measurements.json"
-
-    @property
-    def summary(self) -> str:
-        """The device."""
-        return self.load().device_name
-
-
-class PassMeasurements(Record):
-    """Cost of one layer's forward and backward pass."""
-
-    rounds_s: tuple[float, ...]
-    """Seconds by round."""
-    peak_bytes: int
-    """Excluding input and weights."""
-
-    @property
-    def median_s(self) -> float:
-        """The median of the rounds."""
-        return median(self.rounds_s)
-
-
-class ArgumentTimes(MeasuredOn):
-    """`timed_arguments.json`: timings for the paper's verbal claims about layers."""
-
-    recurrent: PassMeasurements
-    """At the n and d of `kernels`."""
-    kernels: dict[int, PassMeasurements]
-    """Convolutions by k."""
-    windows: dict[int, PassMeasurements]
-    """Restricted self-attention by r."""
-    heads: dict[int, PassMeasurements]
-    """Projected self-attention by h, with d_k = d_v = d / h."""
-    functions: dict[AttentionFunction, dict[int, PassMeasurements]]
-    """§3.2.1's attention functions by d_k = d_v."""
-    settings: ArgumentSettings
-
-
-class TimedArguments(JsonArtifact[ArgumentTimes]):
-    """`timed_arguments.json`: timings for the paper's verbal claims about layers."""
-
-    record_file = "timed_arguments.json"
 
     @property
     def summary(self) -> str:

@@ -71,25 +71,6 @@ class PathSettings(Settings):
     width: Size = 8
 
 
-class ArgumentSettings(Settings):
-    """Sizes at which the paper's verbal claims about layers are timed (§3.2, §4)."""
-
-    length: Size = 512
-    """n where k or the number of heads varies."""
-    width: Size = 512
-    """d there, and where r varies."""
-    kernels: tuple[Size, ...] = (3, 5, 7, 9, 15, 31)
-    """Values of k."""
-    windows: tuple[Size, ...] = (32, 64, 128, 256, 512)
-    """Values of r, at n = `window_length`; if r is more than half of that, the full product is computed."""
-    window_length: Size = 2048
-    heads: tuple[Size, ...] = (1, 2, 4, 8, 16)
-    attention_d_k: tuple[Size, ...] = (4, 8, 16, 32, 64, 128)
-    """Values of d_k for §3.2.1's attention functions, with `attention_heads` heads."""
-    attention_heads: Size = 8
-    attention_length: Size = 256
-
-
 class TimingSettings(Settings):
     """Method of timing."""
 

@@ -48,6 +48,10 @@ def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
             f"{checkpoint.folder}: CTranslate2 needs d_k = d_v, but this model has d_k {config.d_k} and d_v "
             f"{config.d_v}; translate with engine torch"
         )
+    if config.attention != "scaled_dot_product":
+        raise UserError(
+            f"{checkpoint.folder}: CTranslate2 has no {config.attention} attention; translate with engine torch"
+        )
     if config.attention_window:
         raise UserError(
             f"{checkpoint.folder}: CTranslate2 has no restricted self-attention, but this model has attention_window "

@@ -66,6 +66,8 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
             f"{checkpoint.folder}: MarianMT needs d_k = d_v = d_model / n_heads = {config.d_model / config.n_heads:g}, "
             f"but this model has d_k {config.d_k} and d_v {config.d_v}; translate with aiayn"
         )
+    if config.attention != "scaled_dot_product":
+        raise UserError(f"{checkpoint.folder}: MarianMT has no {config.attention} attention; translate with aiayn")
     if config.attention_window:
         raise UserError(
             f"{checkpoint.folder}: MarianMT has no restricted self-attention, but this model has attention_window "

@@ -55,7 +55,7 @@ class WorkerDevice(NamedTuple):
         """Describes a device of this process."""
         fast = settings.speed == "auto"
         # Inductor may pick kernels by timing, and another kernel sums in another order.
-        may_compile = fast and not settings.exact_reduction and settings.model.architecture == "transformer"
+        may_compile = fast and not settings.exact_reduction and has_fast_form(settings.model)
         return cls(
             platform.node(),
             device_name(device),
@@ -86,9 +86,14 @@ class Negotiated(NamedTuple):
         return len({(device.instruction_set, device.torch_version) for device in self.devices}) == 1
 
 
+def has_fast_form(model: TransformerConfig) -> bool:
+    """Whether a model may be compiled and packed: the Transformer, but for §3.2.1's other attention functions."""
+    return model.architecture == "transformer" and model.attention == "scaled_dot_product"
+
+
 def can_pack(device: str, model: TransformerConfig) -> bool:
     """Whether `model.attention.packed_attention` supports the model in bfloat16 on this device."""
-    if not device.startswith("cuda") or model.attention_dropout or model.architecture != "transformer":
+    if not device.startswith("cuda") or model.attention_dropout or not has_fast_form(model):
         return False
     return has_kernels(torch.cuda.get_device_capability(device), model.d_k, model.d_v)
 

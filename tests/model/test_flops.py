@@ -17,11 +17,13 @@ from tests.support.batches import hidden_of
 SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5, d_v=3)
 
 
-@pytest.mark.parametrize("window", [0, 2])
+@pytest.mark.parametrize(
+    "changed", [{}, {"attention_window": 2}, {"attention": "additive"}, {"attention": "dot_product"}]
+)
 @pytest.mark.parametrize(("n", "source_length", "target_length"), [(1, 7, 4), (5, 3, 9)])
-def test_equals_torchs_counter(n: int, source_length: int, target_length: int, window: int) -> None:
+def test_equals_torchs_counter(n: int, source_length: int, target_length: int, changed: dict[str, Any]) -> None:
     """The count is exact for real passes over pairs without padding, forward only and with backward."""
-    sizes = replace(SIZES, attention_window=window)
+    sizes = replace(SIZES, **changed)
     step = TrainingStep(Transformer(sizes), OptimizerConfig(), torch.float32)
     source_BS, target_BT = torch.full((n, source_length), 7), torch.full((n, target_length), 8)
     lengths: Any = ([source_length] * n, torch.tensor([target_length] * n))

@@ -12,14 +12,12 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 import workflows
-from pipeline.attention.records import HeadSettings, RelationSettings
 from pipeline.evaluation import decoding
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.store import Store
 from pipeline.training import on_ray
 from tests.support.s3_server import S3Server
 from workflows import reproduce_table2, reproduce_table4, stages
-from workflows.claim_trials import LENGTH_PERPLEXITY, TRAIN_ATTENTION
 from workflows.command_line import UNKNOWN
 from workflows.engine.dag import Imported, Stage, Step, in_order, resolved
 from workflows.figures.drawing import FigureSettings
@@ -84,16 +82,10 @@ def translator() -> list[Step[Any]]:
     cell = stages.evaluated(
         text, "base", training, recipe.averaging, profile.decoding, with_dev_scores=True, chosen_from=profile.choice
     )
-    checkpoint, corpus = cell.checkpoint, profile.corpora["en-de"]
-    heads = stages.EXAMINE_HEADS("heads", checkpoint, text.dev, HeadSettings(sample_pairs=4))
-    relations = stages.MEASURE_RELATIONS("relations", checkpoint, corpus.text("train"), RelationSettings(cases=2))
-    tried = TRAIN_ATTENTION("train additive", text.dataset, "additive", recipe.training)
     return [
         reproduce_table2.TABULATE("table 2", [cell], [text.report], UNKNOWN),
-        DRAW("figures", checkpoint, heads, relations, FigureSettings(name="base", sentences=("The lamp is old.",))),
-        LENGTH_PERPLEXITY("lengths", checkpoint, text.dev, 16),
-        TRAIN_ATTENTION("train additive seed 2", text.dataset, "additive", recipe.training, [tried]),
-        stages.EXPORT("export", checkpoint),
+        DRAW("figures", cell.checkpoint, FigureSettings(name="base", sentences=("The lamp is old.",))),
+        stages.EXPORT("export", cell.checkpoint),
     ]
 
 

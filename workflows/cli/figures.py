@@ -34,10 +34,6 @@ def figures(
             "[default: the paper's in its sentences, else computed]"
         ),
     ] = None,
-    dev: Annotated[
-        Path | None,
-        typer.Option(help="Evaluation set for the heads' statistics.  [default: the model's dev set, in the store]"),
-    ] = None,
     store: StoreOption = "runs",
     address: AddressOption = None,
 ) -> None:
@@ -50,7 +46,6 @@ def figures(
         layer=layer,
         heads=heads,
         words=word,
-        dev=dev,
         out=out,
         address=address,
     )

@@ -17,7 +17,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from pipeline.attention.records import Kind
+from pipeline.attention.recording import Kind
 from pipeline.attention.translated import Attended, Pieces
 
 HEAD_COLORS = (

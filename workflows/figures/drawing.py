@@ -1,6 +1,5 @@
 """Writes the attention figures of a model: the last stage of `workflows.attention_figures` and `aiayn figures`."""
 
-import shutil
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -8,7 +7,6 @@ from pydantic import Field
 
 from pipeline.attention import choice
 from pipeline.attention.choice import Choice, Wanted
-from pipeline.attention.records import Heads, Relations
 from pipeline.attention.translated import Attended, AttentionTranslator
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings, Settings
@@ -71,7 +69,7 @@ class DrawnFigures(Record):
 
 
 class AttentionFigures(JsonArtifact[DrawnFigures]):
-    """`figure3.svg` to `figure5.png`, `attention.html`, `figures.json`; if measured, `heads.json`, `relations.json`."""
+    """`figure3.svg` to `figure5.png`, `attention.html` and `figures.json`."""
 
     record_file = "figures.json"
 
@@ -84,11 +82,9 @@ class AttentionFigures(JsonArtifact[DrawnFigures]):
 def draw_figures(
     context: Context,
     checkpoint: Checkpoint,
-    heads: Heads | None,
-    relations: Relations | None,
     settings: FigureSettings,
 ) -> AttentionFigures:
-    """Translates the sentences in float32 on `context.device`, and writes the figures, tables and page.
+    """Translates the sentences in float32 on `context.device`, and writes the figures and the page.
 
     Raises UserError for a sentence that is empty or too long, and for a layer, head or word that does not exist.
     """
@@ -124,15 +120,10 @@ def draw_figures(
         sentences,
         settings.decoding,
         figures={figure.caption: context.folder / f"figure{figure.number}.svg" for figure in drawn},
-        heads=heads.load() if heads else None,
-        relations=relations.load().relations if relations else (),
         layer=drawn[0].layer,
         shown_heads=drawn[0].heads,
     )
     (context.folder / "attention.html").write_text(page, encoding="utf-8")
-    for folder, name in ((heads and heads.folder, "heads.json"), (relations and relations.folder, "relations.json")):
-        if folder:
-            shutil.copyfile(folder / name, context.folder / name)
     translations = {sentence.sentence: sentence.translation for sentence in sentences}
     return AttentionFigures(context.folder).write(
         DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations)

@@ -11,7 +11,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.attention.records import KINDS, HeadsRecord, Kind, RelationRecord
+from pipeline.attention.recording import KINDS, Kind
 from pipeline.attention.translated import Attended, Pieces
 from pipeline.settings import DecodingSettings
 from workflows.figures.bundles import HEAD_COLORS
@@ -30,8 +30,6 @@ def render(
     settings: DecodingSettings,
     *,
     figures: Mapping[str, Path] = MappingProxyType({}),
-    heads: HeadsRecord | None = None,
-    relations: Sequence[RelationRecord] = (),
     layer: int = 1,
     shown_heads: Sequence[int] = (1,),
 ) -> str:
@@ -56,8 +54,6 @@ def render(
         beam_size=settings.beam_size,
         length_penalty=settings.length_penalty,
         figures={caption: base64.b64encode(path.read_bytes()).decode() for caption, path in figures.items()},
-        heads=heads,
-        relations=relations,
     )
 
 

@@ -5,11 +5,11 @@ newest(store), at(Path("model"), store)
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pipeline.corpora.embedded import GeneratedText, held_out
-from pipeline.corpora.grammar.references import anaphora
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint, EvaluationSet
@@ -18,6 +18,7 @@ from pipeline.text.lines import read_lines
 from workflows.engine.dag import behind, inputs_of
 from workflows.names import named_folder, store_beside
 
+MODEL_FILE = "model.json"
 MODELS = ("averaging", "parser_choice")
 """Prefixes of trained models' folders in a store: translators, then parsers."""
 PRINTED_FIGURES: Mapping[int, tuple[str, str]] = {
@@ -33,6 +34,7 @@ PRINTED_FIGURES: Mapping[int, tuple[str, str]] = {
     ),
 }
 """The paper's sentences of Figures 3 and 4 with their query words. Figure 5 has the sentence of Figure 4."""
+PRONOUN_AFTER_WORDS = 12
 N_GENERATED, N_DEV = 3, 2
 """The number of sentences drawn from generated text, and from other text that is not English."""
 
@@ -50,7 +52,7 @@ class ExaminedModel:
     def sentences(self) -> tuple[str, ...]:
         """Returns the sentences to translate by default: the paper's, or some of the model's text.
 
-        For a model of generated text: unseen sentences with a pronoun far from its antecedent.
+        For a model of generated text: unseen sentences with a pronoun far from their beginning.
         """
         if self.generated:
             return _with_pronouns(self.generated)
@@ -70,10 +72,14 @@ def newest(store: Store) -> ExaminedModel:
     found = [[manifest.parent for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")] for kind in MODELS]
     of_table2 = [folder for folder in found[0] if folder.resolve() in named]
     chosen: list[Path] = next(filter(None, (of_table2, *found)), [])
-    if not chosen:
-        raise UserError(f"{store.root} has no trained model; train one or name a model's folder")
-    checkpoints = [Checkpoint(folder) for folder in chosen]
+    checkpoints = [checkpoint for folder in chosen if _has_heads(checkpoint := Checkpoint(folder))]
+    if not checkpoints:
+        raise UserError(f"{store.root} has no trained Transformer; train one or name a model's folder")
     return _of_folder(max(checkpoints, key=lambda checkpoint: str(checkpoint.manifest["started"])).folder, store)
+
+
+def _has_heads(checkpoint: Checkpoint) -> bool:
+    return not (checkpoint.folder / MODEL_FILE).exists() or checkpoint.config.architecture == "transformer"
 
 
 def at(folder: Path, store: Store) -> ExaminedModel:
@@ -97,13 +103,6 @@ def _of_folder(folder: Path, store: Store) -> ExaminedModel:
 
 
 def _with_pronouns(generated: GeneratedText) -> tuple[str, ...]:
-    """Returns unseen sentences with a pronoun at least six words after its antecedent."""
-    texts: list[str] = []
-    for derivation in held_out(generated.seed, "test"):
-        if pair := anaphora(derivation):
-            pronoun, antecedent = pair
-            if derivation.english.count(" ", antecedent.end, pronoun.begin) >= 6:
-                texts.append(derivation.english)
-        if len(texts) == N_GENERATED:
-            break
-    return tuple(texts)
+    """Returns unseen sentences with the pronoun "it" far from their beginning, and so from the noun it stands for."""
+    texts = (derivation.english for derivation in held_out(generated.seed, "test"))
+    return tuple(islice((text for text in texts if "it" in text.split(" ")[PRONOUN_AFTER_WORDS:]), N_GENERATED))

@@ -1,4 +1,4 @@
-"""Names of Table 1's layer types (§4) and §3.2.1's attention functions; importable without torch."""
+"""Names of Table 1's layer types (§4); importable without torch."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -9,9 +9,6 @@ LayerType = Literal[
 LAYER_TYPES: tuple[LayerType, ...] = get_args(LayerType)
 """The rows of Table 1, top to bottom, and the separable convolution of §4's text."""
 Projected = Literal["self-attention", "restricted self-attention"]
-AttentionFunction = Literal["additive", "dot-product", "scaled dot-product"]
-"""The functions compared in §3.2.1; "dot-product" is not scaled by 1/√d_k."""
-ATTENTION_FUNCTIONS: tuple[AttentionFunction, ...] = get_args(AttentionFunction)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.attention.choice import Wanted, all_heads, one_antecedent, two_heads
+from pipeline.attention.choice import LONG_WORDS, Wanted, all_heads, one_antecedent, two_heads
 from pipeline.attention.translated import Attended, Pieces
-from pipeline.corpora.grammar.references import LONG_WORDS
 from pipeline.errors import UserError
 
 WORDS = ("The", "Law", "is", "good", ",", "and", "its", "aim", "too", "⟨end⟩")

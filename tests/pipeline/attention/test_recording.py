@@ -5,8 +5,7 @@ import torch
 from model.batch import shift_right
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.transformer import Transformer
-from pipeline.attention.recording import AttentionWeights, attentions, recording
-from pipeline.attention.records import KINDS
+from pipeline.attention.recording import KINDS, AttentionWeights, attentions, recording
 from tests.support.batches import hidden_of
 
 CONFIG = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=5, dropout=0.0)

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from model.attention import AdditiveAttention, DotProductAttention, ScaledDotProductAttention
 from model.config import BASE
 from model.transformer import FeedForward, sinusoids
 from pipeline.complexity.count import counted_flop, dependencies, least_steps, longest_path, stack
-from pipeline.complexity.layer_types.attention_functions import make_function
 from pipeline.complexity.layer_types.modules import Convolutional, make, make_projected
-from pipeline.complexity.layer_types.sizes import AttentionFunction, LayerSizes
+from pipeline.complexity.layer_types.sizes import LayerSizes
 from pipeline.complexity.settings import LayerSettings
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
@@ -46,10 +46,10 @@ def random_queries_and_keys(d_k: int) -> tuple[Tensor, Tensor]:
     return q_N11K, k_N1MK
 
 
-def gradient_norms(function: AttentionFunction, d_k: int) -> Tensor:
+def gradient_norms(function: ScaledDotProductAttention, d_k: int) -> Tensor:
     """Returns the Frobenius norm of the Jacobian of the softmax in an attention function, diag(p) - p pᵀ: norm_N."""
     v_11MM = torch.eye(N_KEYS, dtype=torch.float64)[None, None]  # so the output is p
-    p_NM = make_function(function, 1, d_k)(*random_queries_and_keys(d_k), v_11MM)[:, 0, 0]
+    p_NM = function(*random_queries_and_keys(d_k), v_11MM)[:, 0, 0]
     return torch.linalg.matrix_norm(p_NM.diag_embed() - p_NM[:, :, None] * p_NM[:, None])
 
 
@@ -68,10 +68,10 @@ def test_the_softmax_s_gradient_vanishes_as_d_k_grows_unless_scaled() -> None:
     products_NM = (k_N1MK @ q_N11K.mT).flatten(1)
     jacobian_MNM = torch.autograd.functional.jacobian(lambda x_NM: x_NM.softmax(1).sum(0), products_NM)
     expected_N = torch.linalg.matrix_norm(jacobian_MNM.transpose(0, 1))
-    torch.testing.assert_close(gradient_norms("dot-product", D_K[0])[:64], expected_N)
+    torch.testing.assert_close(gradient_norms(DotProductAttention(), D_K[0])[:64], expected_N)
     unscaled, scaled = (
         torch.stack([torch.quantile(gradient_norms(function, d_k), QUANTILES) for d_k in D_K])
-        for function in ("dot-product", "scaled dot-product")
+        for function in (DotProductAttention(), ScaledDotProductAttention())
     )
     tenth, median, _ = (unscaled / unscaled[0]).unbind(1)
     assert tenth.diff().max() < 0
@@ -95,7 +95,7 @@ def test_additive_and_dot_product_attention_are_similar_in_complexity(monkeypatc
     for n in (64, 256, 1024):
         for d_k in (8, 64, 256):
             x_11LK = torch.zeros(1, 1, n, d_k, device="meta")
-            functions = (make_function(name, 1, d_k).to("meta") for name in ("additive", "dot-product"))
+            functions = (function.to("meta") for function in (AdditiveAttention(1, d_k), DotProductAttention()))
             additive, product = (flop_of(function, x_11LK, x_11LK, x_11LK) for function in functions)
             assert product == 4 * n * n * d_k
             assert Fraction(additive, product) == 1 + Fraction(d_k, n)

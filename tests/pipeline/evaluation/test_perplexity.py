@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from model.batch import shift_right
 from model.config import PAD_ID
 from pipeline.errors import UserError
-from pipeline.evaluation.perplexity import Perplexity, measure, measure_by_length
+from pipeline.evaluation.perplexity import Perplexity, measure
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Context
@@ -20,7 +20,6 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training.validation import split_sums
 from tests.support.batches import hidden_of
 from tests.support.parallel_text import set_of
-from tests.support.read_text import pairs_of_set
 from tests.support.tiny_training import metrics
 
 
@@ -69,37 +68,3 @@ def test_a_dev_set_of_overlong_pairs_is_refused(trained: Checkpoint, tmp_path: P
     text = set_of(tmp_path / "dev", [("dog " * LONGEST_TOKENS, "Hund")])
     with pytest.raises(UserError, match=rf"dev\.en has no pair of at most {LONGEST_TOKENS} tokens; add shorter text"):
         measure(Context(tmp_path), trained, text)
-
-
-def test_ranges_are_measured_as_sets_of_their_pairs(
-    trained: Checkpoint, dataset: EncodedDataset, dev_set: EvaluationSet, tmp_path: Path
-) -> None:
-    """A range equals `measure` on its pairs, and all ranges together equal `measure` on the whole set."""
-    split = EncodedSplit.open(dataset, "dev")
-    longer_side = np.maximum(split.source_lengths, split.target_lengths)
-    longest_trained = int(np.median(longer_side) * 0.7)
-    measured = measure_by_length(Context(tmp_path), trained, dev_set, longest_trained).load()
-    ranges = measured.ranges
-    assert ranges[0].up_to_tokens < longest_trained < 2 * longest_trained < ranges[-1].up_to_tokens
-    assert [part.above_tokens for part in ranges[1:]] == [part.up_to_tokens for part in ranges[:-1]]
-    assert ranges[-1].up_to_tokens == longer_side.max()
-
-    whole = measure(Context(tmp_path), trained, dev_set).load()
-    assert measured.longer
-    beyond = [part for part in ranges if part.above_tokens >= longest_trained]
-    for parts, all_together in ((ranges, whole), (beyond, measured.longer)):
-        assert sum(part.tokens for part in parts) == all_together.tokens
-        nll, n_correct = (
-            sum(getattr(part, name) * part.tokens for part in parts) for name in ("dev_nll", "dev_accuracy")
-        )
-        assert n_correct == pytest.approx(all_together.dev_accuracy * all_together.tokens, abs=1e-6)
-        assert nll / all_together.tokens == pytest.approx(all_together.dev_nll, rel=1e-6)
-
-    pairs = pairs_of_set(dev_set)
-    for number, part in enumerate(ranges):
-        rows = np.flatnonzero((longer_side > part.above_tokens) & (longer_side <= part.up_to_tokens))
-        only = set_of(tmp_path / f"range{number}", [pairs[row] for row in rows])
-        alone = measure(Context(tmp_path), trained, only).load()
-        assert (part.pairs, part.tokens) == (len(rows), alone.tokens)
-        assert part.dev_nll == pytest.approx(alone.dev_nll, rel=1e-6)
-        assert part.dev_perplexity == pytest.approx(math.exp(part.dev_nll))

@@ -9,8 +9,6 @@ import pytest
 import torch
 
 from model.architectures import ARCHITECTURES
-from pipeline.attention.heads import examine
-from pipeline.attention.records import HeadSettings
 from pipeline.attention.translated import AttentionTranslator
 from pipeline.errors import UserError
 from pipeline.evaluation.averaging import average
@@ -51,7 +49,7 @@ def test_trains_and_translates_like_the_transformer(
     assert curve(two) == pytest.approx(losses, rel=1e-4)
 
     shutil.copyfile(dataset.folder / "joint.model", tmp_path / "whole" / "joint.model")
-    for folder in ("averaged", "perplexity", "heads"):
+    for folder in ("averaged", "perplexity"):
         (tmp_path / folder).mkdir()
     checkpoint = average(Context(tmp_path / "averaged"), TrainingRun(tmp_path / "whole"), AveragingSettings(last=2))
     assert isinstance(load_model(checkpoint.folder), ARCHITECTURES[name])
@@ -65,8 +63,6 @@ def test_trains_and_translates_like_the_transformer(
     refusal = f"^{checkpoint.folder}: a {name} model has no attention heads; choose a Transformer$"
     with pytest.raises(UserError, match=refusal):
         AttentionTranslator(checkpoint.folder, search)
-    with pytest.raises(UserError, match=refusal):
-        examine(Context(tmp_path / "heads"), checkpoint, dev_set, HeadSettings())
 
 
 @pytest.mark.parametrize("name", NAMES)

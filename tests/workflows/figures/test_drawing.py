@@ -20,7 +20,7 @@ def drawn(
 ) -> tuple[DrawnFigure, ...]:
     decoding = DecodingSettings(dtype="float32", beam_size=1, max_extra_tokens=6)
     settings = FigureSettings(name="m", sentences=sentences, words=words, decoding=decoding)
-    return draw_figures(Context(folder), checkpoint, None, None, settings).load().figures
+    return draw_figures(Context(folder), checkpoint, settings).load().figures
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,15 @@
 
 import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
-import pytest
-
+from model.config import TransformerConfig
 from pipeline.corpora.embedded import hash_of, split_of
-from pipeline.errors import UserError
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 from tests.support.parallel_text import set_of
 from tests.support.tiny_model_store import CORPUS
-from workflows.figures.steps import draw
 from workflows.figures.trained import PRINTED_FIGURES, ExaminedModel, at, newest
 
 
@@ -44,7 +42,7 @@ def test_text_of_an_earlier_version_is_not_known(store: Store, checkpoint: Check
 
 
 def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
-    """However new other tables' models are. Without one, a translator precedes a parser."""
+    """However new other tables' models are, and those without heads. Without one, a translator precedes a parser."""
     store = Store(tmp_path / "runs")
 
     def publish_one(name: str, hour: int) -> None:
@@ -59,8 +57,11 @@ def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
     assert newest(store).checkpoint.folder.name == "averaging-c"
     models = store.root / "table2" / "embedded" / "1" / "models"
     models.mkdir(parents=True)
-    for name in ("a", "b", "not-made-yet"):
+    for name in ("a", "b", "not-made-yet", "recurrent"):
         (models / name).symlink_to(f"../../../../store/averaging-{name}")
+    publish_one("averaging-recurrent", 5)
+    config = json.dumps(asdict(TransformerConfig(architecture="recurrent")))
+    (store.folder("averaging-recurrent") / "model.json").write_text(config)
     assert newest(store).checkpoint.folder.name == "averaging-b"
 
 
@@ -73,10 +74,3 @@ def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: 
     line = "Der alte Mann geht langsam durch den großen Wald."
     dev = set_of(tmp_path / "dev", [("Kurz.", "Short."), (line, "The old man walks.")], languages=("de", "en"))
     assert ExaminedModel("m", Checkpoint(tmp_path), dev=dev).sentences() == (line,)
-
-
-def test_a_dev_set_of_another_pair_is_refused(store: Store, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """Its perplexities would be meaningless, whatever the vocabulary."""
-    french = set_of(tmp_path / "dev", [("A dog.", "Un chien.")], languages=("en", "fr"))
-    with pytest.raises(UserError, match="is en-fr text, but the model is en-de; name en-de text"):
-        draw(store.root, [], folder=checkpoint.folder, dev=french.folder)

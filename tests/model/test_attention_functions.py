@@ -1,0 +1,94 @@
+"""The compatibility functions of §3.2.1: their formulas, their masks, and models that train and search with them."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from model.attention import AdditiveAttention, DotProductAttention, ScaledDotProductAttention, masking_bias
+from model.batch import Batch
+from model.config import TransformerConfig
+from model.search import beam_search
+from model.transformer import Transformer
+
+MASKED = 2
+"""The key masked by the input's bias."""
+CONFIG = TransformerConfig(13, 2, d_model=16, d_ff=32, n_heads=2, d_k=4, d_v=6)
+
+
+def random_input() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries, keys and values of two sentences in three heads, and a bias that masks a key."""
+    torch.manual_seed(1)
+    q_BHLK, k_BHMK, v_BHMV = (torch.randn(2, 3, *sizes, dtype=torch.float64) for sizes in ((5, 8), (4, 8), (4, 6)))
+    return q_BHLK, k_BHMK, v_BHMV, masking_bias(torch.arange(4) == MASKED, torch.float64)
+
+
+def test_dot_products_are_scaled_ones_of_shorter_queries() -> None:
+    q_BHLK, *others = random_input()
+    unscaled_BHLV = DotProductAttention()(q_BHLK / math.sqrt(8), *others)
+    torch.testing.assert_close(unscaled_BHLV, ScaledDotProductAttention()(q_BHLK, *others))
+
+
+def test_additive_attention_is_its_formula() -> None:
+    """v · tanh(W q + U k) for each pair of positions, with each head's own parameters."""
+    q_BHLK, k_BHMK, v_BHMV, bias_M = random_input()
+    function = AdditiveAttention(3, 8).double()
+    scores_BHLM = torch.empty(2, 3, 5, 4, dtype=torch.float64)
+    for b, h, i, j in torch.cartesian_prod(*map(torch.arange, scores_BHLM.shape)).tolist():
+        hidden_X = torch.tanh(function.w_HKX[h].T @ q_BHLK[b, h, i] + function.u_HKX[h].T @ k_BHMK[b, h, j])
+        scores_BHLM[b, h, i, j] = function.v_HX1[h, :, 0] @ hidden_X
+    expected_BHLV = (scores_BHLM + bias_M).softmax(-1) @ v_BHMV
+    torch.testing.assert_close(function(q_BHLK, k_BHMK, v_BHMV, bias_M), expected_BHLV)
+
+
+def test_parameters_follow_the_dtype_of_the_queries() -> None:
+    """Small bfloat16 batches on CPUs attend in float32 (`model.cpu.to_fastest_dtype`), even if parameters are not."""
+    *tensors, bias_M = (tensor.float() for tensor in random_input())
+    function = AdditiveAttention(3, 8).bfloat16()
+    x_BHLV = function(*tensors, bias_M.bfloat16())
+    assert x_BHLV.dtype == torch.float32
+    assert x_BHLV.equal(function.float()(*tensors, bias_M))
+
+
+@pytest.mark.parametrize("function", [DotProductAttention(), AdditiveAttention(3, 8).double()])
+def test_masked_positions_have_no_weight(function: ScaledDotProductAttention) -> None:
+    q_BHLK, k_BHMK, v_BHMV, bias_M = random_input()
+    x_BHLV = function(q_BHLK, k_BHMK, v_BHMV, bias_M)
+    for position in (MASKED, MASKED + 1):
+        k_BHMK[:, :, position], v_BHMV[:, :, position] = 9.0, 9.0
+        assert function(q_BHLK, k_BHMK, v_BHMV, bias_M).equal(x_BHLV) == (position == MASKED)
+
+
+@pytest.mark.parametrize("attention", ["dot_product", "additive"])
+def test_a_model_trains_and_searches_with_the_function(attention: Any) -> None:
+    """All parameters learn; cached decoding gives the probability of uncached decoding."""
+    torch.manual_seed(2)
+    model = Transformer(replace(CONFIG, attention=attention, dropout=0.0)).double()
+    source_BS, target_BT = torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([[8, 3, 0], [9, 7, 3]])
+    batch = Batch.padded(source_BS, target_BT, torch.float64)
+    model(batch.source, batch.inputs).square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+    assert sum(".function." in name for name, _ in model.named_parameters()) == (18 if attention == "additive" else 0)
+    best = beam_search(model, source_BS[:1], max_extra_tokens=2)[0][0]
+    output = Batch.padded(source_BS[:1], torch.tensor([[*best.tokens, 3]]), torch.float64)
+    log_p_NV = model.logits(model(output.source, output.inputs)).log_softmax(-1)
+    scored = log_p_NV[torch.arange(len(best.tokens) + 1), [*best.tokens, 3]].sum().item()
+    assert scored == pytest.approx(best.log_probability)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"attention": "cosine"},
+            "attention is 'cosine'; it must be 'scaled_dot_product', 'dot_product' or",
+        ),
+        ({"attention": "additive", "attention_window": 3}, "attention_window needs attention 'scaled_dot_product'"),
+        ({"attention": "additive", "architecture": "recurrent"}, "a recurrent model has no attention 'additive'"),
+    ],
+)
+def test_what_has_no_such_function_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CONFIG, **changed)
