@@ -72,10 +72,6 @@ def device(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def data() -> Path:
-    """The folder named by AIAYN_DATA, with multi30k/, europarl_sample/ ...; skips where it is not set.
-
-    For tests of which real text is the point; `parallel_text` does for all others.
-    """
     folder = os.environ.get("AIAYN_DATA")
     if not folder:
         pytest.skip("AIAYN_DATA names no folder of real text")
@@ -91,7 +87,6 @@ def parallel_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def command_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> "CommandLine":
-    """Runs commands of the project."""
     from tests.support.command_line import CommandLine
 
     return CommandLine(capfd, monkeypatch)

@@ -70,7 +70,6 @@ class Module:
 
 @cache
 def read(root: Path) -> Mapping[str, Module]:
-    """The modules of all packages under `root`, by name."""
     modules = [Module(root, path) for package in MAY_IMPORT for path in sorted((root / package).rglob("*.py"))]
     return {module.name: module for module in modules}
 
@@ -124,13 +123,11 @@ def lines_of(path: Path) -> int:
 
 
 def violations(root: Path) -> list[str]:
-    """All violations, one per line."""
     modules = read(root)
     return [*wrong_imports(modules), *circles(modules)]
 
 
 def test_the_packages_keep_the_rules() -> None:
-    """No violations and no cycles, over a plausible number of modules."""
     assert violations(ROOT) == []
     assert {"model.transformer", "pipeline.corpora.grammar.rules", "workflows.engine.runner"} <= read(ROOT).keys()
 

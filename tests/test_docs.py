@@ -102,7 +102,6 @@ def test_every_result_has_its_command(page: Path) -> None:
 
 
 def test_commands_are_found_and_wrong_ones_reported() -> None:
-    """The check above finds the commands."""
     text = "```\n.venv/bin/python -m workflows.reproduce_table2 --plans\naiayn trane x\n```\n`table3 --rows A`, `aiayn`"
     assert [unknown(words) for words in commands_in(text)] == [["--plans"], ["trane"], [], []]
     assert len(commands_in((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"))) > 5

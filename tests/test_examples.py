@@ -40,13 +40,11 @@ def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Comma
 
 
 def test_an_experiment_changes_what_it_names(planned: Planned) -> None:
-    """The plan has both pairs' base models, with the parameter counts of their vocabularies."""
     trainings = re.findall(r"^(en-\w\w \w+) +(\d\.\d) M ", planned("multi30k_smaller_vocabulary.toml"), re.MULTILINE)
     assert trainings == [("en-de base", "3.7"), ("en-fr base", "3.9")]  # 256 more for each piece: 4 000 and 5 000
 
 
 def test_rows_of_ones_own_stand_behind_the_papers(planned: Planned) -> None:
-    """The plan has the requested rows in the table's order, and base with several seeds."""
     trained = re.findall(r"^train en-de (\w+(?: seed \d)?) +to run", planned("table3_own_rows.toml"), re.MULTILINE)
     assert trained == ["base seed 1", "base seed 2", "base seed 3", "B1", "F1", "F2", "F3", "F4"]
 
@@ -69,7 +67,6 @@ def test_attention_functions_are_rows(planned: Planned) -> None:
 
 
 def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_path: Path) -> None:
-    """With its files next to it, the example yields a DAG for its language pair."""
     text = (ROOT / "examples" / "own_text.toml").read_text()
     (tmp_path / "own_text.toml").write_text(text)
     for name in re.findall(r'"([\w.]+\.(?:en|cs)(?:\.gz)?)"', text):

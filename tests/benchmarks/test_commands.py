@@ -46,7 +46,6 @@ sys.meta_path.insert(0, Blocker())
 
 
 def run(folder: Path, command: str, *options: str, blocked: bool = True) -> str:
-    """Runs a command in `folder`; it and its processes cannot import the libraries above."""
     if blocked:
         (folder / "sitecustomize.py").write_text(BLOCKED)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]), "COLUMNS": "200"}
@@ -74,7 +73,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_training(tmp_path: Path) -> None:
-    """All loops read the same batches, the results are consistent, and a missing peer is null."""
     result = json.loads(run(tmp_path, "training", "--size=tiny", "--updates=2", "--rounds=2", "--json"))
     ours, peer = result["contenders"]
     assert (ours["name"], peer["name"]) == (OURS, "torch.nn.Transformer")
@@ -104,7 +102,6 @@ def test_each_round_has_its_own_roofline() -> None:
 
 
 def test_decoding_alone(model: Path, tmp_path: Path) -> None:
-    """Without peers, ratios are null. The model repeats the source, so BLEU 100 proves the order of the lines."""
     write_lines(tmp_path / "text.gz", [*LINES * 4, ""])
     options = ("--src=text.gz", "--ref=text.gz", "--lang=en", "--rounds=2", "--json")
     result = json.loads(run(tmp_path, "decoding", str(model), *options))
@@ -167,7 +164,6 @@ def test_gpu_in_tiny_form(tmp_path: Path) -> None:
 
 
 def test_a_table_of_libraries_has_a_row_for_each() -> None:
-    """A failed form has its reason. A failed step has one row."""
     peers = [{"name": "aiayn", "tokens_s": 1e5, "dtype": "bfloat16"}, {"name": "MarianMT", "failed": "out of memory"}]
     cells = [row.strip("| ").split(" | ") for row in gpu.rows("peers-big", {"contenders": peers})]
     assert [row[:3] for row in cells] == [["peers-big", "aiayn", "100,000"], ["peers-big", "MarianMT", ""]]
@@ -176,8 +172,6 @@ def test_a_table_of_libraries_has_a_row_for_each() -> None:
 
 
 def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its row has the reason."""
-
     def measure(settings: TrainingSettings, *_: Any) -> gpu.Result:
         if settings.exact_reduction:
             raise MemoryError("out of\nmemory")
@@ -208,7 +202,6 @@ def test_the_largest_micro_batch_is_the_last_that_fits(tmp_path: Path, monkeypat
 
 
 def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None:
-    """The message has the command to run instead; exit status 2."""
     if torch.cuda.is_available():
         pytest.skip("torch finds a GPU")
     words = [sys.executable, "-m", "benchmarks.gpu", "--out", str(tmp_path)]

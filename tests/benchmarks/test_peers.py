@@ -23,7 +23,6 @@ TINY = TransformerConfig(vocabulary_size=300, n_layers=2, d_model=32, d_ff=64, n
 
 
 def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
-    """Copies our weights into torch's module."""
     peer.embedding.weight.copy_(ours.embedding.weight)
     copy_layers(ours, peer.transformer.encoder.layers, peer.transformer.decoder.layers)
 

@@ -39,14 +39,12 @@ class Host:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment in which PYTHON finds the libraries, without variables of Ray, MLflow or Python."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "MLFLOW_", "PYTHON"))}
         return kept | {"PYTHONPATH": str(self._libraries)}
 
     def start(
         self, command: Sequence[str | Path], log: Path, variables: Mapping[str, str], sees_project: bool = False
     ) -> subprocess.Popen[bytes]:
-        """Starts a command whose output goes to `log`; the user's own, `sees_project`, runs in the repository."""
         shown = shlex.join(map(str, command))
         if not sees_project:
             site = shlex.quote(sysconfig.get_paths()["purelib"])
@@ -65,7 +63,6 @@ class Host:
             )
 
     def processes(self) -> list[psutil.Process]:
-        """Returns the host's processes."""
         found = []
         for pid in _ip("netns", "pids", self.name).split():
             with suppress(psutil.NoSuchProcess):
@@ -85,7 +82,6 @@ class Host:
 
 
 def can_make_hosts() -> bool:
-    """Whether this process may create network namespaces here."""
     return sys.platform == "linux" and os.geteuid() == 0 and shutil.which("ip") is not None
 
 

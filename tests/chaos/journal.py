@@ -19,5 +19,4 @@ class Journal:
 
     @property
     def seconds(self) -> float:
-        """The seconds since the journal was opened."""
         return time.monotonic() - self._opened_s

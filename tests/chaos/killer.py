@@ -36,7 +36,6 @@ class Killer:
 
     @property
     def done(self) -> bool:
-        """Whether all kills are done."""
         return self.kills.total() >= self._wanted and not self._spared
 
     @property
@@ -63,7 +62,6 @@ class Killer:
             self._draw()
 
     def restore(self) -> None:
-        """Starts a second node if there is none."""
         if self._node_due_s is not None:
             self._node_due_s = None
             self._nodes.add_second()

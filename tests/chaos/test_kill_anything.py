@@ -35,14 +35,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(7200)]
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[TwoNodes]:
-    """The cluster, whose processes all end with the test."""
     with two_nodes(tmp_path / "ray-logs") as cluster:
         yield cluster
 
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """The journal of events, kept in chaos.log."""
     return Journal(tmp_path / "chaos.log")
 
 

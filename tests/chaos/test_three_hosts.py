@@ -136,7 +136,6 @@ class Workflow:
         return {int(match[1]) for match in found if match}
 
     def finish(self) -> None:
-        """Waits for the end of the command."""
         self._wait(lambda: self._process.poll() is not None, "it goes on and on")
         assert self._process.returncode == 0, self.log.read_text()
 
@@ -160,7 +159,6 @@ def three_nodes() -> Iterator[Nodes]:
 
 @pytest.fixture
 def nodes() -> Iterator[Nodes]:
-    """A cluster of the test's own, which may lose hosts."""
     with three_nodes() as started:
         yield started
 
@@ -205,5 +203,4 @@ def test_a_lost_host_changes_no_weight(nodes: Nodes, undisturbed: Outcome, tmp_p
 
 
 def _trains(host: Host) -> bool:
-    """Whether a training worker runs on the host."""
     return any("RayTrainWorker" in " ".join(process.cmdline()) for process in host.processes())

@@ -63,7 +63,6 @@ class TwoNodes:
         return found
 
     def stop(self) -> None:
-        """Ends every process of the cluster, including those that a killed raylet left behind."""
         self.workers()
         try:
             self._cluster.shutdown()

@@ -45,7 +45,6 @@ class Victim:
 
     @property
     def order(self) -> tuple[Kind, str, int]:
-        """The sort key of victims, independent of the order in which the machine lists its processes."""
         return self.kind, self.title, self.process.pid
 
 

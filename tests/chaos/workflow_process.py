@@ -62,7 +62,6 @@ class Workflow:
         store.mkdir(parents=True)
 
     def start(self) -> None:
-        """Starts the command; what it prints goes to `log`."""
         self.starts += 1
         self.started_s = time.monotonic()
         with self.log.open("wb") as log:
@@ -77,13 +76,11 @@ class Workflow:
 
     @property
     def status(self) -> int | None:
-        """The exit status, negative after a signal; None while the process is running."""
         assert self._process
         return self._process.poll()
 
     @property
     def process(self) -> psutil.Process:
-        """The driver's process."""
         assert self._process
         return psutil.Process(self._process.pid)
 
@@ -109,7 +106,6 @@ class Workflow:
         return names
 
     def stop(self) -> None:
-        """Kills the command if it is running."""
         if self._process and self._process.poll() is None:
             self._process.kill()
             self._process.wait()

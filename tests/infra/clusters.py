@@ -55,7 +55,6 @@ class Terminal:
         self.log = folder / "log"
 
     def start(self, line: str) -> subprocess.Popen[bytes]:
-        """Starts a command line with its output in `log`."""
         with self.log.open("wb") as log:
             return subprocess.Popen(
                 ["bash", "-c", line],
@@ -67,14 +66,12 @@ class Terminal:
             )
 
     def run(self, line: str) -> str:
-        """Runs a command line and returns its output. Fails if the exit status is not 0."""
         status = self.start(line).wait(TIMEOUT_S)
         assert status == 0, f"{line}\n{self.printed}"
         return self.printed
 
     @property
     def printed(self) -> str:
-        """The last command's output so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def reach(self, update: int, command: subprocess.Popen[bytes]) -> None:
@@ -89,7 +86,6 @@ class Terminal:
 
 
 def podman(*arguments: str) -> str:
-    """Runs podman and returns its output."""
     result = subprocess.run(
         ["podman", *arguments], env={**os.environ, **PODMAN}, capture_output=True, text=True, timeout=TIMEOUT_S
     )

@@ -15,7 +15,6 @@ CPU_VECTOR = VECTOR_BYTES // 8
 
 @pytest.mark.parametrize("n_keys", [1, 2, CPU_VECTOR - 1, CPU_VECTOR, CPU_VECTOR + 1, 3 * CPU_VECTOR])
 def test_softmax_of_any_width_is_torch_s(n_keys: int) -> None:
-    """Values and gradients are equal, also with masked keys."""
     torch.manual_seed(n_keys)
     scores = torch.randn(3, 5, n_keys, dtype=torch.float64)
     scores[0, 0, 1:] = -math.inf
@@ -55,7 +54,6 @@ def test_bfloat16_attends_in_the_type_of_the_batch_s_size(batch: int, is_float32
 
 @pytest.mark.gpu
 def test_dropout_of_weights_is_equation_1_with_the_mask(device: str) -> None:
-    """Output and gradients are those of softmax(QKᵀ/√d_k) times the mask times V, by torch."""
     torch.manual_seed(0)
     sizes = ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6))
     both = [[torch.randn(*size, dtype=torch.float64, device=device) for size in sizes]]

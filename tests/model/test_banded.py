@@ -72,7 +72,6 @@ def test_recorded_weights_are_those_of_the_neighbourhood() -> None:
 
 
 def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
-    """Blocks without a real key stay finite, and so does every gradient, also in bfloat16."""
     for dtype in (torch.float32, torch.bfloat16):
         layer = SelfAttention(12, 3, 4, 4, NeighbourhoodAttention(window=2)).to(dtype)
         x_ND = torch.randn(2 * 20, 12).to(dtype).requires_grad_()

@@ -29,7 +29,6 @@ def test_rows_are_filled_only_where_products_are_compiled() -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_filling_changes_neither_loss_nor_gradient(monkeypatch: pytest.MonkeyPatch, positions: str) -> None:
-    """In float32, hidden states, loss, every gradient and decoded logits are equal with and without filler rows."""
     torch.manual_seed(0)
     model = Transformer(replace(TINY, positions=positions))
     source_BS = torch.tensor([[5, 9, 7, END_ID], [11, END_ID, PAD_ID, PAD_ID], [8, 6, END_ID, PAD_ID]])

@@ -20,7 +20,6 @@ SIZE = PackedSize.of(most_tokens=40, most_pairs=9, longest=11)
 
 
 def batch_of(n_pairs: int, size: PackedSize = SIZE) -> Batch:
-    """Draws packed pairs of four tokens."""
     torch.manual_seed(n_pairs)
     return Batch.packed(torch.randint(4, 40, (n_pairs, 4)), torch.randint(4, 40, (n_pairs, 4)), size)
 
@@ -43,7 +42,6 @@ def new_step(dtype: torch.dtype = torch.bfloat16) -> TrainingStep:
 
 
 def test_buffers_keep_their_addresses_and_take_every_value() -> None:
-    """Filled with another batch, the static batch equals it in each tensor, at the same addresses, without sharing."""
     first, second = batch_of(9), batch_of(4)
     buffers = Buffers(first, torch.device("cpu"))
     places = [tensor.data_ptr() for tensor in tensors(buffers.batch)]
@@ -57,7 +55,6 @@ def test_buffers_keep_their_addresses_and_take_every_value() -> None:
 
 
 def test_buffers_refuse_a_batch_of_another_size() -> None:
-    """A batch that does not fit, or that torch would broadcast, is an error."""
     buffers = Buffers(batch_of(9), torch.device("cpu"))
     with pytest.raises(ValueError, match=r"a tensor of shape \(128,\), not \(64,\)"):
         buffers.fill(batch_of(9, SIZE._replace(n_rows=128)))
@@ -66,7 +63,6 @@ def test_buffers_refuse_a_batch_of_another_size() -> None:
 
 
 def test_a_step_in_its_buffers_computes_the_batch_in_them() -> None:
-    """The function to record returns the loss and gradient of the batch copied last."""
     inside, outside = new_step(), new_step()
     buffers = Buffers(batch_of(9), torch.device("cpu"))
     for seed, batch in enumerate((batch_of(4), batch_of(7))):

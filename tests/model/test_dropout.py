@@ -9,7 +9,6 @@ from model.encoder_decoder import Dropout
 @pytest.mark.gpu
 @pytest.mark.parametrize("p", [0.1, 0.3])
 def test_drops_with_probability_p_and_keeps_the_mean(p: float, device: str) -> None:
-    """A fraction p of a million elements is 0 (within 5 standard deviations). Others and gradients are scaled."""
     torch.manual_seed(0)
     x = torch.ones(1000, 1001, device=device, requires_grad=True)
     dropped = Dropout(p).train()(x)
@@ -37,7 +36,6 @@ def test_draws_are_independent_and_seeded(device: str) -> None:
 
 
 def test_a_probability_that_rounds_to_1_keeps_something() -> None:
-    """The largest p that settings allow neither divides by zero nor scales by infinity."""
     torch.manual_seed(0)
     dropped = Dropout(1 - 1e-9).train()(torch.ones(1000, 1000))
     assert 0 < dropped.count_nonzero() < 50
@@ -45,7 +43,6 @@ def test_a_probability_that_rounds_to_1_keeps_something() -> None:
 
 
 def test_evaluation_and_p_0_change_nothing() -> None:
-    """The same tensor is returned."""
     x = torch.randn(3, 4)
     assert Dropout(0.5).eval()(x) is x
     assert Dropout(0.0).train()(x) is x

@@ -32,7 +32,6 @@ def counts(cuda_guard: Path) -> dict[str, dict[str, int]]:
 
 
 def test_launches_of_a_micro_batch_of_base_are_few(counts: dict[str, dict[str, int]]) -> None:
-    """At most a hundred operators per layer, one attention per layer and direction, one look-up for both sides."""
     micro_batch = counts["micro-batch"]
     assert sum(micro_batch.values()) <= 6 * LAYER_KERNELS
     assert micro_batch["embedding_dense_backward"] == 1
@@ -42,7 +41,6 @@ def test_launches_of_a_micro_batch_of_base_are_few(counts: dict[str, dict[str, i
 
 
 def test_memory_traffic_is_as_counted_by_hand(counts: dict[str, dict[str, int]]) -> None:
-    """Bytes read and written for base's gradients and weights in a micro-batch and an update, without products."""
     counted = counts["weight bytes"]
     assert counted["update"] == pytest.approx(memory_bytes(0), rel=0.01)
     assert counted["update"] + counted["micro-batch"] == pytest.approx(memory_bytes(1), rel=0.01)
@@ -56,7 +54,6 @@ def test_exact_micro_batch_does_not_wait(counts: dict[str, dict[str, int]]) -> N
 
 
 def test_the_rest_is_counted_too(counts: dict[str, dict[str, int]]) -> None:
-    """Training, validating a batch and decoding a position stay on the device, in a pinned number of operators."""
     launches = {part: sum(of_part.values()) for part, of_part in counts.items()}
     assert launches["update"] <= 17
     assert launches["validation"] <= 350

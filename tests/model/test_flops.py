@@ -22,7 +22,6 @@ SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5,
 )
 @pytest.mark.parametrize(("n", "source_length", "target_length"), [(1, 7, 4), (5, 3, 9)])
 def test_equals_torchs_counter(n: int, source_length: int, target_length: int, changed: dict[str, Any]) -> None:
-    """The count is exact for real passes over pairs without padding, forward only and with backward."""
     sizes = replace(SIZES, **changed)
     step = TrainingStep(Transformer(sizes), OptimizerConfig(), torch.float32)
     source_BS, target_BT = torch.full((n, source_length), 7), torch.full((n, target_length), 8)
@@ -37,7 +36,6 @@ def test_equals_torchs_counter(n: int, source_length: int, target_length: int, c
 
 @pytest.mark.parametrize("window", [0, 2])
 def test_sentences_add_up(window: int) -> None:
-    """Attention stays within a pair, so a batch's count is the sum over its pairs."""
     source, target, sizes = [3, 8, 5, 8], [4, 1, 9, 2], replace(SIZES, attention_window=window)
     pairs = sum(forward_flop(sizes, [s], [t]) for s, t in zip(source, target, strict=True))
     assert forward_flop(sizes, source, target) == pairs

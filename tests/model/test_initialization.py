@@ -21,7 +21,6 @@ def model() -> Transformer:
 
 
 def test_embeddings_have_unit_variance_once_scaled(model: Transformer) -> None:
-    """√d_model times the shared matrix, and times the learned positions, has standard deviation 1."""
     assert model.positions is not None
     for weight in (model.embedding.weight, model.positions.weight):
         assert weight.std().item() * math.sqrt(CONFIG.d_model) == pytest.approx(1, rel=0.02)

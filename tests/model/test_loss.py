@@ -15,7 +15,6 @@ from model.loss import smoothed_cross_entropy
 def test_value_and_gradient_are_those_of_torch(
     monkeypatch: pytest.MonkeyPatch, smoothing: float, chunk_rows: int, device: str
 ) -> None:
-    """Over all rows except padding, for any chunks. The weight's gradient may be added to a sum."""
     monkeypatch.setitem(chunks.CHUNK_ROWS, device, chunk_rows)
     torch.manual_seed(0)
     targets_N = torch.tensor([4, 5, PAD_ID, 8, 6, 4, PAD_ID, 1, 3, 8, PAD_ID], device=device)
@@ -54,7 +53,6 @@ def test_value_and_gradient_are_those_of_torch(
 @pytest.mark.gpu
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
 def test_lower_precision_stays_close_to_float64(dtype: torch.dtype, tolerance: float, device: str) -> None:
-    """Loss, NLL and both gradients are those of float64 on the same rounded numbers, to the dtype's error."""
     torch.manual_seed(2)
     exact = [torch.randn(300, 64).to(dtype).double(), (torch.randn(700, 64) / 8).to(dtype).double()]
     targets_N = torch.randint(0, 700, (300,))

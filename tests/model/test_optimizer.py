@@ -13,7 +13,6 @@ from pipeline.settings import TrainingSettings
     ("step", "rate"), [(1, 1.746928e-07), (2, 3.493856e-07), (4000, 6.987712e-04), (100_000, 1.397542e-04)]
 )
 def test_base_schedule(step: int, rate: float) -> None:
-    """With d_model 512 and warmup 4000, the rate rises linearly to step 4000, then falls as its inverse square root."""
     assert learning_rate(step, 512, 4000) == pytest.approx(rate, rel=1e-6)
 
 
@@ -32,7 +31,6 @@ def test_a_linear_schedule_falls_from_the_same_peak_to_zero(step: int, share: fl
 
 
 def test_a_linear_schedule_needs_updates_to_fall_in() -> None:
-    """A warm-up as long as the run, and a schedule of another name, are errors."""
     with pytest.raises(ValueError, match="warm-up takes 100 of 100 updates; a linear schedule needs more"):
         TrainingStep(
             Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=8, d_ff=8)),
@@ -54,7 +52,6 @@ def test_a_field_added_later_is_no_part_of_the_identity_at_its_default() -> None
 
 
 def test_steps_count_from_one() -> None:
-    """Step 0, which would divide by zero, is an error."""
     with pytest.raises(ValueError, match="counts from 1"):
         learning_rate(0, 512, 4000)
 

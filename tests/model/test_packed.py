@@ -65,7 +65,6 @@ def test_leftover_rows_need_no_more_blocks_of_kernels(most_tokens: int, longest:
 
 
 def test_pairs_that_do_not_fit_are_refused() -> None:
-    """Too many pairs, too few rows for the tokens or for the leftover parts, and a sentence that is too long."""
     source_BS, target_BT = torch.full((12, 3), 5), torch.full((12, 2), 5)
     assert Batch.packed(source_BS, target_BT, PackedSize.of(36, 12, 3)).targets_N.count_nonzero() == 24
     too_few_rows = PackedSize(32, 20, 3, 8), PackedSize(37, 20, 3, 8)
@@ -87,7 +86,6 @@ def test_pairs_that_do_not_fit_are_refused() -> None:
     ids=str,
 )
 def test_packed_is_padded_sentence_by_sentence(changes: dict[str, object]) -> None:
-    """Hidden states of all real rows, the loss and every gradient equal the padded batch's, in float64."""
     config = replace(TINY, **changes)
     torch.manual_seed(0)
     model = Transformer(config).double()
@@ -130,7 +128,6 @@ def addresses(step: TrainingStep) -> list[int]:
 
 
 def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
-    """Two updates run the same operators on the same shapes in order, and persistent tensors stay in place."""
     torch.manual_seed(0)
     step = TrainingStep(Transformer(replace(TINY, dropout=0.1)), OptimizerConfig(), torch.bfloat16, packed=True)
     runs, places = [], []

@@ -10,7 +10,6 @@ from model.transformer import FIRST_POSITIONS, Transformer, sinusoids
 
 
 def test_sinusoids_are_the_formula() -> None:
-    """Values equal sin and cos of pos / 10000^(2i/d_model) to float32 rounding, also at distant positions."""
     d_model = 6
     for first, n_positions in ((0, 5), (5000, 3)):
         pe_LD = sinusoids(n_positions, d_model, first)

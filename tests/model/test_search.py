@@ -33,7 +33,6 @@ def tiny(seed: int, vocabulary_size: int = 11, scale: float = 3.0, **more) -> Tr
 
 
 def sources(n: int, vocabulary_size: int = 11, longest: int = 9) -> list[list[int]]:
-    """Draws random sentences of different lengths, each ending in END_ID."""
     generator = torch.Generator().manual_seed(n)
     lengths = torch.randint(0, longest, (n,), generator=generator).tolist()
     return [[*torch.randint(4, vocabulary_size, (k,), generator=generator).tolist(), END_ID] for k in lengths]
@@ -53,7 +52,6 @@ def log_probabilities(model: Transformer, source: list[int], prefixes: list[list
 
 
 def log_probability(model: Transformer, source: list[int], tokens: list[int]) -> float:
-    """Returns an output's log-probability, including END_ID."""
     wanted = torch.tensor([*tokens, END_ID])
     return log_probabilities(model, source, [tokens])[0].gather(1, wanted[:, None]).sum().item()
 
@@ -98,7 +96,6 @@ def assert_same(ours: list[Hypothesis], theirs: list[Hypothesis]) -> None:
 )
 @pytest.mark.gpu
 def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, scale: float, device: str) -> None:
-    """Every hypothesis is that of searching one sentence at a time, uncached, without an early end."""
     for seed in range(3):
         model = tiny(seed, scale=scale)
         sentences = sources(6)
@@ -111,7 +108,6 @@ def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, sc
 
 
 def test_wide_beam_finds_the_best_of_all_outputs() -> None:
-    """With a beam wide enough for all prefixes, the n best are those of enumerating every output."""
     vocabulary_size, source, extra = 7, [5, END_ID], 3
     model = tiny(3, vocabulary_size, scale=1.5)
     words, limit = range(END_ID + 1, vocabulary_size), len(source) + extra
@@ -135,7 +131,6 @@ def test_a_model_with_broken_weights_ends_at_the_maximum_length(broken: float) -
 
 
 def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> None:
-    """Endless output is cut off at input + extra tokens, including END_ID, and at the end of learned positions."""
     sentences = sources(5, longest=6)
     for more, ends in (({}, math.inf), ({"positions": "learned", "max_positions": 8}, 8)):
         model = tiny(1, scale=1.0, **more)
@@ -150,7 +145,6 @@ def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> N
 
 @pytest.mark.parametrize(("n_tokens", "width", "n"), [(640, 4, 8), (128, 3, 6), (64, 1, 40), (64, 2, 200)])
 def test_best_of_blocks_is_best_of_all(n_tokens: int, width: int, n: int) -> None:
-    """Values, parents and tokens are those of one `topk` over all continuations, even of fewer than n."""
     torch.manual_seed(n)
     log_p_BWV, log_p_BW = torch.randn(5, width, n_tokens).log_softmax(-1), torch.randn(5, width)
     log_p_BWV[2, 0, 7:] = -math.inf
@@ -201,7 +195,6 @@ class OddLengths:
 
     @staticmethod
     def allows(tokens: list[int]) -> bool:
-        """The same for a prefix in a list."""
         if tokens[-1] == END_ID:
             return len(tokens) % 2 == 0
         return len(tokens) < 2 or tokens[-1] != tokens[-2]
@@ -210,7 +203,6 @@ class OddLengths:
 @pytest.mark.gpu
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (4, 3), (21, 5)])
 def test_constrained_search_is_plain_search_of_what_is_allowed(beam: int, n_best: int, device: str) -> None:
-    """Forbidden outputs are never considered. Scores are the model's. Some searches find nothing."""
     n_found = set()
     for seed in range(3):
         model, sentences = tiny(seed, scale=1.5), sources(6)
@@ -255,7 +247,6 @@ def test_pruning_changes_nothing(
 
 
 def test_nothing_to_find_is_refused() -> None:
-    """An empty beam, or the best 0 outputs, is an error, not an empty result."""
     for name in ("beam_size", "n_best"):
         with pytest.raises(ValueError, match=f"{name} is 0"):
             beam_search(tiny(1), batch([[END_ID]]), **{name: 0})

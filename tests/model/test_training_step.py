@@ -18,7 +18,6 @@ FAST = OptimizerConfig(warmup_steps=10, learning_rate_scale=0.2)
 
 
 def sentences(n: int, seed: int = 0, device: str = "cpu") -> tuple[Tensor, Tensor]:
-    """Draws random pairs of 2 to 9 tokens, and pads them."""
     torch.manual_seed(seed)
     sides = []
     for _ in range(2):
@@ -38,7 +37,6 @@ def new_step(
 
 @pytest.mark.gpu
 def test_micro_batches_are_one_big_batch(device: str) -> None:
-    """Gradients and sums of parts of 1, 3 and 8 sentences, with other padding, add up to autograd's of all 12."""
     source_BS, target_BT = sentences(12, device=device)
     whole, parts = new_step(device=device), new_step(device=device)
     batch = Batch.padded(source_BS, target_BT, torch.float32)
@@ -82,7 +80,6 @@ def test_update_is_adam_on_the_mean_gradient(device: str) -> None:
 
 @pytest.mark.gpu
 def test_dropout_is_the_seeds_alone(device: str) -> None:
-    """The same micro-batch and seed give the same gradient whatever was drawn before. Another seed gives another."""
     steps = [new_step(replace(TINY, dropout=0.3), device=device) for _ in range(3)]
     for step, seed, before in zip(steps, (7, 7, 8), (0, 1, 2), strict=True):
         torch.manual_seed(before)
@@ -94,7 +91,6 @@ def test_dropout_is_the_seeds_alone(device: str) -> None:
 
 @pytest.mark.gpu
 def test_bfloat16_shadow_stays_close_to_float32(device: str) -> None:
-    """Gradients agree (cosine above 0.99, norm within 3%), and after 30 updates the losses agree within 2%."""
     exact, shadow = new_step(device=device), new_step(dtype=torch.bfloat16, device=device)
     assert next(shadow.model.parameters()).dtype == torch.bfloat16
     assert next(shadow.master.parameters()).dtype == torch.float32

@@ -106,7 +106,6 @@ def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
-    """Real positions keep their logits under more padding, other padding tokens, later tokens and neighbours."""
     model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions))
     expected = logits(model, SOURCE_BS, TARGET_BT)
     wider = logits(model, F.pad(SOURCE_BS, (0, 4), value=PAD_ID), F.pad(TARGET_BT, (0, 3), value=PAD_ID))
@@ -171,7 +170,6 @@ def test_cached_decoding_is_uncached_decoding(
 
 
 def test_learned_positions_end_where_the_table_ends() -> None:
-    """A sentence longer than the table is an error with both lengths. Sinusoids have no such limit."""
     source = Rows.padded(torch.full((1, 300), 7), torch.float32)
     with pytest.raises(ValueError, match="300 tokens, but the learned positions end at 299"):
         Transformer(replace(TINY, positions="learned", max_positions=299)).encode(source)

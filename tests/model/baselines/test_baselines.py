@@ -30,7 +30,6 @@ INPUTS = [[BEGIN_ID, 5, 6], [BEGIN_ID, 7, 8, 9, 10, 4], [BEGIN_ID]]
 
 
 def padded(sentences: list[list[int]], more: int = 0) -> Tensor:
-    """Pads sentences to the longest, and by `more`."""
     return F.pad(pad_sequence([torch.tensor(each) for each in sentences], batch_first=True), (0, more), value=PAD_ID)
 
 
@@ -38,7 +37,6 @@ def padded(sentences: list[list[int]], more: int = 0) -> Tensor:
 @pytest.mark.parametrize("name", NAMES)
 @torch.no_grad()
 def test_equals_the_papers_equations(name: str, device: str) -> None:
-    """Every hidden state of a padded batch is the plain model's, to float64 rounding."""
     model = random_model(name)
     weights = dict(model.state_dict())
     on_device = deepcopy(model).to(device)
@@ -106,7 +104,6 @@ def test_cached_decoding_is_uncached_decoding(name: str, device: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batched_search_is_plain_search(name: str) -> None:
-    """Every hypothesis is that of searching one sentence at a time, uncached, without an early end."""
     model: Any = random_model(name, scale=3.0)
     for source, found in zip(SOURCES, beam_search(model, padded(SOURCES), max_extra_tokens=4, n_best=3), strict=True):
         assert_same(found, plain_search(model, source, 4, 0.6, 4, 3))
@@ -144,7 +141,6 @@ def test_learns_to_copy(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_has_a_gradient(name: str) -> None:
-    """After one pass over a batch. Models of the same seed do not differ."""
     step = TrainingStep(random_model(name, scale=1.0).float(), OptimizerConfig(), torch.float32)
     step.accumulate(Batch.padded(padded(SOURCES), padded([[*each[1:], END_ID] for each in INPUTS]), torch.float32), 1)
     for parameter, gradient in zip(step.master.named_parameters(), step._gradients, strict=True):
@@ -174,7 +170,6 @@ def test_flop_equal_torchs_count(name: str, n: int, source_length: int, target_l
 
 
 def looped(self: nn.LSTM, x_BLX: Tensor) -> tuple[Tensor, None]:
-    """Runs an LSTM layer by counted products."""
     h_BF = c_BF = x_BLX.new_zeros(len(x_BLX), self.hidden_size)
     outputs = []
     for x_BX in x_BLX.unbind(1):
@@ -227,7 +222,6 @@ def test_the_encoder_gets_the_mean_gradient_of_the_attentions() -> None:
 
 
 def test_packed_rows_are_refused() -> None:
-    """In one line. The loop uses padded batches."""
     batch = Batch.packed(padded(SOURCES), padded(SOURCES), PackedSize.of(40, 3, 8))
     for name in NAMES:
         with pytest.raises(ValueError, match=r"^only the Transformer supports packed batches; .*padded$"):
@@ -235,7 +229,6 @@ def test_packed_rows_are_refused() -> None:
 
 
 def test_positions_end() -> None:
-    """A convolutional model has no positions beyond its table, and a search ends there."""
     model = random_model("convolutional", max_positions=6)
     with pytest.raises(ValueError, match="a sentence has 7 tokens, but the learned positions end at 6"):
         hidden_of(model, padded(SOURCES, more=2), padded(INPUTS))
@@ -257,13 +250,11 @@ def test_positions_end() -> None:
     ],
 )
 def test_what_an_architecture_lacks_is_refused(changes: dict[str, Any], message: str) -> None:
-    """By the configuration, in one line."""
     with pytest.raises(ValueError, match=message):
         replace(BASE, **changes)
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_parameters_are_counted_without_memory(name: str) -> None:
-    """The model's number of parameters."""
     config = config_of(name)
     assert count_parameters(config) == sum(parameter.numel() for parameter in make_model(config).parameters())

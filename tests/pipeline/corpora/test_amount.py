@@ -11,7 +11,6 @@ from pipeline.store.artifact import Context
 
 @pytest.mark.parametrize("target", ["de", "fr"])
 def test_generated_text_has_the_forecast_size(target: embedded.EmbeddedTarget, tmp_path: Path) -> None:
-    """The size of 1,500 pairs is within 2% of the forecast. The size of trees is not forecast."""
     settings = EmbeddedSettings(target=target, train_pairs=1500, dev_pairs=1, test_pairs=1)
     forecast = settings.amount()
     (shard,) = embedded.generate(Context(tmp_path), settings.text("train")).shards

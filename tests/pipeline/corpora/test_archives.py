@@ -20,7 +20,6 @@ SIDES = {"in/a.en": b"one\n", "in/a.de": b"eins\n"}
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """An empty folder for the archive."""
     (tmp_path / "data").mkdir()
     return tmp_path / "data"
 
@@ -28,7 +27,6 @@ def data(tmp_path: Path) -> Path:
 def taken(
     data: Path, name: str = "x.tgz", members: tuple[str, str] = ("in/a.en", "in/a.de"), known: bool = True
 ) -> Members:
-    """Extracts an archive in `data`, with its checksum if `known`."""
     expected = checksum(data / name) if known else None
     archive = Archive(path=name, source=members[0], target=members[1], checksum=expected)
     (data.parent / "out").mkdir(exist_ok=True)
@@ -38,7 +36,6 @@ def taken(
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize("prefix", ["", "./"])
 def test_both_sides_are_extracted_whatever_their_order(data: Path, order: int, prefix: str) -> None:
-    """One forward pass finds both, and nothing else is written to disk."""
     members = {"in/a.cs": b"jeden\n", **dict([*SIDES.items()][::order]), "readme": b"x"}
     write_archive(data / "x.tgz", {prefix + name: content for name, content in members.items()})
     out = taken(data)
@@ -72,7 +69,6 @@ def test_a_link_in_place_of_a_member_is_refused(data: Path, target: str, message
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool) -> None:
-    """Text, a truncated gzip file and a truncated tar file are reported as damaged."""
     (data / "x.tgz").write_bytes(b"<html>not found</html>\n" * 100)
     with pytest.raises(UserError, match=r"x.tgz is damaged \(.*remove it and download it again"):
         taken(data, known=known)

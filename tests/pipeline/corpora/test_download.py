@@ -17,7 +17,6 @@ SHA256 = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RangeServer]:
-    """Serves CONTENT as /file."""
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "file").write_bytes(CONTENT)
     with serving(tmp_path / "served") as server:
@@ -26,7 +25,6 @@ def server(tmp_path: Path) -> Iterator[RangeServer]:
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """The path to download to, in an empty folder."""
     (tmp_path / "here").mkdir()
     return tmp_path / "here" / "file"
 
@@ -39,7 +37,6 @@ def get(
     checksum: str | None = SHA256,
     timeout_s: float = 5,
 ) -> None:
-    """Downloads CONTENT without long pauses."""
     url = server if isinstance(server, str) else f"{server.url}/file"
     fetch(
         [url, *mirrors],
@@ -54,7 +51,6 @@ def get(
 
 
 def ranges(server: RangeServer) -> list[str | None]:
-    """Returns the Range headers of the requests so far."""
     return [header for _, header in server.asked]
 
 
@@ -71,7 +67,6 @@ def test_a_cut_download_is_continued_where_it_broke(server: RangeServer, target:
 
 
 def test_a_link_that_falls_silent_is_dropped_and_continued(server: RangeServer, target: Path) -> None:
-    """If a server sends nothing for `timeout_s`, a new request asks for the rest."""
     server.cut_bytes, server.stalls = 200_000, 1
     get(server, target, timeout_s=0.3)
     assert target.read_bytes() == CONTENT
@@ -120,7 +115,6 @@ def test_parts_of_two_versions_are_not_joined(server: RangeServer, target: Path)
 
 
 def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path) -> None:
-    """Its whole answer replaces the partial file instead of being appended."""
     server.ranges = False
     target.with_name("file.part").write_bytes(CONTENT[:1000])
     get(server, target)
@@ -132,7 +126,6 @@ def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path)
 
 
 def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, target: Path) -> None:
-    """A second download that is intact is used."""
     server.damaged = 1
     get(server, target)
     assert target.read_bytes() == CONTENT
@@ -140,7 +133,6 @@ def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, tar
 
 
 def test_a_wrong_hash_leaves_no_file(server: RangeServer, target: Path) -> None:
-    """Content other than the published one is downloaded once more, then reported, and never used."""
     with pytest.raises(UserError, match=r"not the expected file \(sha256 .* instead of 0{64}\); pass --data DIR"):
         get(server, target, checksum="sha256:" + "0" * 64)
     assert list(target.parent.iterdir()) == []
@@ -155,7 +147,6 @@ def test_a_wrong_size_is_reported_before_the_content_arrives(server: RangeServer
 
 
 def test_a_missing_page_is_reported_at_once(server: RangeServer, target: Path) -> None:
-    """Status 404 is not retried; 503 is."""
     server.status = 404
     with pytest.raises(UserError, match=r"HTTP 404 Not Found; pass --data DIR"):
         get(server, target)
@@ -180,7 +171,6 @@ def test_a_mirror_goes_on_where_the_first_server_stopped(server: RangeServer, ta
 
 
 def test_what_is_no_server_is_refused(target: Path) -> None:
-    """A closed port is one line, and a URL of another scheme cannot read local files."""
     with pytest.raises(UserError, match=r"http://127.0.0.1:9/x: Connection refused; pass --data DIR"):
         get("http://127.0.0.1:9/x", target)
     with pytest.raises(UserError, match="neither http"):

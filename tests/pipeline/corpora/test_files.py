@@ -88,8 +88,6 @@ def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
 
 
 def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
-    """Moved files and reordered test sets keep their fingerprints. A changed byte changes only its texts'."""
-
     def identities(folder: Path) -> list[dict[str, Any]]:
         settings = FilesSettings.load(folder / "corpus.toml")
         return [text.identity() for text in settings.texts()]

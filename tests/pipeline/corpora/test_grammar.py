@@ -37,38 +37,31 @@ def np(noun, determiner="the", *adjectives, **more):
 
 
 def many(noun, determiner="the", *adjectives, **more):
-    """Builds a plural noun phrase."""
     return np(noun, determiner, *adjectives, plural=True, **more)
 
 
 def name(word):
-    """Builds a proper name, e.g. Anna."""
     return NounPhrase(NAMES[word], "name")
 
 
 def it(noun):
-    """Builds the pronoun for a noun."""
     return Pronoun(2, WORDS.noun_of[noun])
 
 
 def they(noun):
-    """Builds the plural pronoun for a noun."""
     return Pronoun(4, WORDS.noun_of[noun])
 
 
 def verb(base, frame="", particle=""):
-    """Returns a verb by its base form."""
     verbs = [v for v in [WORDS.be, WORDS.become, *WORDS.verbs] if v.english.base == base and frame in v.frame]
     return next(v for v in verbs if not particle or v.english.particle == particle)
 
 
 def at(preposition, phrase):
-    """Builds a prepositional phrase."""
     return PrepositionalPhrase(WORDS.prepositions[preposition], phrase)
 
 
 def gap(phrase):
-    """Builds the gap that agrees with a head."""
     return Gap(phrase.person, phrase.german_gender, phrase.french_gender)
 
 
@@ -309,7 +302,6 @@ def test_sentences_are_those_of_a_native_speaker(phenomenon):
 
 
 def test_tree_is_penn_style():
-    """A sentence with a relative clause and a prepositional phrase has the tree written here by hand."""
     subject = who(np("man"), "subject", verb=verb("turn", particle="on"), object=np("lamp"))
     sentence = Sentence(Clause(subject, SLEEP, "past", negated=True, place=at("in", np("house", owner=name("Anna")))))
     assert Derivation(sentence).tree == (
@@ -340,7 +332,6 @@ def test_every_derivation_is_well_formed(seed, number):
 
 
 def test_english_decides_the_translation():
-    """No English sentence has two translations, however often it is drawn."""
     translations_of: dict[str, tuple[str, str]] = {}
     repeated = 0
     for number in range(6000):
@@ -352,7 +343,6 @@ def test_english_decides_the_translation():
 
 
 def test_extent_of_the_language():
-    """Sentences are short on average, relative clauses nest, and hundreds of lemmas are in use."""
     derivations = [derive(1, number) for number in range(3000)]
     words = [len(derivation.english.split()) for derivation in derivations]
     assert 8 <= sum(words) / len(words) <= 12
@@ -364,7 +354,6 @@ def test_extent_of_the_language():
 
 @pytest.mark.parametrize(("language", "attribute"), [("de", "german"), ("fr", "french")])
 def test_word_by_word_substitution_is_no_translation(language, attribute):
-    """Substitution knows the words, yet scores at most 35 BLEU."""
     derivations = [derive(3, number) for number in range(1000)]
     hypotheses = [word_by_word(derivation.english, language) for derivation in derivations]
     references = [getattr(derivation, attribute) for derivation in derivations]

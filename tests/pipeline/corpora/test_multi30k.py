@@ -19,7 +19,6 @@ from tests.support.read_text import read_text
 
 @pytest.fixture
 def served(tmp_path: Path, data: Path) -> Iterator[tuple[Path, str]]:
-    """A folder with the published files that are available, and its address."""
     folder = tmp_path / "served"
     shutil.copytree(data / "multi30k", folder, copy_function=shutil.copyfile)
     folder.chmod(0o755)
@@ -29,7 +28,6 @@ def served(tmp_path: Path, data: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.parametrize("target", ["de", "fr"])
 def test_the_folder_becomes_a_corpus(here: Context, data: Path, target: str) -> None:
-    """Sizes are as published, the main test set comes first and the text is copied unchanged."""
     text = read_text(here.folder, Multi30kSettings(target=target, data=data / "multi30k"))
     assert text.corpus.languages == ("en", target)
     assert text.corpus.pairs == 29000
@@ -40,7 +38,6 @@ def test_the_folder_becomes_a_corpus(here: Context, data: Path, target: str) -> 
 
 
 def test_identity_follows_content_not_path(tmp_path: Path, data: Path) -> None:
-    """A copy elsewhere has the same fingerprint. Another language or an edited line changes it."""
     copy = tmp_path / "copy"
     shutil.copytree(data / "multi30k", copy, copy_function=shutil.copyfile)
 
@@ -71,7 +68,6 @@ def test_edited_files_and_more_test_sets_are_used(
 
 
 def test_download_checks_and_reads(here: Context, served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Downloading yields the same corpus as a folder, and no download stays in the artifact."""
     folder, url = served
     for name in list(published()):  # the 2017 files are not among the tests' data
         if not (folder / name).exists():
@@ -90,7 +86,6 @@ def test_download_checks_and_reads(here: Context, served: tuple[Path, str], monk
     ],
 )
 def test_missing_files_are_named(tmp_path: Path, parallel_text: Path, remove: str, message: str) -> None:
-    """The first missing file is reported before the stage starts."""
     folder = shutil.copytree(parallel_text / "multi30k", tmp_path / "text", copy_function=shutil.copyfile)
     folder.chmod(0o755)
     for path in folder.glob(remove):
@@ -100,7 +95,6 @@ def test_missing_files_are_named(tmp_path: Path, parallel_text: Path, remove: st
 
 
 def test_a_tampered_download_is_refused(here: Context, served: tuple[Path, str]) -> None:
-    """One changed byte stops the stage before anything is read."""
     folder, url = served
     content = bytearray((folder / "train.en.gz").read_bytes())
     content[5000] ^= 1

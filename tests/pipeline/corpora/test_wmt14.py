@@ -41,7 +41,6 @@ DEV, TEST = [(f"dev {i}", f"Dev {i}") for i in range(7)], [(f"test {i}", f"Test 
 
 @pytest.fixture
 def official(tmp_path: Path) -> Path:
-    """A server's folder with the archives of both language pairs."""
     folder = tmp_path / "official"
     write_official(folder, "de", TRAIN, DEV, TEST)
     return folder
@@ -49,15 +48,12 @@ def official(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(official: Path) -> Iterator[RangeServer]:
-    """Serves the official archives."""
     with serving(official) as server:
         yield server
 
 
 @pytest.fixture
 def settings(official: Path, server: RangeServer) -> Callable[..., Wmt14Settings]:
-    """`settings(data=...)` returns settings that expect the archives of `official`, by default from the server."""
-
     def build(**changes: Any) -> Wmt14Settings:
         return Wmt14Settings(**settings_of(official, "de", 7, 9) | {"base_url": server.url} | changes)
 
@@ -66,12 +62,10 @@ def settings(official: Path, server: RangeServer) -> Callable[..., Wmt14Settings
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes the pauses between download attempts."""
     monkeypatch.setattr(archives, "fetch", partial(archives.fetch, pause_s=0.001, retries=1))
 
 
 def test_the_official_archives_are_the_published_ones() -> None:
-    """The settings hold names, sizes and hashes. English-French has two more archives, without hashes."""
     german, french = official_archives("de"), official_archives("fr")
     assert {name: archive.path for name, archive in french.items()} == NAMES
     assert list(german) == list(NAMES)[:3]
@@ -96,7 +90,6 @@ def test_the_test_set_is_the_full_one_of_sacrebleu() -> None:
 def test_download_becomes_a_corpus(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
 ) -> None:
-    """Archives are read in order with lines unchanged. Dev and test equal sacreBLEU's text."""
     text = read_text(here.folder, settings())
     assert text.corpus.languages == ("en", "de")
     assert text.pairs() == [pair for name in official_archives("de") for pair in TRAIN[name]]
@@ -123,7 +116,6 @@ def test_download_becomes_a_corpus(
 def test_a_finished_download_is_not_repeated(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, tmp_path: Path
 ) -> None:
-    """A second reading finds all archives in the store. A changed archive is downloaded again."""
     read(here, settings().texts()[0])
     downloaded = here.folder.parent / "downloads" / NAMES["commoncrawl"]
     content = bytearray(downloaded.read_bytes())
@@ -139,7 +131,6 @@ def test_a_finished_download_is_not_repeated(
 def test_too_small_a_disk_is_reported_before_any_download(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
 ) -> None:
-    """The error is raised before the first request, not after hours."""
     expecting = settings()
     huge = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": 1 << 60})
     archives_of = {**expecting.archives, "commoncrawl": huge}
@@ -154,7 +145,6 @@ def test_too_small_a_disk_is_reported_before_any_download(
 def test_archives_on_disk_are_used(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path, flat: bool
 ) -> None:
-    """--data accepts the server's folders or a flat folder. Nothing is downloaded or copied."""
     expecting = settings(data=official)
     if flat:
         for path in list(official.glob("*/*")):
@@ -166,7 +156,6 @@ def test_archives_on_disk_are_used(
 
 
 def _unpublished(settings: Wmt14Settings, name: str) -> Wmt14Settings:
-    """Returns settings as if no size and no hash of an archive were published."""
     archive = settings.archives[name].model_copy(update={"size_bytes": None, "checksum": None})
     return settings.model_copy(update={"archives": {**settings.archives, name: archive}})
 
@@ -232,8 +221,6 @@ def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callab
 def test_identity_follows_the_archives_not_their_location(
     settings: Callable[..., Wmt14Settings], tmp_path: Path
 ) -> None:
-    """A text's identity includes its archives' hashes, but no servers, mirrors or folders."""
-
     def identities(settings: Wmt14Settings) -> list[str]:
         return [json.dumps(text.identity()) for text in settings.texts()]
 

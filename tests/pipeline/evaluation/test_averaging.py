@@ -18,7 +18,6 @@ from tests.support.tiny_records import TRAINING
 
 @pytest.fixture
 def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
-    """A copy of a run that kept updates 3, 6 and 9."""
     run = TrainingRun(shutil.copytree(one_worker, tmp_path / "run"))
     run.write(TRAINING.model_copy(update={"checkpoints": (3, 6, 9)}))
     shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
@@ -27,7 +26,6 @@ def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRu
 
 
 def test_mean_of_the_last_two(run: TrainingRun, tmp_path: Path) -> None:
-    """The checkpoint names updates 6 and 9, holds their mean, and is a whole model with its vocabulary."""
     checkpoint = average(Context(tmp_path / "averaged"), run, AveragingSettings(last=2))
     assert checkpoint.read_json("averaging.json") == {"updates": [6, 9]}
     sixth, ninth = (load_file(run.folder / f"checkpoints/{update:08d}/model.safetensors") for update in (6, 9))
@@ -38,7 +36,6 @@ def test_mean_of_the_last_two(run: TrainingRun, tmp_path: Path) -> None:
 
 
 def test_more_than_were_kept_is_refused(run: TrainingRun, tmp_path: Path) -> None:
-    """The error has the number of kept checkpoints and the setting to change."""
     with pytest.raises(UserError, match=r"last = 4 .* kept 3; .*keep_checkpoints"):
         average(Context(tmp_path / "averaged"), run, AveragingSettings(last=4))
 

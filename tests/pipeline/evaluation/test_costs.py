@@ -30,7 +30,6 @@ def test_rate_is_the_paper_s_or_measured(name: str, wanted: tuple[float, str]) -
 
 
 def test_a_device_without_a_rate_has_no_sustained_rate() -> None:
-    """A CPU's rate is not measured. The paper's devices need no measurement."""
     assert sustained_flop_s("Intel Xeon", None) is None
     assert sustained_flop_s("Tesla P100", None) == (9.5e12, "paper")
 
@@ -54,7 +53,6 @@ def test_cost_of_the_paper_s_base_model(tmp_path: Path) -> None:
 
 
 def segment(train_s: float, *devices: SegmentDevices, dtype: str = "bfloat16") -> Segment:
-    """Returns a segment of a run."""
     return Segment(devices, threads=1, dtype=dtype, torch_version="2.13.0", compiled=True, train_s=train_s)
 
 
@@ -73,7 +71,6 @@ def segment(train_s: float, *devices: SegmentDevices, dtype: str = "bfloat16") -
 def test_cost_is_added_stretch_by_stretch(
     tmp_path: Path, segments: list[tuple[Any, ...]], device_s: float, flop: float | None, source: str | None
 ) -> None:
-    """Each device counts for its own time, at its own rate."""
     run, described = TrainingRun(tmp_path), []
     for train_s, *devices in segments:
         described.append(segment(train_s, *(SegmentDevices(*device) for device in devices)))

@@ -27,7 +27,6 @@ FAST = DecodingSettings(max_extra_tokens=5)
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fills an actor with a few sentences."""
     monkeypatch.setattr(decoding, "FULL_ROWS", {"cpu": 20})
 
 
@@ -49,7 +48,6 @@ def _wait_for_no_worker() -> None:
 def test_stage_writes_every_line_in_order(
     ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None
 ) -> None:
-    """Two actors write one Translator's output, decoding.json has the counts, and the actors end afterwards."""
     events: list[dict[str, Any]] = []
     settings = FAST.model_copy(update={"workers": 2})
     folder = run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", settings, events.append)
@@ -69,7 +67,6 @@ def test_stage_writes_every_line_in_order(
 def test_an_exported_model_is_decoded_by_ctranslate2(
     ray_cluster: None, checkpoint: Checkpoint, first_set: EvaluationSet, tmp_path: Path, small_chunks: None
 ) -> None:
-    """Two actors write one CTranslate2Translator's output, and decoding.json has its dtype."""
     pytest.importorskip("ctranslate2")
     (tmp_path / "exported").mkdir()
     exported = export(Context(tmp_path / "exported"), checkpoint)
@@ -84,7 +81,6 @@ def test_an_exported_model_is_decoded_by_ctranslate2(
 def test_killed_actor_loses_nothing(
     ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None
 ) -> None:
-    """Killing the actor after the first chunk changes no line of the result."""
     settings = FAST.model_copy(update={"workers": 1})
     killed: list[int] = []
 
@@ -124,7 +120,6 @@ def test_many_processors_start_few_actors(device: str, workers: int, n_actors: i
 
 
 def test_few_sentences_are_one_chunk() -> None:
-    """A wide beam fills an actor with fewer sentences."""
     few = ["One .", "Two ."]
     assert decoding.chunks(few, 4, "cpu", 8) == [(0, few)]
     assert decoding.chunks([], 4, "cpu", 8) == []

@@ -24,7 +24,6 @@ LINES = ["Two dogs run .", "A man reads .", "The house is old ."]
 
 @pytest.fixture
 def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
-    """A copy of a run that kept updates 6 and 9."""
     run = TrainingRun(shutil.copytree(one_worker, tmp_path / "run"))
     run.write(TRAINING.model_copy(update={"checkpoints": (6, 9)}))
     shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
@@ -33,7 +32,6 @@ def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRu
 
 @pytest.fixture
 def text(tmp_path: Path) -> EvaluationSet:
-    """A dev set of three sentences."""
     return set_of(tmp_path / "text", [(line, line) for line in LINES])
 
 
@@ -44,7 +42,6 @@ def _folder(path: Path) -> Context:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
-    """Both updates have scores, and the last equal the decoding and scoring stages' own."""
     events: list[dict[str, object]] = []
     out = tmp_path / "out"
     out.mkdir()
@@ -72,7 +69,6 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, 
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_lost_lock_ends_the_decoding(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
-    """Decoding ends within a checkpoint's dev set, not only after it."""
     context, checkpoint = _folder(tmp_path / "out"), run.checkpoint(6)
     lost = replace(context, shared=Scratch(context.folder, is_ours=partial(bool, 0)))
     with decoding.Translators(context, checkpoint, SETTINGS) as translators, pytest.raises(LockLostError):

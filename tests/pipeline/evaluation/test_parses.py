@@ -25,7 +25,6 @@ def pairs_of(trees: list[str]) -> list[tuple[str, str]]:
 
 
 def treebank(folder: Path, trees: list[str]) -> EvaluationSet:
-    """Writes a test set of these trees."""
     text = set_of(folder / "gold", pairs_of(trees), "test", ("en", "trees"))
     write_lines(text.gold_trees, trees)
     return text

@@ -46,7 +46,6 @@ def test_perplexity_is_that_of_torch_sentence_by_sentence(
 
 
 def test_sums_are_the_workers_together(trained: Checkpoint, dataset: EncodedDataset) -> None:
-    """Three workers measure every batch once. Smoothing changes the loss but not the NLL."""
     model, split = load_model(trained.folder).train(), EncodedSplit.open(dataset, "dev")
     whole = split_sums(model, split, smoothing=0.1)
     parts = torch.stack([split_sums(model, split, 0.1, rank, 3) for rank in range(3)])
@@ -58,13 +57,11 @@ def test_sums_are_the_workers_together(trained: Checkpoint, dataset: EncodedData
 
 
 def test_figures_from_before_accuracy_are_readable(tmp_path: Path) -> None:
-    """A record without accuracy is read with None."""
     (tmp_path / "perplexity.json").write_text('{"dev_nll": 0.0, "dev_perplexity": 1.0, "tokens": 9}')
     assert Perplexity(tmp_path).load().dev_accuracy is None
 
 
 def test_a_dev_set_of_overlong_pairs_is_refused(trained: Checkpoint, tmp_path: Path) -> None:
-    """A dev set without a pair short enough for a model is one UserError."""
     text = set_of(tmp_path / "dev", [("dog " * LONGEST_TOKENS, "Hund")])
     with pytest.raises(UserError, match=rf"dev\.en has no pair of at most {LONGEST_TOKENS} tokens; add shorter text"):
         measure(Context(tmp_path), trained, text)

@@ -37,7 +37,6 @@ from tests.support.parallel_text import set_of
     ],
 )
 def test_quotes_and_punctuation_become_ascii(text: str, wanted: str) -> None:
-    """Step 1 maps every quotation mark, even the low ones that Moses misses, and keeps dashes and letters."""
     assert ascii_punctuation(text) == wanted
 
 
@@ -66,7 +65,6 @@ def test_steps_come_in_the_order_of_the_authors() -> None:
 
 
 def test_paper_bleu_by_hand() -> None:
-    """The precisions are 4/5, 3/4, 2/3 and 1/2, and the lengths are equal."""
     wanted = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)
     assert paper_bleu(["a b c d x"], ["a b c d y"], "en").score == pytest.approx(wanted)
     shorter = 100 * math.exp(1 - 5 / 4)
@@ -132,7 +130,6 @@ def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeyp
 
 
 def test_scores_from_before_chrf_are_readable(tmp_path: Path) -> None:
-    """Scores of an earlier version are read without chrF and intervals."""
     before = {"paper_bleu": 27.3, "sacrebleu": 26.9, "signature": "", "sentences": 9, "name": "test", "language": "de"}
     (tmp_path / "scores.json").write_text(json.dumps(before))
     assert Scores(tmp_path).load().defined == {"paper_bleu": 27.3, "sacrebleu": 26.9}
@@ -165,7 +162,6 @@ def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> N
 
 
 def test_chinese_that_was_split_into_words_has_a_paper_bleu() -> None:
-    """The text decides, not its language code."""
     split = "她 从 五岁 起 就 一直 在 学 弹 钢琴 。"
     assert paper_bleu([split], [split], "zh").score == pytest.approx(100)
 
@@ -185,7 +181,6 @@ def test_a_tokenizer_that_is_not_installed_is_named(
 
 @pytest.mark.parametrize("scorer", [sacre_bleu, paper_bleu])
 def test_unequal_line_counts_are_reported(scorer: Callable[[list[str], list[str], str], object]) -> None:
-    """The message has both numbers. Nothing to score is an error, too."""
     with pytest.raises(UserError, match="2 hypotheses but 3 references"):
         scorer(["a", "b"], ["a", "b", "c"], "de")
     with pytest.raises(UserError, match="nothing to score"):
@@ -193,7 +188,6 @@ def test_unequal_line_counts_are_reported(scorer: Callable[[list[str], list[str]
 
 
 def test_stage_scores_a_test_set(tmp_path: Path) -> None:
-    """Separators of str.splitlines other than the newline do not split lines."""
     lines = ["Ein Mann\u2028 geht nach Hause.", "Sie\x85 schläft heute lange.", "Wir gehen jetzt los."]
     text = set_of(tmp_path / "text", zip("abc", lines, strict=True), "coco")
     hypotheses = Hypotheses(tmp_path / "hypotheses")
@@ -213,7 +207,6 @@ def test_stage_scores_a_test_set(tmp_path: Path) -> None:
 
 
 def test_scores_are_written_with_what_was_measured_of_them() -> None:
-    """The long text has intervals and chrF, if the scores do."""
     scores = BleuScores(paper_bleu=27.3, sacrebleu=26.0, signature="", sentences=3)
     assert scores.long_text == scores.text == "paper BLEU 27.30, sacreBLEU 26.00"
     full = scores.model_copy(

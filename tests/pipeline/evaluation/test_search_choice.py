@@ -26,7 +26,6 @@ class AnotherNode(Scratch):
     """The folder of a stage whose inputs have another path on the decoding node."""
 
     def on_this_node(self, folder: Path) -> Path:
-        """Returns the folder on this node."""
         return folder.parent / "here" / folder.name
 
 

@@ -26,7 +26,6 @@ FAST = DecodingSettings(max_extra_tokens=5)
 
 
 def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) -> None:
-    """Lines have the same translations in batches of any size, in order. Blank lines have empty translations."""
     translator = Translator(checkpoint.folder, FAST, "cpu")
     in_small_batches = Translator(checkpoint.folder, FAST.model_copy(update={"batch_tokens": 60}), "cpu")
     together = translator.translate(SENTENCES)
@@ -46,7 +45,6 @@ def test_lines_are_normalised_as_training_text_was(checkpoint: Checkpoint, end: 
 
 
 def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
-    """Each line has the texts, tokens and scores of its own search, and `translate` returns the first text."""
     translator = Translator(checkpoint.folder, FAST)
     by_line = translator.n_best(SENTENCES, 3)
     processor = vocabulary.load(checkpoint.folder / "joint.model")
@@ -69,7 +67,6 @@ def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
 
 
 def test_batches_hold_each_row_once_within_the_budget() -> None:
-    """Every row is in one batch, the longest first. Only a single long row exceeds the budget, padding included."""
     lengths = [3, 900, 7, 7, 1, 20, 12, 3, 150, 2]
     planned = list(batches(lengths, DecodingSettings(batch_tokens=100, beam_size=1, max_extra_tokens=5)))
     assert sorted(row for batch in planned for row in batch) == list(range(len(lengths)))
@@ -104,7 +101,6 @@ def test_n_best_of_an_overlong_line_join_those_of_its_parts(
 
 @pytest.mark.parametrize("language", ["zh", "ja", "th"])
 def test_parts_are_joined_as_their_language_is_written(tmp_path: Path, language: str) -> None:
-    """Parts are joined by a space, or by nothing in languages without spaces."""
     text = corpus_of(tmp_path / "corpus", zip(ENGLISH, TEXTS[language], strict=True), ("en", language))
     translator = Translator(make_checkpoint(tmp_path / "learned", text, pieces=400).folder, FAST, "cpu")
     for lines, separator in ((ENGLISH[:2], " "), (TEXTS[language][:2], "")):
@@ -130,7 +126,6 @@ def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.json", "joint.model"])
 def test_bad_checkpoint_is_one_clear_line(checkpoint: Checkpoint, name: str) -> None:
-    """A truncated file is a one-line UserError that names the folder."""
     path = checkpoint.folder / name
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(UserError) as raised:

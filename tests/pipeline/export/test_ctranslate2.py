@@ -30,7 +30,6 @@ ctranslate2 = pytest.importorskip("ctranslate2")
 
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
-    """A model and its export's folder."""
     return make_exported(tmp_path_factory.mktemp("exported"), request.param, export)
 
 
@@ -71,7 +70,6 @@ def test_a_checkpoint_within_a_run(exported: tuple[Transformer, Path], tmp_path:
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6])
 def test_more_translations_than_the_beam_are_refused(exported: tuple[Transformer, Path], length_penalty: float) -> None:
-    """The error is the same line for every α. Requesting none is an error, too, like with the other engine."""
     translator = CTranslate2Translator(exported[1], DecodingSettings(beam_size=2, length_penalty=length_penalty))
     with pytest.raises(
         UserError, match=r"3 translations .* CTranslate2 finds only beam_size = 2; request fewer or set beam_size to 3$"
@@ -123,5 +121,4 @@ def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
     ],
 )
 def test_what_ctranslate2_cannot_express(difference: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """Different sizes of keys and values, restricted attention and other models are one-line errors."""
     assert re.search(message, refusal(export, difference, tmp_path))

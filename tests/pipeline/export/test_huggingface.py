@@ -28,12 +28,10 @@ transformers = pytest.importorskip("transformers")
 
 @pytest.fixture(scope="module", params=MODELS)
 def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
-    """A model and its export's folder."""
     return make_exported(tmp_path_factory.mktemp("exported"), request.param, export)
 
 
 def load(folder: Path) -> tuple[Any, Any]:
-    """Loads the tokenizer and the model, without missing or unknown weights."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     model, found = transformers.AutoModelForSeq2SeqLM.from_pretrained(
         folder, local_files_only=True, output_loading_info=True
@@ -45,7 +43,6 @@ def load(folder: Path) -> tuple[Any, Any]:
 
 
 def random_sentences(n: int, vocabulary_size: int) -> torch.Tensor:
-    """Token ids of sentences of 1 to 12 random tokens and END_ID, padded."""
     generator = torch.Generator().manual_seed(5)
     lengths = torch.randint(1, 13, (n,), generator=generator).tolist()
     sentences = [torch.randint(END_ID + 1, vocabulary_size, (length,), generator=generator) for length in lengths]
@@ -54,7 +51,6 @@ def random_sentences(n: int, vocabulary_size: int) -> torch.Tensor:
 
 
 def test_same_logits(exported: tuple[Transformer, Path]) -> None:
-    """Logits agree at every target position of random sentences of unequal lengths."""
     ours, folder = exported
     source_BS, target_BT = random_sentences(64, ours.config.vocabulary_size).chunk(2)
     inputs_BT = shifted(target_BT)
@@ -126,5 +122,4 @@ def test_same_token_ids(parallel_text: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_marian_cannot_express(difference: dict[str, Any], message: str, tmp_path: Path) -> None:
-    """Heads of other sizes than d_model / n_heads, restricted attention and other models are one-line errors."""
     assert re.search(message, refusal(export, difference, tmp_path))

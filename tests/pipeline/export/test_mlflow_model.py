@@ -23,14 +23,12 @@ from tests.support.tiny_parser import make_parser, make_trees
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    """A checkpoint with random weights."""
     folder = tmp_path_factory.mktemp("served")
     return make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"))
 
 
 @pytest.fixture(scope="module")
 def saved(checkpoint: Checkpoint) -> Path:
-    """The checkpoint as an MLflow model."""
     from mlflow.models import Model
 
     folder = checkpoint.folder.with_name("saved")
@@ -39,7 +37,6 @@ def saved(checkpoint: Checkpoint) -> Path:
 
 
 def translate(checkpoint: Checkpoint, lines: list[str], **settings: Any) -> list[str]:
-    """Returns the expected answers of the model."""
     return Translator(checkpoint.folder, DecodingSettings(**settings)).translate(lines)
 
 
@@ -67,7 +64,6 @@ def test_loaded_model_translates_as_the_translator(checkpoint: Checkpoint, saved
 
 
 def test_a_loaded_parser_answers_with_bracketed_trees(tmp_path: Path) -> None:
-    """The trees equal the parser's with the request's parameters. A blank line has no tree."""
     import pandas
     from mlflow import pyfunc
     from mlflow.models import Model

@@ -19,7 +19,6 @@ TOKENS = TreeTokens(13, OPENING, CLOSING, [WORD])
 
 
 def is_tree(tokens: list[int], n_words: int) -> bool:
-    """Whether tokens are one tree of `n_words` words: reduces innermost constituents until one is left."""
     names = {WORD: "x"} | {token: f"({i}" for i, token in enumerate(OPENING)}
     names |= {token: f"){i}" for i, token in enumerate(CLOSING)}
     if tokens.count(WORD) != n_words or not set(tokens) <= set(names):
@@ -33,7 +32,6 @@ def is_tree(tokens: list[int], n_words: int) -> bool:
 
 
 def openings(tree: list[int], tokens: TreeTokens = TOKENS) -> tuple[int, int]:
-    """Returns the maximum numbers of open brackets and of consecutive opening brackets."""
     n_open = in_a_row = deepest = longest = 0
     for token in tree:
         in_a_row = in_a_row + 1 if token in tokens.opening else 0
@@ -55,7 +53,6 @@ def random_model(seed: int) -> Transformer:
 @pytest.mark.gpu
 @pytest.mark.parametrize("beam", [1, 4, 21])
 def test_every_output_is_a_tree_with_the_sentences_words(beam: int, device: str) -> None:
-    """All n-best outputs for sentences of 1 to 8 words are trees within both bounds, with tight and loose lengths."""
     draw = random.Random(beam)
     for seed in range(12):
         n_words = [draw.randint(1, 8) for _ in range(6)]
@@ -87,7 +84,6 @@ def test_every_output_is_a_tree_with_the_sentences_words(beam: int, device: str)
 
 
 def allowed_outputs(n_words: int, limit: int, rules: WellFormed) -> Iterator[tuple[int, ...]]:
-    """Yields every output that the constraint allows a search to reach."""
     waiting: list[tuple[int, ...]] = [()]
     while waiting:
         tokens = waiting.pop()
@@ -105,7 +101,6 @@ def allowed_outputs(n_words: int, limit: int, rules: WellFormed) -> Iterator[tup
 
 @pytest.mark.parametrize(("n_words", "limit"), [(1, 4), (1, 8), (2, 5), (2, 8), (3, 8)])
 def test_exactly_the_trees_are_allowed(n_words: int, limit: int) -> None:
-    """With two labels, the constraint allows every sequence that is a tree, and no other."""
     tokens = TreeTokens(13, OPENING[:2], CLOSING[:2], [WORD])
     alphabet = (*OPENING[:2], *CLOSING[:2], WORD)
     texts = itertools.chain.from_iterable(itertools.product(alphabet, repeat=k) for k in range(limit))

@@ -15,7 +15,6 @@ GOLD = "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (NP (DT a) (NN bone))) (. .))"
 
 
 def scored(folder: Path, gold: list[str], test: list[str]) -> BracketingScores:
-    """Writes both files and returns their scores."""
     for name, lines in (("gold", gold), ("test", test)):
         (folder / name).write_text("".join(line + "\n" for line in lines))
     return score_trees(folder / "gold", folder / "test")
@@ -72,7 +71,6 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_figures_of_a_sentence(name: str, tmp_path: Path) -> None:
-    """Each value of the sentence line, as computed above."""
     gold, test, expected = CASES[name]
     (score,) = scored(tmp_path, [gold], [test]).sentences
     assert (score.length, int(score.status), *score[3:]) == expected
@@ -97,7 +95,6 @@ def test_totals_are_of_valid_sentences(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_printed_figures(tmp_path: Path) -> None:
-    """Digits and titles are EVALB's."""
     gold, test = ([CASES[name][side] for name in ("split", "an empty line")] for side in (0, 1))
     scores = scored(tmp_path, gold, test)
     lines = list(scores.summary())
@@ -153,7 +150,6 @@ def test_the_treebank_against_itself(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_parameters_are_those_of_collins(data: Path) -> None:
-    """Every parameter in Collins' file equals ours."""
     lines = (data / "evalb" / "COLLINS.prm").read_text().split("\n")
     named = [tuple(line.split()) for line in lines if line.strip() and not line.startswith("#")]
     assert sorted(value for name, value, *_ in named if name == "DELETE_LABEL") == sorted(DELETED)

@@ -27,7 +27,6 @@ def test_round_trip_with_tags(tree: Tree) -> None:
 
 
 def test_the_symbols_of_a_sentence_with_tags() -> None:
-    """A word's symbol contains its tag. The parser's tree has the parser's tags, and XX for missing words."""
     tree = parse(SENTENCE)
     symbols = ["(S", "(NP", "XX/NNP", "XX/NNP", ")NP", "(VP", "XX/VBZ", "(NP", "XX/NNP", ")NP", ")VP", "XX/.", ")S"]
     assert linearise(tree, with_tags=True) == symbols
@@ -55,7 +54,6 @@ def test_the_symbols_of_a_sentence_with_tags() -> None:
     ],
 )
 def test_each_repair(symbols: str, words: str, tree: str, repairs: dict[Repair | str, int]) -> None:
-    """Each kind of repair is counted under its name, and the tree is the plainest reading of the symbols."""
     rebuilt = rebuild(symbols.split(), words.split())
     assert bracketed(rebuilt.tree).replace("(XX a)", "a").replace("(XX b)", "b").replace("(XX c)", "c") == tree
     assert rebuilt.repairs == Counter({Repair(kind): number for kind, number in repairs.items()})
@@ -77,7 +75,6 @@ def check(symbols: list[str], words: list[str]) -> Counter[Repair]:
 
 @given(st.lists(st.one_of(st.sampled_from(OUTPUTS), st.text("()XS \n", max_size=4), st.text(max_size=3)), max_size=12))
 def test_any_text_is_an_output(symbols: list[str]) -> None:
-    """Symbols may contain any characters."""
     check(symbols, ["a", "b", "."])
 
 

@@ -29,20 +29,17 @@ def edges(trees: Sequence[Tree]) -> Counter[tuple[str, ...]]:
 
 
 def drawn(sample: list[Selection], part: int = 0, trees: int = 300, **settings: Any) -> list[Tree]:
-    """Draws new trees."""
     recombination = Recombination(sample, RecombinationSettings(trees=trees, **settings), part, trees)
     return [placed.tree for placed in recombination.read()]
 
 
 @pytest.fixture(scope="module")
 def sample(data: Path) -> list[Selection]:
-    """The first 500 trees of the treebank's sample."""
     return [Selection(data / "treebank" / "wsj_0001-0199.mrg.gz", 0, 500)]
 
 
 @pytest.fixture(scope="module")
 def gold(sample: list[Selection]) -> list[Tree]:
-    """The sample's cleaned trees."""
     trees = (cleaned(placed.tree) for selection in sample for placed in selection.read())
     return [tree for tree in trees if tree is not None]
 
@@ -60,7 +57,6 @@ def test_new_trees_of_old_parts(sample: list[Selection], gold: list[Tree]) -> No
 
 
 def test_each_part_is_drawn_by_its_own_seed(sample: list[Selection]) -> None:
-    """A part is reproducible. Another part or seed draws other trees."""
     first = drawn(sample, trees=20)
     assert drawn(sample, trees=20) == first
     assert drawn(sample, 1, trees=20) != first

@@ -36,12 +36,10 @@ def wsj(tmp_path: Path) -> Path:
 
 
 def lines(text: Text, split: str, side: int = 0) -> list[str]:
-    """Returns one side of a split."""
     return [pair[side] for pair in text.pairs(split)]
 
 
 def names(text: Text, split: str) -> list[str]:
-    """Returns the first word of each sentence."""
     return [line.split()[0] for line in lines(text, split)]
 
 
@@ -88,7 +86,6 @@ def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Cont
 
 
 def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
-    """A file is split into 80%, 10% and 10%, also if packed. Too few trees are an error."""
     write_lines(tmp_path / "all.gz", [" ".join(TREE.format(f"t{i}") for i in (n, n + 1)) for n in range(0, 50, 2)])
     text = read_text(here.folder, TreebankSettings(treebank=tmp_path / "all.gz"))
     assert [len(names(text, split)) for split in SPLITS] == [40, 5, 5]
@@ -169,7 +166,6 @@ def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> 
 
 
 def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
-    """The error has the path and the line, because the file is one of thousands."""
     path = wsj / "07" / "wsj_0701.mrg"
     path.write_text(path.read_text() + "(S (NP a b))\n")
     with pytest.raises(UserError, match=r"07/wsj_0701.mrg, line 13: the word 'b' is not alone in its bracket"):

@@ -61,14 +61,12 @@ def test_trees_over_lines_and_several_a_line(tmp_path: Path) -> None:
     ],
 )
 def test_errors_name_file_and_line(text: str, message: str) -> None:
-    """Each mistake is reported with its line, after the trees before it."""
     with pytest.raises(UserError) as caught:
         list(trees_in(text.split("\n"), "a.mrg"))
     assert str(caught.value) == f"a.mrg, {message}; correct the tree"
 
 
 def test_an_open_bracket_does_not_swallow_the_file() -> None:
-    """If a bracket is never closed, reading ends after a bounded number of tokens, not at the end of the file."""
     lines = iter(["(S (NP (NN a)", *repeat("(S (NN a))", MAX_TREE_TOKENS)])
     with pytest.raises(UserError, match=r"line 9363: the bracket opened in line 1 is not closed within 65536 tokens"):
         list(trees_in(lines, "a.mrg"))
@@ -86,14 +84,12 @@ def test_an_open_bracket_does_not_swallow_the_file() -> None:
     ],
 )
 def test_cleaning(tree: str, expected: str | None) -> None:
-    """Cleaning removes outer brackets, traces, constituents of traces only, and functions, but no escaped brackets."""
     result = cleaned(parse(tree))
     assert (result and bracketed(result)) == expected
 
 
 @given(trees())
 def test_writing_and_reading_are_inverse(tree: Tree) -> None:
-    """Any tree survives writing and reading, on one line or with one line per bracket."""
     text = bracketed(tree)
     assert parse(text) == tree
     assert parse(text.replace(" ", "\n")) == tree
@@ -101,7 +97,6 @@ def test_writing_and_reading_are_inverse(tree: Tree) -> None:
 
 
 def test_trees_of_any_depth_are_drawn() -> None:
-    """The drawing has one line per node, below its parent's."""
     tree = parse("(S (NP (DT the) (NN man)) (VP (VBZ runs)))")
     assert drawn(tree).split("\n") == ["S", "├─ NP", "│  ├─ DT the", "│  └─ NN man", "└─ VP", "   └─ VBZ runs"]
     for _ in range(3000):
