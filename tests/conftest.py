@@ -11,7 +11,6 @@ import hypothesis
 import pytest
 import torch
 
-from tests.support.fake_cuda.build import build
 from tests.support.parallel_text import write_parallel_text
 
 if TYPE_CHECKING:
@@ -125,9 +124,3 @@ def ray_cluster() -> Iterator[None]:
         ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     yield
     ray.shutdown()
-
-
-@pytest.fixture(scope="session")
-def cuda_guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The device guard of `tests.support.fake_cuda`, compiled once."""
-    return build(tmp_path_factory.mktemp("guard"))

@@ -14,7 +14,7 @@ from pipeline.text.aligned import write_set, write_shards
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 
 FILES = {
-    "train": {"multi30k/train": (2000, 3), "europarl_sample/train": (4500, 6)},
+    "train": {"multi30k/train": (2000, 3), "europarl_sample/train": (1000, 6)},
     "dev": {"multi30k/val": (200, 3)},
     "test": {"multi30k/test_2016_flickr": (300, 3), "newstest2013/newstest2013": (100, 6)},
 }

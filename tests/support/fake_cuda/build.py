@@ -12,8 +12,7 @@ import torch
 SOURCE = Path(__file__).with_name("guard.cpp")
 
 
-def build(folder: Path) -> Path:
-    """Compiles the guard into `folder`, or skips the test."""
+def _build(folder: Path) -> Path:
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("no C++ compiler can build the device guard")
@@ -28,12 +27,13 @@ def build(folder: Path) -> Path:
     return library
 
 
-def run(library: Path, module: str, *arguments: str) -> str:
-    """Runs a module with the guard preloaded and returns its output."""
+def run(folder: Path, module: str) -> str:
+    """Runs a module with the guard preloaded, which it compiles into `folder`, and returns its output."""
+    library = _build(folder)
     libraries = Path(torch.__file__).parent / "lib"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "LD_PRELOAD": str(library)}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", module, *arguments],
+        [sys.executable, "-W", "ignore", "-m", module],
         capture_output=True,
         text=True,
         check=False,

@@ -1,12 +1,11 @@
-"""Runs a base model's work on an emulated GPU, and prints the number of operators that each part launches, as JSON.
+"""Runs the work of two layers of base on an emulated GPU, and prints the operators that each part launches, as JSON.
 
-    LD_PRELOAD=guard.so python -m tests.support.fake_cuda.operators [layers]
+    LD_PRELOAD=guard.so python -m tests.support.fake_cuda.operators
 
 FakeTensors raise errors for operators between two devices, and for operators whose result the host must wait for.
 """
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -33,8 +32,7 @@ NO_KERNEL = frozenset(
     """.split()  # noqa: SIM905  # a list of them would take 25 lines
 )
 """Operators that only look at memory in another way, or allocate it."""
-
-
+CONFIG = TransformerConfig(n_layers=2)
 WRITES_ONLY = ("zero_", "fill_", "zeros_like")
 ROWS = 3_200
 """Rows of one side of a packed batch. The look-up of both sides has twice as many."""
@@ -97,8 +95,7 @@ def main() -> None:
     library = torch.library.Library("aten", "IMPL")
     library.impl("_fused_adam_.tensor_lr", lambda *args, **options: None, "Meta")
     torch.cuda.default_generators = (torch.default_generator,)
-    layers = int(sys.argv[1]) if sys.argv[1:] else TransformerConfig.n_layers
-    config, size = TransformerConfig(n_layers=layers), PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
+    size = PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
     assert size.n_rows == ROWS
     source_BS, target_BT = torch.randint(4, 100, (100, 30)), torch.randint(4, 100, (100, 31))
     packed, padded = Batch.packed(source_BS, target_BT, size), Batch.padded(source_BS, target_BT, torch.bfloat16)
@@ -109,7 +106,7 @@ def main() -> None:
     counts: dict[str, dict[str, int]] = {}
     with FakeTensorMode(allow_non_fake_inputs=True):
         with torch.device("cuda:0"):
-            master = Transformer(config)
+            master = Transformer(CONFIG)
         step = TrainingStep(master, OptimizerConfig(), torch.bfloat16, packed=True)
         for _ in range(2):  # the second time, every table and state exists
             batch = packed.map(on_device)
