@@ -188,7 +188,7 @@ def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bo
         # tarfile's own mode "r|gz" ignores gzip's checksum.
         with open_unzipped(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
             for member in archive:
-                _check_inside(member, path)
+                tarfile.data_filter(member, str(folder))  # detects forged archives; copies get names of our own
                 name = PurePosixPath(member.name).as_posix()
                 if name in names:
                     copies[name] = folder / Path(name).name
@@ -197,25 +197,13 @@ def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bo
                     break
             while to_the_end and file.read(BLOCK_BYTES):
                 pass
+    except tarfile.FilterError as error:
+        raise UserError(f"{path} is unsafe ({error}); it is not the official archive") from None
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path} is damaged ({error}); remove it and download it again") from None
     if missing := [name for name in names if name not in copies]:
         raise UserError(f"{path} has no member {' and no '.join(missing)}; it is not the official archive")
     return [copies[name] for name in names]
-
-
-def _check_inside(member: tarfile.TarInfo, archive: Path) -> None:
-    """Applies the checks of tarfile's data filter, which exists only since Python 3.11.4.
-
-    They detect forged archives; extracted files get names of our own.
-    """
-    for name in (member.name, *([member.linkname] if member.islnk() or member.issym() else [])):
-        parts = PurePosixPath(name)
-        if parts.is_absolute() or ".." in parts.parts:
-            raise UserError(
-                f"{archive} is unsafe: its member {member.name} points to {name}, outside the folder or absolute; "
-                "it is not the official archive"
-            )
 
 
 def _copy(content: IO[bytes] | None, path: Path, name: str) -> None:

@@ -30,9 +30,10 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.text.aligned import SHARD_PAIRS, content_sha256, copy_corpus, copy_set
+from pipeline.store.remembered import remembered
+from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
-from pipeline.text.pieces import remembered_cut
+from pipeline.text.lines import count_lines
 from pipeline.text.word_spaces import have_word_spaces
 
 
@@ -137,7 +138,7 @@ class FilesSettings(Settings):
     def count_train_pairs(self) -> int:
         """Returns the number of training pairs, cached (`remembered`). Raises UserError if a file cannot be read."""
         try:
-            return sum(remembered_cut(sides.source, SHARD_PAIRS)[0] for sides in self.train)
+            return sum(remembered(sides.source, "lines-1", count_lines, int) for sides in self.train)
         except OSError as error:
             raise UserError(f"cannot read {error.filename}: {error.strerror}; check the path") from None
 

@@ -159,7 +159,7 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
             (name, members.source, members.target) for name, members in zip(settings.archives, extracted, strict=True)
         ]
         with _naming(members_of, remedy):
-            sizes = copy_files(context, writer, files, folder, errors)
+            sizes = copy_files(context, writer, files, errors)
     report = {}
     for archive, members, pairs in zip(archives, extracted, sizes, strict=True):
         _check(archive, pairs)

@@ -1,4 +1,4 @@
-"""Objects in S3, Google Cloud Storage or Azure, with the conditional writes that a store needs.
+"""Objects in S3, or in a service that speaks it, with the conditional writes that a store needs.
 
     bucket = Bucket("s3://name/prefix")
     bucket.create("locks/a.json", b"{}")     # False if it exists
@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -33,7 +33,7 @@ from obstore.store import ObjectStore, from_url
 
 from pipeline.errors import BucketError
 
-SCHEMES = ("s3", "gs", "az")
+SCHEME = "s3"
 PATIENCE_S = 120.0
 """How long to retry a failing service."""
 REQUEST_S = 60
@@ -97,12 +97,7 @@ class Bucket:
         names = list(names)
         if names:
             with self._in_a_line(f"remove {names[0]}"):
-                try:
-                    obstore.delete(self._service, names)
-                except FileNotFoundError:  # not from S3; elsewhere, later objects of the list still exist
-                    for name in names:
-                        with suppress(FileNotFoundError):
-                            obstore.delete(self._service, name)
+                obstore.delete(self._service, names)
 
     def remove_folder(self, folder: str) -> None:
         """Removes all objects below a folder."""

@@ -28,7 +28,7 @@ from urllib.parse import unquote
 from pipeline.environment import cache_folder
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact, ArtifactT, build_folder, publish, set_aside
-from pipeline.store.bucket import SCHEMES, Bucket
+from pipeline.store.bucket import SCHEME, Bucket
 from pipeline.store.bucket_artifacts import BucketArtifacts
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.hashes import STORE
@@ -50,7 +50,7 @@ class Store:
 
     @classmethod
     def at(cls, where: str | Path) -> Self:
-        """Returns the store for a `--store` value: a folder or a URI (s3://, gs://, az://, file://).
+        """Returns the store for a `--store` value: a folder or a URI (s3://, file://).
 
         Raises UserError for any other URI.
         """
@@ -59,12 +59,15 @@ class Store:
             raise UserError("--store '': name a folder")
         scheme, separator, rest = text.partition("://")
         if not separator:
+            if re.match(r"[a-z0-9+]{2,}:/", text):  # a slash was forgotten
+                raise UserError(
+                    f"--store {text}: a URI has two slashes; write {text.replace(':/', '://', 1)}, or ./{text}"
+                )
             return cls(Path(text).absolute())
         if scheme == "file":
             return cls(Path("/" + unquote(rest).lstrip("/")))
-        if scheme not in SCHEMES or not rest.strip("/"):
-            known = ", ".join(f"{scheme}://" for scheme in (*SCHEMES, "file"))
-            raise UserError(f"--store {text}: give a folder, or a URI that begins with {known} and names one")
+        if scheme != SCHEME or not rest.strip("/"):
+            raise UserError(f"--store {text}: give a folder, or a URI that begins with s3:// or file:// and names one")
         uri = text.rstrip("/")
         service = os.environ.get("AWS_ENDPOINT_URL", "")
         digest = hashlib.sha256(f"{service} {uri}".encode()).hexdigest()[:8]

@@ -6,7 +6,6 @@ for report in writer.add(read_part, [("europarl-v7", (path,))]):    # one call o
 corpus = writer.finish({"read": writer.pairs})
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path, PurePath
@@ -20,12 +19,11 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import file_sha256
 from pipeline.store.records import CorpusRecord, EvaluationSetRecord
 from pipeline.store.remembered import remembered
-from pipeline.store.scratch import Scratch, Written, temporary_folder
+from pipeline.store.scratch import Scratch, Written
 from pipeline.text.lines import Errors, read_pairs, write_pairs
-from pipeline.text.pieces import Piece, copy_piece, pieces_of
 
 SHARD_PAIRS = 100_000
-"""Pairs per shard: the unit that later stages hold in memory and that one task copies of a large file."""
+"""Pairs per shard: the unit that later stages hold in memory."""
 
 
 class CorpusWriter:
@@ -98,46 +96,33 @@ def copy_corpus(context: Context, languages: tuple[str, str], files: Sequence[tu
     kept. Raises UserError if two sides differ in length, a line is not UTF-8 or all files are empty.
     """
     writer, names = CorpusWriter(context, languages), _names([source for source, _ in files])
-    with temporary_folder(context.folder) as folder:
-        copy_files(context, writer, [(names[source], source, target) for source, target in files], folder)
+    copy_files(context, writer, [(names[source], source, target) for source, target in files])
     if not writer.pairs:
         raise _empty(*files[0])
     return writer.finish({"read": writer.pairs})
 
 
 def copy_files(
-    context: Context,
-    writer: CorpusWriter,
-    files: Sequence[tuple[str, Path, Path]],
-    folder: Path,
-    errors: Errors = "strict",
+    context: Context, writer: CorpusWriter, files: Sequence[tuple[str, Path, Path]], errors: Errors = "strict"
 ) -> list[int]:
     """Copies (collection, source, target) files into a corpus as shards of SHARD_PAIRS; returns the pairs of each file.
 
-    One call of `context.map` per file locates its pieces, unzipping gzip files into `folder`; then one call per piece
-    copies both sides. Raises UserError, naming file and line, if two sides differ in length, a line is too long or,
-    with `errors` "strict", not UTF-8.
+    One call of `context.map` per pair of files. Raises UserError, naming file and line, if two sides differ in length,
+    a line is too long or, with `errors` "strict", not UTF-8.
     """
-    sides = [side for _, *both in files for side in both]
-    cuts = list(context.map(pieces_of, [(side, SHARD_PAIRS, folder / f"{i}.unzipped") for i, side in enumerate(sides)]))
-    calls, sizes = [], []
-    for (collection, source, target), *both in zip(files, cuts[::2], cuts[1::2], strict=True):
-        pairs, target_lines = (sum(piece.lines for piece in pieces) for pieces in both)
-        if pairs != target_lines:
-            deque(read_pairs(source, target, errors), maxlen=0)  # raises the error of the first bad line
-        calls += [(collection, (writer.languages, *pieces, errors)) for pieces in zip(*both, strict=True)]
+    calls = [(collection, (writer.languages, source, target, errors)) for collection, source, target in files]
+    sizes = []
+    for pairs in writer.add(_copy, calls):
         sizes.append(pairs)
-    for _ in writer.add(_copy_piece, calls):
-        context.progress(writer.pairs, sum(sizes), "pairs")
+        context.progress(len(sizes), len(files), "files")
     return sizes
 
 
-def _copy_piece(
-    part: Corpus, languages: tuple[str, str], source: Piece, target: Piece, errors: Errors
-) -> tuple[list[int], None]:
-    part.folder.mkdir(parents=True, exist_ok=True)
-    copy_piece(source, target, errors, [part.shard_path(0, language) for language in languages])
-    return [source.lines], None
+def _copy(
+    part: Corpus, languages: tuple[str, str], source: Path, target: Path, errors: Errors
+) -> tuple[list[int], int]:
+    shards = write_shards(part, languages, read_pairs(source, target, errors), SHARD_PAIRS)
+    return shards, sum(shards)
 
 
 def copy_set(context: Context, name: str, languages: tuple[str, str], source: Path, target: Path) -> EvaluationSet:

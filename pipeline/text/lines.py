@@ -8,7 +8,6 @@ import codecs
 import gzip
 import io
 import re
-import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -60,16 +59,22 @@ def read_lines(path: Path, errors: Errors = "strict") -> Iterator[str]:
         yield from lines_of(file, str(path), errors)
 
 
-def read_blocks(path: Path, begin: int = 0, size: int = sys.maxsize) -> Iterator[bytes]:
-    """Yields up to `size` bytes of a plain or gzip file, unzipped, from offset `begin`.
+def read_blocks(path: Path) -> Iterator[bytes]:
+    """Yields the bytes of a plain or gzip file, unzipped, in blocks of BLOCK_BYTES.
 
-    Each block but the last has BLOCK_BYTES. Raises UserError if the file is damaged or unreadable.
+    Raises UserError if the file is damaged or unreadable.
     """
     with readable(path), open_unzipped(path) as file:
-        file.seek(begin)
-        while block := file.read(min(size, BLOCK_BYTES)):
-            size -= len(block)
+        while block := file.read(BLOCK_BYTES):
             yield block
+
+
+def count_lines(path: Path) -> int:
+    """Counts the lines of a plain or gzip file; the last may lack its "\\n". Raises UserError like `read_blocks`."""
+    lines, last = 0, b"\n"
+    for last in read_blocks(path):
+        lines += last.count(b"\n")
+    return lines + (not last.endswith(b"\n"))
 
 
 def copied_blocks(path: Path, copy: Path | None) -> Iterator[bytes]:

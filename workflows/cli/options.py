@@ -34,7 +34,7 @@ SetOption = Annotated[
 ]
 StoreOption = Annotated[
     str,
-    typer.Option("--store", metavar="FOLDER|URI", help="For all output: a folder, or a bucket (s3://, gs://, az://)."),
+    typer.Option("--store", metavar="FOLDER|URI", help="For all output: a folder, or a bucket (s3://)."),
 ]
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="Ray cluster to use, e.g. auto.  [default: start one on this machine]")

@@ -49,13 +49,13 @@ def test_both_sides_are_extracted_whatever_their_order(data: Path, order: int, p
 def test_a_member_outside_the_folder_is_refused(data: Path, name: str) -> None:
     """Even an unrequested member is an error: such an archive is not what it claims to be."""
     write_archive(data / "x.tgz", {name: b"x", **SIDES})
-    with pytest.raises(UserError, match=r"x.tgz is unsafe: .*outside.*not the official archive"):
+    with pytest.raises(UserError, match=r"x.tgz is unsafe .*outside.*not the official archive"):
         taken(data)
     assert not list(data.parent.rglob("outside"))
 
 
 @pytest.mark.parametrize(
-    ("target", "message"), [("/etc/passwd", "is unsafe: .*absolute"), ("b", "is not a regular file")]
+    ("target", "message"), [("/etc/passwd", "is unsafe .*absolute"), ("b", "is not a regular file")]
 )
 def test_a_link_in_place_of_a_member_is_refused(data: Path, target: str, message: str) -> None:
     """A link could expose any file of this machine as text."""

@@ -77,15 +77,6 @@ def test_many_objects_are_removed_with_one_request(proxy: FaultyProxy, at_s3: S3
     assert proxy.n_passed == before + 2
 
 
-def test_where_a_missing_object_is_an_error_the_others_are_removed(tmp_path: Path) -> None:
-    """Some services report missing objects as errors, as does a folder here."""
-    bucket = Bucket(tmp_path.as_uri())
-    for name in ("a", "b", "c"):
-        bucket.write(name, b"1")
-    bucket.remove(["a", "none", "b"])
-    assert [path.name for path in tmp_path.iterdir()] == ["c"]
-
-
 def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s3: S3Server) -> None:
     """Two failures are retried silently. A server that keeps failing is one line once the retries end."""
     bucket = Bucket(at_s3.bucket())

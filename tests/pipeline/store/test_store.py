@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 
@@ -30,3 +33,18 @@ def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tm
             assert sorted(store.artifacts.glob(".tune-*")) == sorted([first, second])
         assert [*store.artifacts.glob(".tune-*")] == [first]
     assert [path.name for path in store.artifacts.rglob("*")] == [".locks", "guard"]
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("gs://bucket/runs", "begins with s3:// or file:// and names one"),
+        ("az://bucket/runs", "begins with s3:// or file:// and names one"),
+        ("s3://", "begins with s3:// or file:// and names one"),
+        ("s3:/bucket/runs", "a URI has two slashes; write s3://bucket/runs, or ./s3:/bucket/runs"),
+        ("", "name a folder"),
+    ],
+)
+def test_what_is_no_store_is_one_line(where: str, message: str) -> None:
+    with pytest.raises(UserError, match=f"^--store .*{message}$"):
+        Store.at(where)
