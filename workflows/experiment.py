@@ -35,8 +35,9 @@ from workflows.tables.measurements import TrainedModel
 from workflows.tables.render import render_terminal
 from workflows.tables.table import Results
 from workflows.tracking.addresses import default_uri, ui_command
-from workflows.tracking.tracker import Tracker
-from workflows.tracking.watcher import Workflow, tracked
+from workflows.tracking.export import Workflow
+from workflows.tracking.server import Server
+from workflows.tracking.watcher import tracked
 
 cluster = Imported("workflows.engine.cluster:cluster")
 
@@ -139,15 +140,15 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
         for step in targets:
             _print_line(f"{step.label}: {shown(store.folder(step.name))}")
         return
-    tracker = Tracker(default_uri(store.root), experiment.name, store.root)
-    place, artifact, table, failures = _run(experiment, request, target, tracker)
+    mlflow = Server(default_uri(store.root), experiment.name, store.root)
+    place, artifact, table, failures = _run(experiment, request, target, mlflow)
     finish_run(store, place, target, artifact)
     console.print()
     console.print(render_terminal(table, console.width))
     console.print()
     commands = {model.command for model in experiment.models.values()}
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
-    for line in closing_lines(place, model_command, ui_command(tracker.uri)):
+    for line in closing_lines(place, model_command, ui_command(mlflow.uri)):
         _print_line(line)
     if failures:
         for name, why in failures.items():
@@ -200,7 +201,7 @@ def _about(model: TrainedModel) -> dict[str, str]:
 
 
 def _run(
-    experiment: Reproduction, request: Request, target: Step[Any], tracker: Tracker
+    experiment: Reproduction, request: Request, target: Step[Any], mlflow: Server
 ) -> tuple[Path, JsonArtifact[Any], Results, Mapping[str, str]]:
     """Runs missing steps and reports to MLflow; returns the run's folder, the table, and failures by model.
 
@@ -214,8 +215,8 @@ def _run(
         if needed:
             # One cluster for everything below. Ray's processes start while MLflow is imported.
             dashboard = during.enter_context(cluster(request.options.address))
-            _print_line(f"monitor: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(tracker.uri)}")
-        runs = during.enter_context(tracked(tracker, workflow, store))
+            _print_line(f"monitor: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(mlflow.uri)}")
+        runs = during.enter_context(tracked(mlflow, workflow, store))
         place = begin_run(store, experiment.name, request.profile.name, target)
         if isinstance(request.profile, Profile):
             record(place, request.profile)

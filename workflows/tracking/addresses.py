@@ -1,4 +1,4 @@
-"""MLflow's address, and how to show it: never with a user or password."""
+"""MLflow's address and its errors, shown without users and passwords."""
 
 import os
 import re
@@ -6,7 +6,8 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+
+from pipeline.errors import UserError
 
 
 def default_uri(runs: Path) -> str:
@@ -22,12 +23,6 @@ def sqlite_uri(file: Path) -> str:
     """
     escaped = str(file).replace("%", "%25").replace("?", "%3F")
     return f"sqlite:///{file}" if escaped == str(file) else f"sqlite+pysqlite:///{escaped}"
-
-
-def sqlite_file(uri: str) -> Path | None:
-    """Returns the SQLite file at an address; None for any other address."""
-    address = re.fullmatch(r"sqlite(?:\+pysqlite)?:///([^?]*)(?:\?.*)?", uri, re.DOTALL)
-    return Path(unquote(address[1])).absolute() if address else None
 
 
 def ui_command(uri: str) -> str:
@@ -46,41 +41,22 @@ def without_password(text: str) -> str:
 
 def public_address(uri: str) -> str:
     """Returns MLflow's address without user and password, even if characters in them should have been escaped."""
-    if sqlite_file(uri):
-        return uri
     scheme, sign, rest = uri.partition("://")
-    return scheme + sign + rest.rpartition("@")[2] if sign else uri
-
-
-def is_malformed(uri: str) -> bool:
-    """Whether an HTTP address lacks a host or has an invalid port."""
-    try:
-        parts = urlsplit(uri)
-        return parts.scheme in ("http", "https") and (not parts.hostname or parts.port == 0)
-    except ValueError:
-        return True
+    return uri if uri.startswith("sqlite") or not sign else scheme + sign + rest.rpartition("@")[2]
 
 
 def reason_of(error: BaseException, uri: str) -> str:
-    """Returns the first line of MLflow's error at `uri`, or of the operating system's error behind it.
+    """Returns the first line of an error, or of the cause of MLflow's error at `uri`.
 
     If the address has a password, returns only the kind of error, since the text may quote any part of the address.
     """
-    for behind in _chain(error):
-        error = behind if isinstance(behind, OSError) and (behind.errno or type(behind) is TimeoutError) else error
-    kind = type(error).__name__
-    return kind if public_address(uri) != uri else without_password((str(error) or kind).strip().split("\n")[0])
+    *_, cause = [error] if isinstance(error, UserError) else causes(error)
+    kind = type(cause).__name__
+    return kind if public_address(uri) != uri else without_password((str(cause) or kind).strip().split("\n")[0])
 
 
-def is_timeout(error: BaseException) -> bool:
-    """Whether an error of MLflow is a timeout of the server."""
-    return any("Timeout" in type(behind).__name__ for behind in _chain(error))
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields an error and its causes, including errors among its arguments (urllib3)."""
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields an error and its causes."""
     while error:
         yield error
-        cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-        held = (getattr(error, "reason", None), *error.args)
-        error = cause or next((value for value in held if isinstance(value, BaseException)), None)
+        error = error.__cause__ or error.__context__

@@ -1,17 +1,18 @@
-"""A model's provenance, from the steps of its DAG: the settings of each step, and a hash of its measurements."""
+"""What MLflow shows of the steps behind a model: their settings, and the texts they read."""
 
-import hashlib
-from collections.abc import Mapping
+import json
 from typing import Any
 
 from pipeline.settings import Settings, flatten
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from workflows.engine.dag import in_order
+from pipeline.store.store import Store
+from workflows.engine.dag import Step, in_order
 from workflows.tables.measurements import TrainedModel
+from workflows.tracking.addresses import without_password
 
 
-def settings_of(model: TrainedModel) -> dict[str, Any]:
-    """Returns the settings of each step behind a model, e.g. {"corpus": {...}, "cleaning": {"max_words": 250, ...}}.
+def settings_of(model: TrainedModel) -> dict[str, str]:
+    """Returns the settings of each step behind a model, e.g. {"corpus.pairs": "600", "cleaning.max_words": "250", ...}.
 
     `corpus` has the settings and name of the training text's step, `evaluation_set.dev` and so on those of the
     evaluation sets.
@@ -24,19 +25,29 @@ def settings_of(model: TrainedModel) -> dict[str, Any]:
                 settings = argument.model_dump(mode="json")
                 if step.stage.makes is EvaluationSet:
                     kind = f"{kind}.{settings['name']}"
-                is_text = step.stage.makes is Corpus and not step.inputs
-                settings_by_kind |= {"corpus": {**settings, "name": kind}} if is_text else {kind: settings}
-    return settings_by_kind
+                settings_by_kind |= {"corpus": {**settings, "name": kind}} if _is_text(step) else {kind: settings}
+    return to_params(settings_by_kind)
 
 
-def measured_identity(model: TrainedModel) -> str:
-    """Returns a hash shared by models with the same measurements of the same run."""
-    return hashlib.sha256(" ".join(sorted(step.fingerprint for step in model.results)).encode()).hexdigest()
+def datasets_of(model: TrainedModel, store: Store) -> list[Any]:
+    """Returns the training text and the evaluation sets behind a model, as inputs of an MLflow run."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    datasets = []
+    for step in in_order(model.results):
+        if _is_text(step) or step.stage.makes is EvaluationSet:
+            place = f"{store.uri}/{step.name}" if store.uri else str(store.folder(step.name))
+            source = json.dumps({"uri": place})
+            dataset = Dataset(step.label, step.fingerprint, "s3" if store.uri else "local", source)
+            context = "training" if _is_text(step) else "evaluation"
+            datasets.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))
+    return datasets
 
 
-def shared(settings: list[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the settings that all have in common, flattened."""
-    if not settings:
-        return {}
-    first, *others = map(flatten, settings)
-    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
+def to_params(settings: Any) -> dict[str, str]:
+    """Flattens settings to MLflow's parameters, without passwords."""
+    return {name: without_password(str(value)) for name, value in flatten(settings).items()}
+
+
+def _is_text(step: Step[Any]) -> bool:
+    return step.stage.makes is Corpus and not step.inputs

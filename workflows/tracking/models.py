@@ -18,7 +18,7 @@ from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 
 TRANSLATOR_TAG = "aiayn.translator"
-"""The tag for a checkpoint's fingerprint, on the served model and its runs."""
+"""The tag for a checkpoint's fingerprint, on the logged model."""
 MODEL_TAG = "aiayn.model"
 """The tag for a version's model id, which MLflow's SQL store does not return."""
 NEWEST = "newest"
@@ -31,32 +31,18 @@ def registered_name(model: str, pair: str) -> str:
     return "aiayn-" + re.sub(r"[^\w-]+", "-", " ".join(words)).strip("-")
 
 
-def keep(client: Any, experiment_id: str, run_id: str, checkpoint: Checkpoint, store: Store) -> str:
-    """Logs a model to the experiment unless it is there, links the run to it, and returns its id."""
+def serve(client: Any, run: Any, name: str, checkpoint: Checkpoint, store: Store, tags: Mapping[str, str]) -> None:
+    """Logs and registers a run's model unless it is there, links it to the run, and moves the aliases to it."""
     from mlflow.entities import LoggedModelOutput
 
-    run, identity = client.get_run(run_id), checkpoint.manifest["fingerprint"]
-    copies = client.search_logged_models([experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
-    for model in copies:
-        if model.status == "FAILED":  # otherwise failed attempts would accumulate
-            client.delete_logged_model(model.model_id)
+    identity, run_id = checkpoint.manifest["fingerprint"], run.info.run_id
+    copies = client.search_logged_models([run.info.experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
     ready = [str(model.model_id) for model in copies if model.status == "READY"]
-    model_id = ready[0] if ready else _save(client, experiment_id, run, store.fetch(checkpoint.folder.name), identity)
-    if run.data.tags.get(TRANSLATOR_TAG) != identity or not ready:
+    model_id = ready[0] if ready else _log(client, run, store.fetch(checkpoint.folder.name), identity)
+    if model_id not in {output.model_id for output in client.get_run(run_id).outputs.model_outputs}:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
-        client.set_tag(run_id, TRANSLATOR_TAG, identity)
-    return model_id
-
-
-def register(client: Any, name: str, model_id: str, run_id: str, tags: Mapping[str, str]) -> None:
-    """Registers a logged model unless it is registered, and moves the aliases to its version."""
-    from mlflow.exceptions import MlflowException
-
-    try:
+    if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name)
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
     versions = client.search_model_versions(f"name = '{name}'")
     version = next((known for known in versions if known.tags.get(MODEL_TAG) == model_id), None)
     if version is None:
@@ -74,19 +60,19 @@ def register(client: Any, name: str, model_id: str, run_id: str, tags: Mapping[s
         client.set_registered_model_alias(name, alias, version.version)
 
 
-def _save(client: Any, experiment_id: str, run: Any, weights: Path, identity: str) -> str:
+def _log(client: Any, run: Any, weights: Path, identity: str) -> str:
     """Logs a new model and returns its id. MLflow's `log_model` would use the process's server and run the model."""
     from mlflow.models import Model
 
     logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)  # it logs each step
     name, run_id = re.sub(r"[/:.%\"']", "-", run.info.run_name), run.info.run_id  # MLflow rejects these characters
-    logged = client.create_logged_model(experiment_id, name, run_id, {TRANSLATOR_TAG: identity})
+    logged = client.create_logged_model(run.info.experiment_id, name, run_id, {TRANSLATOR_TAG: identity})
     try:
         with TemporaryDirectory() as folder:
             save(Path(folder), Checkpoint(weights), Model(logged.artifact_location, run_id, model_id=logged.model_id))
             client.log_model_artifacts(logged.model_id, folder)
     except BaseException:
-        client.finalize_logged_model(logged.model_id, "FAILED")
+        client.delete_logged_model(logged.model_id)
         raise
     client.finalize_logged_model(logged.model_id, "READY")
     return str(logged.model_id)

@@ -38,7 +38,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
     """Like a wrong cluster address."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://:5000")
     done = command_line.here("workflows.reproduce_table2", "--store", str(tmp_path))
-    _assert_one_line(done, "MLFLOW_TRACKING_URI: http://:5000 is not an address")
+    _assert_one_line(done, "MLflow at http://:5000 does not answer (Invalid URL")
     assert not (tmp_path / "table2").exists()
 
 

@@ -11,8 +11,8 @@ from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
-from workflows.tracking.models import MODEL_TAG, keep, register, registered_name
-from workflows.tracking.tracker import Tracker
+from workflows.tracking.models import MODEL_TAG, registered_name, serve
+from workflows.tracking.server import Server
 
 
 @pytest.mark.parametrize(
@@ -34,33 +34,26 @@ def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pyte
     The model of `models:/aiayn-en-de-base@newest` translates like its checkpoint.
     """
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    corpus, store = make_corpus(tmp_path / "corpus"), Store(tmp_path)
+    corpus, store, uri = make_corpus(tmp_path / "corpus"), Store(tmp_path), f"sqlite:///{tmp_path}/mlflow.db"
     checkpoints: dict[str, Checkpoint] = {}
     for name in ("first", "second"):
         checkpoints[name] = make_checkpoint(store.folder(name), corpus)
         checkpoints[name].write_json(MANIFEST, {"fingerprint": name})
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    for name, profile in (("first", "embedded"), ("second", "multi30k"), ("second", "multi30k"), ("first", "embedded")):
-        tracker = Tracker(uri, "table2", tmp_path)
-        run = tracker.open({"aiayn.training": name}, "en-de base", {}).info.run_id
-        client, tags = tracker.client, {"pair": "en-de", "profile": profile}
-        model_id = keep(client, tracker.experiment_id, run, checkpoints[name], store)
-        register(client, "aiayn-en-de-base", model_id, run, tags)
+    server, runs = Server(uri, "table2", tmp_path), {}
+    client = server.client
+    for name, profile in (("first", "embedded"), ("second", "multi30k"), ("second", "v2"), ("first", "embedded")):
+        runs[profile] = client.create_run(server.experiment_id, run_name="en-de base")
+        for _ in range(2):
+            serve(client, runs[profile], "aiayn-en-de-base", checkpoints[name], store, {"profile": profile})
         newest = client.get_model_version_by_alias("aiayn-en-de-base", "newest")
-        assert newest.run_id == run
-        assert newest.tags.items() >= {"pair": "en-de", "profile": profile}.items()
-        assert client.get_logged_model(newest.tags[MODEL_TAG]).source_run_id == run
-        assert client.get_model_version_by_alias("aiayn-en-de-base", profile).version == newest.version
+        assert client.get_logged_model(newest.tags[MODEL_TAG]).tags["aiayn.translator"] == name
+        (output,) = client.get_run(runs[profile].info.run_id).outputs.model_outputs
+        assert output.model_id == newest.tags[MODEL_TAG]
     assert len(client.search_model_versions("name = 'aiayn-en-de-base'")) == 2
-    assert client.get_model_version_by_alias("aiayn-en-de-base", "multi30k").tags["profile"] == "multi30k"
-
-    other = tracker.open({"aiayn.training": "another"}, "en-de base", {}).info.run_id
-    assert keep(client, tracker.experiment_id, other, checkpoints["first"], store) == model_id
-    for each in (run, other):
-        assert [output.model_id for output in client.get_run(each).outputs.model_outputs] == [model_id]
-    assert len(client.search_logged_models([tracker.experiment_id])) == 2
-
-    register(client, "aiayn-en-de-base", model_id, run, {"profile": "v2"})  # an alias reserved by MLflow
+    assert len(client.search_logged_models([server.experiment_id])) == 2
+    aliases = client.get_registered_model("aiayn-en-de-base").aliases
+    assert aliases.keys() == {"newest", "embedded", "multi30k"}  # v2 would be a version in MLflow's addresses
+    assert aliases["newest"] == aliases["embedded"] != aliases["multi30k"]
 
     import mlflow
 
@@ -68,9 +61,8 @@ def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pyte
     try:
         mlflow.set_tracking_uri(uri)
         loaded = mlflow.pyfunc.load_model("models:/aiayn-en-de-base@newest")
-        assert loaded.predict(SENTENCES) == Translator(checkpoints["first"].folder, DecodingSettings()).translate(
-            SENTENCES
-        )
+        expected = Translator(checkpoints["first"].folder, DecodingSettings()).translate(SENTENCES)
+        assert loaded.predict(SENTENCES) == expected
     finally:
         mlflow.set_tracking_uri(before)
         sys.path[:] = path  # MLflow added the model's code to it

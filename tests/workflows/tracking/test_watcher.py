@@ -1,52 +1,57 @@
-"""A workflow's runs in MLflow: one per measured model. Nothing waits for a server that hangs."""
+"""workflows.tracking.watcher: nothing waits for a server, a real one that hangs or is killed, and nothing is lost."""
 
 import json
-import logging
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Timer
 from typing import Any
 
 import pytest
+from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
-from pipeline.store.artifact import Artifact
+from pipeline.errors import UserError
+from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import Store
+from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, training
 from tests.support.tracking_server import TrackingServer
+from workflows import reproduce_table2
 from workflows.engine.dag import to_step
 from workflows.engine.reasons import Reason
 from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_table2 import cells_of
-from workflows.tracking import tracker as tracker_module
-from workflows.tracking.tracker import PARENT_TAG, Tracker
-from workflows.tracking.watcher import MlflowWatcher, Workflow
+from workflows.tracking import server as server_module
+from workflows.tracking.export import FAILURE_TAG, TRAINING_TAG, Exporter, Workflow
+from workflows.tracking.server import Server
+from workflows.tracking.watcher import MlflowWatcher
 
 HANGS_S = 120.0
 """Ends the server's pause if a call waits for it."""
 CELLS = {f"en-de {cell.model}": cell for cell in cells_of(EMBEDDED, ["en-de"], ["base", "big"])}
 BASE = to_step(CELLS["en-de base"].training)
+LONG = overrides({**TABLE_2, **training("recipes.base", 200, checkpoints=5, validations=20)})
 
 
 def watching(server: TrackingServer, store: Store, experiment: str) -> MlflowWatcher:
     """Watches two models without any artifacts."""
-    return MlflowWatcher(
-        Tracker(server.uri, experiment, store.root), Workflow("f", "embedded", {}, CELLS, is_served=True), store
-    )
+    workflow = Workflow("f", "embedded", {}, CELLS, is_served=True)
+    return MlflowWatcher(Server(server.uri, experiment, store.root), workflow, store)
 
 
-def children(server: TrackingServer, experiment: str) -> dict[str, Any]:
-    """The models' runs by name."""
+def runs_of(server: TrackingServer, experiment: str) -> dict[str, Run]:
+    """All runs of an experiment, by name."""
     client = MlflowClient(server.uri)
     found = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
-    return {run.info.run_name: run for run in found if PARENT_TAG in run.data.tags}
+    return {run.info.run_name: run for run in found}
 
 
 def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path: Path) -> None:
-    """Events return at once. Their data has arrived, in order, when the runs are closed."""
-    store, experiment = Store(tmp_path), "hangs"
-    watcher = watching(server, store, experiment)
+    """Events return at once. Their data has arrived when the runs end, without a line that the disk damaged."""
+    store = Store(tmp_path)
+    watcher = watching(server, store, "hangs")
     store.scratch(BASE.name).mkdir(parents=True)
-    lines = [{"update": n, "loss": 9.0 - n, "train_s": float(n)} for n in range(1, 6)]
-    (store.scratch(BASE.name) / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    lines = [json.dumps({"update": n, "loss": 9.0 - n, "train_s": float(n)}).encode() for n in range(1, 6)]
+    (store.scratch(BASE.name) / "metrics.jsonl").write_bytes(b"\n".join([*lines, b'{"upd\xff": 6, "loss": 9.0}', b""]))
     server.pause()
     resumed = Timer(HANGS_S, server.resume)
     resumed.start()
@@ -54,50 +59,89 @@ def test_nothing_waits_for_a_server_that_hangs(server: TrackingServer, tmp_path:
     watcher.event(BASE, {"metrics": {"loss": 4.0}, "step": 5})
     watcher.idle()
     watcher.finished(BASE, "")
-    watcher.failed("en-de base", CELLS["en-de base"].results, "")
+    watcher.failed("en-de base", CELLS["en-de base"].results, "its loss is NaN")
     assert resumed.is_alive(), "a call has waited for the server"
     resumed.cancel()
     server.resume()
-    watcher.close("FAILED")
-    runs = children(server, experiment)
-    assert {name: run.info.status for name, run in runs.items()} == {"en-de base": "FAILED", "en-de big": "FAILED"}
+    watcher.close("FAILED", KeyError("paper_bleu"))
+    runs = runs_of(server, "hangs")
+    assert {run.info.status for run in runs.values()} == {"FAILED"}
+    assert runs["en-de base"].data.tags[FAILURE_TAG] == "its loss is NaN"
+    assert runs["hangs embedded"].data.tags[FAILURE_TAG] == "'paper_bleu'"
     history = MlflowClient(server.uri).get_metric_history(runs["en-de base"].info.run_id, "loss")
-    assert [(point.step, point.value) for point in history] == [(line["update"], line["loss"]) for line in lines]
+    assert [(point.step, point.value) for point in history] == [(n, 9.0 - n) for n in range(1, 6)]
 
 
 def test_a_server_that_was_away_at_the_start_gets_live_curves(
     server: TrackingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When it responds, the runs are opened and the curve so far is sent, without a line damaged by the disk."""
-    store, experiment = Store(tmp_path), "away at the start"
-    monkeypatch.setattr(tracker_module, "AWAY_S", 0.0)
+    store = Store(tmp_path)
+    monkeypatch.setattr(server_module, "AWAY_S", 0.0)
     server.kill()
     try:
-        watcher = watching(server, store, experiment)
+        watcher = watching(server, store, "away")
     finally:
         server.start()
     store.scratch(BASE.name).mkdir(parents=True)
-    written = b'{"upd\xff": 4, "loss": 9.0}\n{"update": 5, "loss": 4.0, "train_s": 1.0}\n'
-    (store.scratch(BASE.name) / "metrics.jsonl").write_bytes(written)
+    (store.scratch(BASE.name) / "metrics.jsonl").write_text('{"update": 5, "loss": 4.0, "train_s": 1.0}\n')
     watcher.event(BASE, {"metrics": {"loss": 4.0}, "step": 5})
     watcher.idle()
-    watcher.close("FAILED")
-    assert children(server, experiment)["en-de base"].data.metrics["loss"] == 4.0
+    watcher.close("FAILED", UserError("the disk is full"))
+    runs = runs_of(server, "away")
+    assert runs["en-de base"].data.metrics["loss"] == 4.0
+    assert {(run.info.status, run.data.tags[FAILURE_TAG]) for run in runs.values()} == {("FAILED", "the disk is full")}
 
 
-def test_a_model_that_the_store_has_lost(
-    server: TrackingServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.timeout(900)
+def test_killed_in_mid_training(
+    server: TrackingServer,
+    copy_of_table2: MadeTable2,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A table in the store without its models: one warning names them, and their runs and the table's end."""
-    (tmp_path / "table").mkdir()
-    (tmp_path / "table" / "table2.md").write_text("| |\n|-|\n")
-    watcher = watching(server, Store(tmp_path), "lost")
-    with caplog.at_level(logging.WARNING, "workflows.tracking.watcher"):
-        watcher.finish(Artifact(tmp_path / "table"), {"bleu": 27.3}, {}, {"en-de big"})
-    assert [record.getMessage() for record in caplog.records if record.name.startswith("workflows")] == [
-        "MLflow lacks results of en-de base that the store no longer has"
-    ]
-    runs = children(server, "lost")
-    assert {run.info.status for run in runs.values()} == {"FAILED"}
-    parent = MlflowClient(server.uri).get_run(runs["en-de base"].data.tags[PARENT_TAG])
-    assert (parent.info.status, parent.data.metrics) == ("FINISHED", {"bleu": 27.3})
+    """One warning, and the workflow succeeds. The same command sends what is missing without running a stage."""
+    client, store = MlflowClient(server.uri), copy_of_table2.store
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    before = {*store.glob("store/training-*")}
+    send = Exporter._send
+
+    def send_and_kill(exporter: Exporter, run: str, points: Sequence[Any]) -> None:
+        send(exporter, run, points)
+        if points:
+            server.kill()
+
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Exporter, "_send", send_and_kill)
+            reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store)
+    finally:
+        server.start()
+    (warning,) = [each.message for each in caplog.records if "MLflow" in each.message]
+    assert warning.startswith(f"MLflow at {server.uri} does not answer (")
+    assert warning.endswith("; continuing without it; rerun the same command later to send what is missing")
+    assert {run.info.status for run in runs_of(server, "table2").values()} == {"RUNNING"}
+    (trained,) = {*store.glob("store/training-*")} - before
+    made = {path.name for path in (store / "store").iterdir()}
+
+    caplog.clear()
+    reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store)
+    assert [each for each in caplog.records if "MLflow" in each.message] == []
+    assert {path.name for path in (store / "store").iterdir()} == made
+    runs = runs_of(server, "table2")
+    assert {name: run.info.status for name, run in runs.items()} == {
+        "table2 embedded": "FINISHED",
+        "en-de base": "FINISHED",
+    }
+    child = runs["en-de base"]
+    assert child.data.tags[TRAINING_TAG] == TrainingRun(trained).manifest["fingerprint"]
+    lines = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    for name in ("loss", "dev_perplexity"):
+        arrived = client.get_metric_history(child.info.run_id, name)
+        expected = sorted((line["update"], line[name]) for line in lines if name in line)
+        assert sorted((point.step, point.value) for point in arrived) == expected
+    assert {"sacrebleu.test", "chrf.test", "final_dev_perplexity"} <= child.data.metrics.keys()
+    sent = {file.path for file in client.list_artifacts(runs["table2 embedded"].info.run_id)}
+    assert {"table2.md", "table2.json", "report.html", "manifest.json"} <= sent
+    assert {file.path for file in client.list_artifacts(child.info.run_id)} == {"samples.txt", "manifest.json"}
+    (output,) = child.outputs.model_outputs
+    assert str(client.get_logged_model(output.model_id).status) == "READY"

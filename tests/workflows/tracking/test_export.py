@@ -1,0 +1,151 @@
+"""workflows.tracking.export: what the store has arrives in MLflow once, and no run stays open."""
+
+import json
+import shutil
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow.entities import Run
+
+from pipeline.store.artifact import Artifact
+from pipeline.store.store import Store
+from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, run_in_process
+from workflows.profiles.loading import load_profile
+from workflows.reproduce_table2 import cells_of
+from workflows.tracking.addresses import default_uri
+from workflows.tracking.export import FAILURE_TAG, NAME_TAG, PARENT_TAG, Exporter, Workflow
+from workflows.tracking.server import Server
+
+BASE = "en-de base"
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.workflows.tracking.test_export import exporter_of
+exporter = exporter_of(Path(sys.argv[1]), sys.argv[2], profile="embedded", mirrors=["https://me:secret@mirror/"])
+exporter.model("en-de base")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def exporter_of(root: Path, fingerprint: str, **params: Any) -> Exporter:
+    """Exports a workflow of the cell that the session has made, from a store that may lack it."""
+    profile = load_profile(overrides=overrides(TABLE_2))
+    models = {f"{cell.pair} {cell.model}": cell for cell in cells_of(profile, ["en-de"], ["base"])}
+    workflow = Workflow(fingerprint, "embedded", params, models, is_served=True)
+    return Exporter(Server(default_uri(root), "table2", root), workflow, Store(root))
+
+
+def runs_of(root: Path) -> dict[str, Run]:
+    """The runs of Table 2 by name; fails if two have the same."""
+    server = Server(default_uri(root), "table2", root)
+    runs = server.client.search_runs([server.experiment_id])
+    assert len({run.info.run_name for run in runs}) == len(runs)
+    return {run.info.run_name: run for run in runs}
+
+
+def points_of(root: Path, run: Run) -> Counter[tuple[str, int]]:
+    """How often MLflow has a point of each metric and update."""
+    client = Server(default_uri(root), "table2", root).client
+    histories = [client.get_metric_history(run.info.run_id, name) for name in run.data.metrics]
+    return Counter((point.key, point.step) for each in histories for point in each)
+
+
+@pytest.fixture
+def made(copy_of_table2: MadeTable2) -> MadeTable2:
+    """A finished cell that MLflow does not know."""
+    (copy_of_table2.store / "mlflow.db").unlink()
+    shutil.rmtree(copy_of_table2.store / "mlartifacts")
+    return copy_of_table2
+
+
+def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> None:
+    """The curve comes from a process that is killed before the model is scored, the rest from two complete exports."""
+    root = made.store
+    (scored,) = [path for path in root.glob("store/scoring-*") if "words" not in (path / "manifest.json").read_text()]
+    aside = scored.rename(root / "aside")
+    assert run_in_process(sys.executable, "-c", KILLED, str(root), "workflow").returncode == -signal.SIGKILL
+    half = runs_of(root)
+    assert {run.info.status for run in half.values()} == {"RUNNING"}
+    assert "loss" in half[BASE].data.metrics
+    assert "sacrebleu.test" not in half[BASE].data.metrics
+    aside.rename(scored)
+
+    table, counts = Artifact(next(root.glob("store/tabulating-*"))), []
+    for _ in range(2):
+        exporter = exporter_of(root, "workflow", profile="another")
+        exporter.model(BASE)
+        exporter.table(table, {"bleu": 27.3}, {})
+        runs = runs_of(root)
+        counts.append([points_of(root, run) for run in runs.values()])
+    assert counts[0] == counts[1]
+    assert {n for points in counts[0] for n in points.values()} == {1}
+    assert {name: run.info.run_id for name, run in runs.items()} == {
+        name: run.info.run_id for name, run in half.items()
+    }
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    parent, child = runs["table2 embedded"], runs[BASE]
+    lines = [json.loads(line) for line in next(root.glob("store/training-*/metrics.jsonl")).read_text().splitlines()]
+    assert {key for key in counts[0][0] + counts[0][1] if key[0] in ("loss", "dev_nll")} == {
+        (name, line["update"]) for line in lines for name in ("loss", "dev_nll") if name in line
+    }
+    assert parent.data.params["profile"] == "embedded"  # MLflow rejects changes
+    assert parent.data.params["mirrors"] == "['https://mirror/']"
+    assert child.data.tags[PARENT_TAG] == parent.info.run_id
+    assert len(child.outputs.model_outputs) == 1
+    assert (root / "mlartifacts" / ".complete" / "workflow").exists()
+
+
+def test_runs_show_their_texts_and_user(made_table2: MadeTable2) -> None:
+    """The names of a run's texts, with a digest each, and their use."""
+    runs = runs_of(made_table2.store)
+    for run in runs.values():
+        assert run.info.user_id == run.data.tags["mlflow.user"] != "unknown"
+        inputs = {each.dataset.name: each.tags[0].value for each in run.inputs.dataset_inputs}
+        assert inputs == {
+            "generate en-de": "training",
+            "generate en-de dev": "evaluation",
+            "generate en-de test": "evaluation",
+        }
+        folders = [Path(json.loads(each.dataset.source)["uri"]) for each in run.inputs.dataset_inputs]
+        assert all(folder.is_dir() for folder in folders)
+
+
+def test_a_failure_is_shown_until_it_is_repaired(made: MadeTable2) -> None:
+    """A tag and a file have the reason. An error that nobody expects has its traceback, too."""
+    root = made.store
+    exporter = exporter_of(root, "workflow")
+    exporter.model(BASE, "no space left on device")
+    exporter.stop("FAILED", "1 of 1 models failed", "Traceback: ...")
+    runs = runs_of(root)
+    assert {name: (run.info.status, run.data.tags[FAILURE_TAG]) for name, run in runs.items()} == {
+        BASE: ("FAILED", "no space left on device"),
+        "table2 embedded": ("FAILED", "1 of 1 models failed"),
+    }
+    texts = {
+        (root / "mlartifacts" / run.info.run_id / "artifacts" / "failure.txt").read_text() for run in runs.values()
+    }
+    assert texts == {"no space left on device\n", "Traceback: ...\n"}
+    exporter_of(root, "workflow").model(BASE)
+    repaired = runs_of(root)[BASE]
+    assert repaired.info.status == "FINISHED"
+    assert FAILURE_TAG not in repaired.data.tags
+
+
+def test_another_table_ends_the_runs_of_a_killed_command(made: MadeTable2) -> None:
+    """A model that both show has a run below each; its weights are logged once."""
+    root = made.store
+    shutil.move(next(root.glob("store/dev_*"), next(root.glob("store/perplexity-*"))), root / "aside")
+    run_in_process(sys.executable, "-c", KILLED, str(root), "killed")
+    assert {run.info.status for run in runs_of(root).values()} == {"RUNNING"}
+    exporter_of(root, "another").open()
+    server = Server(default_uri(root), "table2", root)
+    runs = server.client.search_runs([server.experiment_id])
+    assert sorted((run.data.tags.get(NAME_TAG, ""), run.info.status) for run in runs) == [
+        ("", "KILLED"),
+        ("", "RUNNING"),
+        (BASE, "KILLED"),
+    ]

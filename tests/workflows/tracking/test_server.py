@@ -1,0 +1,88 @@
+"""workflows.tracking.server: a wrong address ends a command at once, a server that is away costs one warning."""
+
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from workflows.tracking.addresses import default_uri
+from workflows.tracking.server import Server
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "ftp://me:secret@host/x",
+        "http://me:secret@",
+        "http://me:sec/ret@127.0.0.1:9",
+        "https://host:port",
+        "http://host:99999",
+    ],
+)
+def test_a_wrong_address_is_reported_at_the_start(uri: str, tmp_path: Path) -> None:
+    """In one line, without the password."""
+    with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as caught:
+        Server(uri, "table2", tmp_path).check()
+    assert not [word for word in ("secret", "sec/", "ret@", "\n") if word in str(caught.value)]
+
+
+@pytest.mark.parametrize("place", ["127.0.0.1:9", "no-such-host.invalid:5000"])
+def test_no_server_at_the_address(place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning without user and password. In containers, the name of a stopped server does not resolve either."""
+    server = Server(f"http://somebody:se@cret@{place}", "table2", tmp_path)
+    server.check()
+    server.attempt(lambda: server.experiment_id, again=True)
+    server.attempt(lambda: pytest.fail("asked at once"))
+    (warning,) = caplog.records
+    assert warning.message.startswith(f"MLflow at http://{place} does not answer (")
+    assert not [word for word in ("somebody", "cret") if word in caplog.text]
+
+
+def test_a_server_that_hangs_costs_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It accepts connections and never responds."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = Server(f"http://127.0.0.1:{silent.getsockname()[1]}", "table2", tmp_path)
+        server.check()
+        server.attempt(lambda: server.experiment_id)
+        silent.settimeout(1)
+        connections = []
+        with suppress(TimeoutError):
+            while True:
+                connections.append(silent.accept()[0])
+    for connection in connections:
+        connection.close()
+    assert len(connections) == 1
+
+
+@pytest.mark.parametrize(
+    ("variable", "remedy"),
+    [("", "move the file elsewhere; a new one will be filled"), ("X", "correct or unset MLFLOW_TRACKING_URI")],
+)
+def test_a_damaged_file(variable: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mlflow.db").write_text("no database")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", variable and f"sqlite:///{tmp_path}/mlflow.db")
+    with pytest.raises(UserError, match=rf"mlflow\.db does not answer \(.*not a database\); {remedy}"):
+        Server(default_uri(tmp_path), "table2", tmp_path).check()
+
+
+def test_a_removed_file_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of any name holds all of MLflow's files."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    folder = tmp_path / "wh?at #1 per%20cent 50 % 'ü' \"d@t\" [bold]"
+    folder.mkdir()
+    server = Server(default_uri(folder), "table2", folder)
+    run = server.client.create_run(server.experiment_id).info.run_id
+    server.client.log_text(run, "a text", "samples.txt")
+    mark = server.complete_mark("workflow")
+    assert mark is not None
+    mark.parent.mkdir()
+    mark.touch()
+    assert [path.read_text() for path in folder.rglob("samples.txt")] == ["a text"]
+    assert [*tmp_path.iterdir()] == [folder]
+    (folder / "mlflow.db").unlink()
+    assert server.complete_mark("workflow") == mark
+    assert not mark.exists()

@@ -1,0 +1,261 @@
+"""Copies a workflow from the store to MLflow: a run of the table, and a child run per model.
+
+    exporter = Exporter(server, workflow, store)
+    exporter.model("en-de base")                # what the store has of it so far: its curve, later its results
+    exporter.table(artifact, table.metrics, reports)
+    exporter.stop("FAILED", "the reason")       # ends the runs that are still open
+
+Each call may be repeated, also by another process after a kill, and sends what MLflow lacks. A table's run is
+identified by the fingerprint of its step, a model's by its name and the table's run.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.artifacts import METRICS, read_metrics_line
+from pipeline.store.store import Store
+from workflows.engine.dag import to_artifact, to_step
+from workflows.reports.corpus import CorpusReport
+from workflows.reports.corpus_text import metrics
+from workflows.tables.measurements import TrainedModel
+from workflows.tracking.lineage import datasets_of, settings_of, to_params
+from workflows.tracking.models import registered_name, serve
+from workflows.tracking.server import Server
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+A_REQUEST = {"metrics": 1000, "params": 100, "tags": 100}
+"""MLflow's limits for a request."""
+WORKFLOW_TAG, NAME_TAG, TRAINING_TAG = "aiayn.workflow", "aiayn.name", "aiayn.training"
+PARENT_TAG = "mlflow.parentRunId"
+DRIVER_TAG = "aiayn.driver"
+"""The tag for the host and process of the command that last opened a run."""
+FAILURE_TAG, SENT_TAG = "aiayn.failure", "aiayn.sent"
+"""The tags for the reason of a failure, and of runs that lack nothing."""
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """A workflow in MLflow."""
+
+    fingerprint: str
+    """The fingerprint of the table's step."""
+    profile: str
+    params: Mapping[str, Any]
+    """Parameters of the table's run, beyond those that all models share."""
+    models: Mapping[str, TrainedModel]
+    """By name."""
+    is_served: bool
+    """Whether the models' weights are logged, too, in a form that MLflow can serve."""
+
+
+class Exporter:
+    """Copies one workflow. Its methods raise MLflow's errors; they may then be called again."""
+
+    def __init__(self, server: Server, workflow: Workflow, store: Store) -> None:
+        """Sends nothing yet."""
+        self._server, self._workflow, self._store = server, workflow, store
+        self._runs: dict[str, Any] = {}
+        """MLflow's runs by model name; the table's run has no name."""
+        self._known: dict[str, dict[tuple[str, int], float]] = {}
+        """The points that MLflow has, by run: values by metric and update."""
+
+    def open(self) -> str:
+        """Opens the table's run unless it is open, and returns its id. Ends those whose process was killed."""
+        if "" not in self._runs:
+            for run in self._search("attributes.status = 'RUNNING'"):
+                if _is_gone(run.data.tags.get(DRIVER_TAG, "")):
+                    self._server.client.set_terminated(run.info.run_id, "KILLED")
+            workflow, models = self._workflow, self._workflow.models.values()
+            shared = [set(settings_of(model).items()) for model in models]
+            params = {**dict(set.intersection(*shared) if shared else ()), **to_params(workflow.params)}
+            datasets = {each.dataset.digest: each for model in models for each in datasets_of(model, self._store)}
+            title = f"{self._server.experiment} {workflow.profile}"
+            self._open("", title, {WORKFLOW_TAG: workflow.fingerprint}, {}, params, [*datasets.values()])
+        return str(self._runs[""].info.run_id)
+
+    def model(self, name: str, failure: str = "") -> None:
+        """Sends what the store has of a model, and ends its run if all is measured or there is a `failure`.
+
+        Raises UserError for a missing or damaged file.
+        """
+        model = self._workflow.models[name]
+        if name not in self._runs:
+            about = {TRAINING_TAG: to_step(model.training).fingerprint, **self._about(model)}
+            key = {PARENT_TAG: self.open(), NAME_TAG: name}
+            self._open(name, name, key, about, settings_of(model), datasets_of(model, self._store))
+        run = self._runs[name]
+        if SENT_TAG in run.data.tags:
+            return
+        text = self._store.peek(to_step(model.training).name, METRICS) or ""
+        lines = map(read_metrics_line, text.split("\n")[:-1])  # the last one may be incomplete
+        if not failure and all(self._store.find(step.name) for step in reversed(model.steps)):
+            self._results(name, run.info.run_id)
+        else:
+            self._send(run.info.run_id, _curves([line for line in lines if line], time.time()))
+            if failure:
+                self._end(name, "FAILED", failure)
+
+    def table(self, table: Artifact, main_metrics: Mapping[str, float], reports: Mapping[str, CorpusReport]) -> None:
+        """Sends the table and the corpus reports, and ends the table's run."""
+        run, figures = self.open(), dict(main_metrics)
+        if SENT_TAG not in self._runs[""].data.tags:
+            for name, report in reports.items():
+                figures |= metrics(report.load(), name)
+                self._server.client.log_artifacts(run, str(report.folder), f"corpus-{name}")
+            self._send(run, _points(figures, 0))
+            self._server.client.log_artifacts(run, str(table.folder))
+            self._end("", "FINISHED", is_sent=self._has_models())
+        if self._has_models() and (mark := self._server.complete_mark(self._workflow.fingerprint)):
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+
+    def stop(self, status: Status, why: str, details: str = "") -> None:
+        """Ends all runs that are still open; `details` go into a file."""
+        for name, run in self._runs.items():
+            if self._server.client.get_run(run.info.run_id).info.status == "RUNNING":
+                self._end(name, status, why, details)
+
+    def forget(self) -> None:
+        """Forgets what MLflow has, since a request may arrive even if its answer does not."""
+        self._known.clear()
+
+    def _has_models(self) -> bool:
+        names = self._workflow.models
+        return all(name in self._runs and SENT_TAG in self._runs[name].data.tags for name in names)
+
+    def _about(self, model: TrainedModel) -> dict[str, str]:
+        return {"pair": model.pair, "model": model.model, "profile": self._workflow.profile}
+
+    def _search(self, condition: str) -> list[Any]:
+        return list(self._server.client.search_runs([self._server.experiment_id], condition, max_results=50_000))
+
+    def _open(
+        self,
+        name: str,
+        title: str,
+        key: Mapping[str, str],
+        about: Mapping[str, str],
+        params: Mapping[str, str],
+        datasets: Sequence[Any],
+    ) -> None:
+        """Finds the run with the tags `key` or creates it, and sends tags, parameters and datasets that it lacks."""
+        from mlflow.entities import Param, RunTag
+        from mlflow.tracking.context.registry import resolve_tags
+
+        client = self._server.client
+        known = self._search(" and ".join(f"tags.`{tag}` = '{value}'" for tag, value in key.items()))
+        run = known[0] if known else client.create_run(self._server.experiment_id, run_name=title, tags=dict(key))
+        if SENT_TAG not in run.data.tags:
+            driver = f"{socket.gethostname()} {os.getpid()}"
+            source = {DRIVER_TAG: driver, "mlflow.source.name": f"workflows.reproduce_{self._server.experiment}"}
+            tags = {**about, **resolve_tags(source)}  # user and commit, too
+            self._batch(run.info.run_id, "tags", [RunTag(*tag) for tag in tags.items()])
+            # MLflow rejects changed parameters: those of the command that created the run stay.
+            lacking = [Param(*param) for param in params.items() if param[0] not in run.data.params]
+            self._batch(run.info.run_id, "params", lacking)
+            client.log_inputs(run.info.run_id, datasets)
+            client.update_run(run.info.run_id, status="RUNNING")
+        self._runs[name] = run
+
+    def _results(self, name: str, run: str) -> None:
+        from mlflow.entities import RunTag
+
+        client, steps = self._server.client, self._workflow.models[name]
+        model = steps.published(self._store)
+        training = to_artifact(model.training)
+        ended_s = datetime.fromisoformat(training.manifest["started"]).timestamp() + training.manifest["seconds"]
+        # A result that is also a curve, like `train_s`, is its last point.
+        results = {key: value for key, value in model.final_metrics().items() if key not in model.metrics[-1]}
+        series = model.series().items()
+        later = [
+            point for key, values in series for step, value in values.items() for point in _points({key: value}, step)
+        ]
+        self._send(run, [*_curves(model.metrics, ended_s), *_points(results, 0), *later])
+        last, search = model.run.segments[-1], model.decoding.settings
+        used = {
+            "dtype": last.dtype,
+            "device_name": last.device_names,
+            "devices": last.workers,
+            "threads": last.threads,
+            "beam_size": search.beam_size,
+            "length_penalty": search.length_penalty,
+            "decoding_dtype": model.decoding.dtype,
+        }
+        self._batch(run, "tags", [RunTag(f"used.{key}", str(value)) for key, value in used.items()])
+        client.log_text(run, model.samples_text() + "\n", "samples.txt")
+        client.log_dict(run, training.manifest, MANIFEST)
+        # To a SQLite file, only weights on this machine are sent.
+        has_weights = not self._server.has_file or self._store.has(to_step(steps.checkpoint).name)
+        if self._workflow.is_served and has_weights:
+            served = registered_name(name, model.pair)
+            serve(client, self._runs[name], served, to_artifact(model.checkpoint), self._store, self._about(steps))
+        self._end(name, "FINISHED", is_sent=has_weights or not self._workflow.is_served)
+
+    def _send(self, run: str, points: Sequence[Any]) -> None:
+        """Sends the points that MLflow lacks: other updates, and results (update 0) of another value."""
+        client = self._server.client
+        if run not in self._known:
+            histories = [client.get_metric_history(run, name) for name in client.get_run(run).data.metrics]
+            self._known[run] = {(point.key, point.step): point.value for each in histories for point in each}
+        known = self._known[run]
+        lacking = [
+            point
+            for point in points
+            if (point.key, point.step) not in known or (point.step == 0 and known[point.key, 0] != point.value)
+        ]
+        self._batch(run, "metrics", lacking)
+        known |= {(point.key, point.step): point.value for point in lacking}
+
+    def _batch(self, run: str, kind: str, items: Sequence[Any]) -> None:
+        for start in range(0, len(items), A_REQUEST[kind]):
+            self._server.client.log_batch(run, **{kind: items[start : start + A_REQUEST[kind]]})
+
+    def _end(self, name: str, status: Status, why: str = "", details: str = "", *, is_sent: bool = False) -> None:
+        client, run = self._server.client, self._runs[name].info.run_id
+        if why:
+            client.set_tag(run, FAILURE_TAG, why)
+            client.log_text(run, f"{details or why}\n", "failure.txt")
+        elif FAILURE_TAG in client.get_run(run).data.tags:  # of an earlier attempt
+            client.delete_tag(run, FAILURE_TAG)
+        if is_sent:
+            client.set_tag(run, SENT_TAG, "yes")
+        client.set_terminated(run, status)
+        self._runs[name] = client.get_run(run)
+
+
+def _points(values: Mapping[str, float], update: int) -> list[Any]:
+    from mlflow.entities import Metric
+
+    return [Metric(name, float(value), int(time.time() * 1000), update) for name, value in values.items()]
+
+
+def _curves(lines: Sequence[Mapping[str, Any]], last_at_s: float) -> list[Any]:
+    """Returns the points of the lines of `metrics.jsonl`, the last of which was written `last_at_s` after 1970."""
+    from mlflow.entities import Metric
+
+    began_s = last_at_s - max((line["train_s"] for line in lines), default=0.0)
+    return [
+        Metric(name, float(value), int((began_s + line["train_s"]) * 1000), line["update"])
+        for line in lines
+        for name, value in line.items()
+        if name != "update" and isinstance(value, int | float)
+    ]
+
+
+def _is_gone(driver: str) -> bool:
+    """Whether a driver was a process of this host and has ended."""
+    host, _, pid = driver.rpartition(" ")
+    if host == socket.gethostname():
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:  # another user's process
+            return False
+    return False

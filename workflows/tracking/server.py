@@ -1,0 +1,121 @@
+"""One experiment of a tracking server, or of a SQLite file.
+
+server = Server(default_uri(folder), "table2", folder)
+server.check()                                      # UserError if the address, the password or the file is wrong
+server.attempt(lambda: server.client.set_tag(run, "profile", "embedded"))   # one warning if it cannot be sent
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from pipeline.errors import UserError
+from workflows.tracking.addresses import causes, public_address, reason_of, sqlite_uri
+
+logger = logging.getLogger(__name__)
+
+SETTINGS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+"""Defaults for MLflow's settings. Its own defaults wait for minutes, print a run's address with its password, and warn
+without git."""
+AWAY_S = 60.0
+"""Seconds before the next request to a server that did not answer."""
+
+
+class Server:
+    """One experiment of MLflow. The first request imports MLflow and opens its store."""
+
+    def __init__(self, uri: str, experiment: str, root: Path) -> None:
+        """`root` is the folder of MLflow's files if `uri` is a SQLite file."""
+        self.uri, self.experiment = uri, experiment
+        self.has_file = uri.startswith("sqlite")
+        self._database, self._files = root.absolute() / "mlflow.db", root.absolute() / "mlartifacts"
+        self._next_request_s, self._has_warned = 0.0, False
+        for name, value in SETTINGS.items():
+            os.environ.setdefault(name, value)
+
+    def complete_mark(self, workflow: str) -> Path | None:
+        """Returns the file that says that the store's own SQLite file has all of a workflow; None for other addresses.
+
+        It spares commands that find everything the import of MLflow.
+        """
+        if self.uri != sqlite_uri(self._database):
+            return None
+        if not self._database.exists():  # the user has removed it
+            rmtree(self._files / ".complete", ignore_errors=True)
+        return self._files / ".complete" / workflow
+
+    def check(self) -> None:
+        """Raises UserError if the address, the password or the SQLite file is wrong. Warns of a server that is away."""
+        try:
+            self.client.search_experiments(max_results=1)
+        except Exception as error:  # MLflow, SQLAlchemy, databases and HTTP have different errors
+            if self._is_away(error):
+                self._warn(error)
+                return
+            remedy = "correct or unset MLFLOW_TRACKING_URI"
+            if self.has_file and not os.environ.get("MLFLOW_TRACKING_URI"):
+                remedy = "move the file elsewhere; a new one will be filled from the store"
+            place, reason = public_address(self.uri), reason_of(error, self.uri)
+            raise UserError(f"MLflow at {place} does not answer ({reason}); {remedy}") from None
+
+    def attempt(self, send: Callable[[], object], *, again: bool = False) -> None:
+        """Calls `send`, and warns of the first failure.
+
+        After a server has not answered, does nothing for `AWAY_S`, except once with `again`.
+        """
+        if again or time.monotonic() > self._next_request_s:
+            try:
+                send()
+            except Exception as error:
+                self._warn(error)
+
+    def _is_away(self, error: Exception) -> bool:
+        """Whether a server did not answer, although its address is valid."""
+        kinds = [*causes(error)]
+        status = error.get_http_status_code() if hasattr(error, "get_http_status_code") else 0
+        is_invalid = self.has_file or any(isinstance(cause, ValueError | ImportError) for cause in kinds)
+        return not is_invalid and (status >= 500 or any(isinstance(cause, OSError) for cause in kinds))
+
+    def _warn(self, error: Exception) -> None:
+        is_away = self._is_away(error)
+        if is_away:
+            self._next_request_s = time.monotonic() + AWAY_S
+        if not self._has_warned:
+            logger.warning(
+                "MLflow at %s %s (%s); continuing without it; rerun the same command later to send what is missing",
+                public_address(self.uri),
+                "does not answer" if is_away else "lacks data",
+                reason_of(error, self.uri),
+            )
+        self._has_warned = True
+
+    @cached_property
+    def client(self) -> Any:
+        """MLflow's client, with MLflow's logging turned down."""
+        from mlflow.tracking import MlflowClient  # takes 2 to 3 s; sets its own log levels
+
+        for name in ("mlflow.store.db.utils", "alembic", "urllib3.connectionpool"):
+            logging.getLogger(name).setLevel(logging.ERROR)  # tables that it creates, connections that it retries
+        return MlflowClient(tracking_uri=self.uri)
+
+    @cached_property
+    def experiment_id(self) -> str:
+        """The experiment's id. Creates the experiment if there is none, and restores a deleted one."""
+        known = self.client.get_experiment_by_name(self.experiment)
+        if known is None:
+            folder = self._files.as_uri() if self.has_file else None
+            tags = {"mlflow.experimentKind": "custom_model_development"}  # for the UI
+            return str(self.client.create_experiment(self.experiment, folder, tags))
+        if known.lifecycle_stage == "deleted":
+            self.client.restore_experiment(known.experiment_id)
+        return str(known.experiment_id)
