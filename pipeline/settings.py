@@ -276,3 +276,9 @@ def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in settings.items():
         flat.update(flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
     return flat
+
+
+def differing(settings: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Returns the settings that both have with different values, flattened: {"model.d_k": (64, 32)}."""
+    flat, other = flatten(settings), flatten(others)
+    return {name: (value, other[name]) for name, value in flat.items() if name in other and other[name] != value}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from model.config import BASE, BIG, TransformerConfig
+from model.config import BASE
 from pipeline.complexity.layer_types.sizes import LayerType
 
 PAIRS = ("en-de", "en-fr")
@@ -99,55 +99,31 @@ TRANSFORMERS = MappingProxyType({"base": "Transformer (base)", "big": "Transform
 """The names of the Transformer's rows, by model."""
 
 
+HARDWARE = "8 × NVIDIA P100"
+CORPUS = "WMT 2014"
+VARIATION_TEST_SET, VARIATION_TEST_SENTENCES = "newstest2013", 3000
+"""The development set of Table 3 (§6.2)."""
+
+
 @dataclass(frozen=True)
-class Experiment:
-    """The paper's setup for one model and one language pair (§5, §6.1)."""
+class Facts:
+    """What the paper states of an experiment beside its settings (§5.1, §5.2, §6.1)."""
 
-    model: TransformerConfig
-    corpus: str
-    pairs: int
-    """The approximate number of sentence pairs in the training data (§5.1)."""
-    vocabulary_size: int
-    updates: int
-    averaged: int
-    """The number of averaged checkpoints, the last ones (§6.1)."""
-    step_s: float
-    duration: str
-    """The training time, as printed (§5.2)."""
-    budget_tokens: int = 25_000
-    """The approximate number of tokens per update on each side, source and target (§5.1)."""
-    warmup_steps: int = 4000
-    learning_rate_scale: float = 1.0
-    beta_1: float = 0.9
-    beta_2: float = 0.98
-    epsilon: float = 1e-9
-    label_smoothing: float = 0.1
-    schedule: str = "inverse_sqrt"
-    hardware: str = "8 × NVIDIA P100"
-    checkpoint_minutes: float = 10.0
-    beam_size: int = 4
-    length_penalty: float = 0.6
-    max_extra_tokens: int = 50
+    corpus: str = CORPUS
+    pairs: int = 4_500_000
+    """The approximate number of sentence pairs in the training data."""
     pieces: str = "pieces"
-    """The vocabulary's units: joint byte pairs for EN-DE, word-pieces for EN-FR (§5.1)."""
-    test_set: str = "newstest2014"
-    test_sentences: int = 3003
-
-    @property
-    def checkpoint_updates(self) -> int:
-        """The number of updates in `checkpoint_minutes`: 1500 of base, 600 of big."""
-        return round(60 * self.checkpoint_minutes / self.step_s)
+    """The vocabulary's units: joint byte pairs for EN-DE, word-pieces for EN-FR."""
+    step_s: float = 0.4
+    duration: str = "12 hours"
+    """The training time, as printed."""
+    test_text: str = "newstest2014, 3,003 sentences"
 
 
-def experiment(pair: str, model: str) -> Experiment:
-    """Returns the experiment behind one cell of Table 2: `pair` "en-de" or "en-fr", `model` "base" or "big"."""
-    # §6.1: the big EN-FR model was trained with P_drop 0.1 instead of 0.3.
-    big = TransformerConfig(**{**BIG.__dict__, "dropout": 0.1}) if pair == "en-fr" else BIG
-    pairs, vocabulary_size = (36_000_000, 32_000) if pair == "en-fr" else (4_500_000, 37_000)
-    pieces = "word-pieces" if pair == "en-fr" else Experiment.pieces
-    if model == "big":
-        return Experiment(big, "WMT 2014", pairs, vocabulary_size, 300_000, 20, 1.0, "3.5 days", pieces=pieces)
-    return Experiment(BASE, "WMT 2014", pairs, vocabulary_size, 100_000, 5, 0.4, "12 hours", pieces=pieces)
+def facts(pair: str, model: str) -> Facts:
+    """Returns the facts of one cell of Table 2: `pair` "en-de" or "en-fr", `model` "base" or "big"."""
+    of_pair = Facts(pairs=36_000_000, pieces="word-pieces") if pair == "en-fr" else Facts()
+    return replace(of_pair, step_s=1.0, duration="3.5 days") if model == "big" else of_pair
 
 
 def symbols(difference: Mapping[str, Any]) -> str:
@@ -173,17 +149,6 @@ class Variation:
     parameters_millions: int | None = None
     updates: int | None = None
     """The number of steps, stated only for base and big."""
-
-    def model(self, vocabulary_size: int) -> TransformerConfig:
-        """Returns the row's Transformer for a vocabulary size, which Table 3 does not state."""
-        sizes = {name: value for name, value in self.difference.items() if name != "label_smoothing"}
-        return replace(BASE, vocabulary_size=vocabulary_size, **sizes)
-
-    @property
-    def label_smoothing(self) -> float:
-        """ε_ls of the row (§5.4)."""
-        smoothing: float = self.difference.get("label_smoothing", Experiment.label_smoothing)
-        return smoothing
 
 
 TABLE_3: tuple[Variation, ...] = (
@@ -214,22 +179,10 @@ TABLE_3: tuple[Variation, ...] = (
 VARIATIONS = MappingProxyType({variation.name: variation for variation in TABLE_3})
 """The rows by name, in the same order."""
 
-VARIATION_TEST_SET, VARIATION_TEST_SENTENCES = "newstest2013", 3000
-"""The development set of Table 3 (§6.2)."""
 
-
-def variation_experiment(row: str) -> Experiment:
-    """Returns the experiment behind a row of Table 3, or base's for a row that the paper lacks."""
-    variation = VARIATIONS.get(row, VARIATIONS["base"])
-    trained = experiment("en-de", "big" if row == "big" else "base")
-    return replace(
-        trained,
-        model=variation.model(trained.vocabulary_size),
-        label_smoothing=variation.label_smoothing,
-        averaged=1,
-        test_set=VARIATION_TEST_SET,
-        test_sentences=VARIATION_TEST_SENTENCES,
-    )
+def variation_facts(row: str) -> Facts:
+    """Returns the facts of a row of Table 3."""
+    return replace(facts("en-de", row), test_text=f"{VARIATION_TEST_SET}, {VARIATION_TEST_SENTENCES:,} sentences")
 
 
 SAME_CHECKPOINT_BLEU = (29.02, 27.52)
@@ -274,22 +227,7 @@ PARSER_MODEL = replace(BASE, n_layers=4, d_model=1024, d_k=128, d_v=128)
 d_k = d_v = d_model / h (§3.2.2), like in row C5 of Table 3."""
 
 
-def parser_experiment(training: str) -> Experiment:
-    """Returns the experiment behind a Transformer row of Table 4 (§6.3).
-
-    The paper states neither updates nor averaging nor duration. Here they are those of EN-DE base, from which "all
-    other parameters remained unchanged". Dropout and learning rates were tuned, and are not stated.
-    """
-    semi_supervised = training == "semi-supervised"
-    return replace(
-        experiment("en-de", "base"),
-        model=replace(PARSER_MODEL, vocabulary_size=32_000 if semi_supervised else 16_000),
-        corpus="WSJ and 17 M silver trees" if semi_supervised else "WSJ",
-        pairs=17_040_000 if semi_supervised else 40_000,
-        vocabulary_size=32_000 if semi_supervised else 16_000,
-        beam_size=21,
-        length_penalty=0.3,
-        max_extra_tokens=300,
-        test_set="WSJ section 23",
-        test_sentences=2416,
-    )
+def parser_facts(*, is_semi_supervised: bool) -> Facts:
+    """Returns the facts of a Transformer row of Table 4 (§6.3), whose training time is not stated."""
+    corpus, pairs = ("WSJ and 17 M silver trees", 17_040_000) if is_semi_supervised else ("WSJ", 40_000)
+    return Facts(corpus, pairs, duration="", test_text="WSJ section 23")

@@ -4,37 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from model.config import BASE
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
 from pipeline.parsing.treebank import TreebankSettings
-from tests.support.wsj_folder import make_silver, make_wsj
-from workflows import paper
+from tests.support.wsj_folder import make_wsj
 from workflows.profiles.parsing import EMBEDDED_TREES, load_parsing_profile
-
-
-@pytest.mark.parametrize("row", ["supervised", "semi-supervised"])
-def test_wsj_is_the_paper(tmp_path: Path, row: str) -> None:
-    """Model, vocabulary, batch, updates, averaging, optimizer and search are the paper's or base's (§6.3)."""
-    silver = make_silver(tmp_path / "silver.trees", 3)
-    profile = load_parsing_profile(treebank=make_wsj(tmp_path / "wsj", 1), silver=[silver]).for_pair(row)
-    printed = paper.parser_experiment("semi-supervised" if row == "semi-supervised" else "WSJ only, discriminative")
-    assert profile.name == "wsj"
-    assert list(profile.corpora) == ["supervised", "semi-supervised"]
-    recipe = profile.recipes["parser"]
-    assert recipe.training.model == printed.model
-    assert profile.vocabulary.size == printed.vocabulary_size
-    assert recipe.averaging.last == printed.averaged
-    for field in ("updates", "budget_tokens", "checkpoint_updates"):
-        assert getattr(recipe.training, field) == getattr(printed, field)
-    for field in ("warmup_steps", "learning_rate_scale", "beta_1", "beta_2", "epsilon", "label_smoothing"):
-        assert getattr(recipe.training.optimizer, field) == getattr(printed, field)
-    for field in ("beam_size", "length_penalty", "max_extra_tokens"):
-        assert getattr(profile.decoding, field) == getattr(printed, field)
-    assert BASE.dropout in profile.choice.dropouts
-    assert profile.choice.attention_dropouts == (0.0, 0.2)  # §6.3: "the dropout, both attention and residual"
-    assert 1.0 in profile.choice.learning_rate_scales
-    assert profile.decoding.beam_size in profile.choice.beam_sizes
 
 
 def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from model.flops import count_parameters
-from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.errors import UserError
-from workflows import paper
 from workflows.experiment import chosen_names
 from workflows.profiles.changes import changes_typed
 from workflows.profiles.loading import load_profile
@@ -74,26 +72,6 @@ def test_a_wrong_setting_is_reported_in_one_line(overrides: list[str], message: 
     with pytest.raises(UserError, match=message) as caught:
         load_profile(overrides=overrides)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("pair", ["en-de", "en-fr"])
-@pytest.mark.parametrize("name", ["base", "big"])
-def test_wmt14_is_the_paper(pair: str, name: str) -> None:
-    """Each cell of Table 2 has the paper's model, optimizer, updates, batch, averaging, vocabulary and search."""
-    profile, printed = load_profile("wmt14").for_pair(pair), paper.experiment(pair, name)
-    training, decoding = profile.recipes[name].training, profile.decoding
-    assert training.model == replace(printed.model, vocabulary_size=printed.vocabulary_size)
-    assert profile.vocabulary.size == printed.vocabulary_size
-    assert profile.recipes[name].averaging.last == printed.averaged
-    for field in ("updates", "budget_tokens", "checkpoint_updates"):
-        assert getattr(training, field) == getattr(printed, field)
-    for field in ("warmup_steps", "learning_rate_scale", "beta_1", "beta_2", "epsilon", "label_smoothing"):
-        assert getattr(training.optimizer, field) == getattr(printed, field)
-    for field in ("beam_size", "length_penalty", "max_extra_tokens"):
-        assert getattr(decoding, field) == getattr(printed, field)
-    corpus = profile.corpora[pair]
-    assert isinstance(corpus, Wmt14Settings)
-    assert (corpus.target, corpus.test.pairs) == (pair[-2:], printed.test_sentences)
 
 
 def test_a_change_applies_to_all_pairs_unless_made_for_one() -> None:

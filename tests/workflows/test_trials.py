@@ -1,8 +1,9 @@
 """The trials of Table 3's rows: seeds, names and fingerprints."""
 
+from workflows.claim_trials import seeded
+
 from pipeline.settings import DecodingSettings
 from workflows import stages
-from workflows.claim_trials import seeded
 from workflows.engine.dag import Step
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED

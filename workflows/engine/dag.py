@@ -17,7 +17,7 @@ from pkgutil import resolve_name
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings, flatten
+from pipeline.settings import Settings, differing
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.store import Store
 
@@ -133,10 +133,9 @@ class Step(Generic[A_co]):
         here = [argument for argument in self.arguments if isinstance(argument, Settings)]
         for there, settings in zip(manifest.get("settings", ()), here, strict=False):
             # Text is identified by its content, which is not among a manifest's settings.
-            now = flatten(settings.identity()) if type(settings).identity is Settings.identity else {}
-            for name, value in flatten(there).items():
-                if name in now and now[name] != value:
-                    yield f"{name} {value} (here {now[name]})"
+            now = settings.identity() if type(settings).identity is Settings.identity else {}
+            for name, (value, ours) in differing(there, now).items():
+                yield f"{name} {value} (here {ours})"
 
     def published(self, store: Store) -> A_co:
         """Returns the artifact of a step that has run, with the files of its `outline` on this machine."""

@@ -132,7 +132,7 @@ def ran(models: Sequence[TrainedModel]) -> dict[str, str]:
         return {}
     updates = list(map(rounded, sorted({model.run.updates for model in models})))
     sizes = [f"{parameters / 1e6:.3g}" for parameters in sorted({model.run.parameters for model in models})]
-    texts = dict.fromkeys(f"{model.data or 'unnamed data'}, {rounded(model.train_pairs)} pairs" for model in models)
+    texts = dict.fromkeys(model.data_text for model in models)
     train_s = sum(model.run.train_s for model in models)
     count = f"{len(models)} models" if len(models) > 1 else "1 model"
     return {

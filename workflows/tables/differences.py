@@ -1,4 +1,9 @@
-"""Compares the experiment behind each measured cell with the paper's (§5, §6.1), and writes the notes of Table 2."""
+"""Compares the experiment behind each measured cell with the paper's (§5, §6).
+
+    differences(cells)      # [Difference("optimizer", "warmup 4000", "warmup 200", ("all",)), ...]
+
+The paper's settings are those of the profile wmt14, for parsers of the profile wsj; `paper.Facts` are not settings.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,12 +11,15 @@ from itertools import pairwise
 from typing import TypeVar
 
 from model.config import TransformerConfig
-from pipeline.evaluation.bleu_tokenizers import NO_PAPER_BLEU
 from pipeline.evaluation.costs import paper_device
+from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings, differing
 from workflows import paper
+from workflows.profiles.translation import WMT14
 from workflows.quantities import duration, rounded
-from workflows.tables.measurements import TrainedModel, Translation
-from workflows.tables.provenance import hardware, provenance_notes, rate_notes
+from workflows.tables.measurements import TrainedModel
+from workflows.tables.provenance import hardware
+from workflows.tables.table import Difference
+from workflows.tables.table3_rows import rows
 
 OPTIMIZER_NAMES = {
     "beta_1": "β1",
@@ -32,51 +40,28 @@ DECODING_NAMES = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One aspect in which some cells differ from the paper."""
+class Setup:
+    """An experiment of the paper."""
 
-    what: str
-    paper: str
-    here: str
-    cells: tuple[str, ...]
-    """The labels of these cells, e.g. `EN-DE base`, or `all` if every cell that was run differs."""
-
-
-def differing_fields(names: Mapping[str, str], printed: object, measured: object) -> tuple[str, str]:
-    """Lists the named fields that differ, as `N 6, h 8`, for both sides."""
-    differing = [name for name in names if getattr(printed, name) != getattr(measured, name)]
-    left, right = (
-        ", ".join(f"{names[name]} {getattr(side, name)}" for name in differing) for side in (printed, measured)
-    )
-    return left, right
+    training: TrainingSettings
+    averaging: AveragingSettings
+    decoding: DecodingSettings
+    facts: paper.Facts
+    unprinted: frozenset[str] = frozenset()
+    """Settings that the paper chose on its dev set and does not print."""
 
 
-def is_near(number: float, other: float, tolerance: float) -> bool:
-    """Whether `number` is within a relative `tolerance` of `other`."""
-    return abs(number - other) <= tolerance * other
+def in_table_2(cell: TrainedModel) -> Setup:
+    """Returns the paper's experiment for a cell; for a pair or model that the paper lacks, that of EN-DE or base."""
+    profile, model = WMT14.for_pair(cell.pair), cell.model if cell.model in WMT14.recipes else "base"
+    recipe = profile.recipes[model]
+    return Setup(recipe.training, recipe.averaging, profile.decoding, paper.facts(cell.pair, model))
 
 
-def _data(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
-    is_same = printed.corpus in cell.data and is_near(cell.train_pairs, printed.pairs, 0.1)
-    here = f"{cell.data or 'unnamed data'}, {rounded(cell.train_pairs)} pairs"
-    return f"{printed.corpus}, about {rounded(printed.pairs)} pairs", "" if is_same else here
-
-
-def _test_set(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
-    # WMT 2014's dev set is newstest2013 (`pipeline.corpora.wmt14`).
-    is_development = cell.test_set == "dev" and printed.corpus in cell.data
-    test_set, sentences = paper.VARIATION_TEST_SET if is_development else cell.test_set, cell.sentences
-    is_same = (test_set, sentences) == (printed.test_set, printed.test_sentences)
-    here = f"{test_set}, {rounded(sentences)} sentences"
-    return f"{printed.test_set}, {rounded(printed.test_sentences)} sentences", "" if is_same else here
-
-
-def _vocabulary(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
-    size = cell.config.vocabulary_size
-    here = "" if is_near(size, printed.vocabulary_size, 0.01) else f"{rounded(size)} pieces"
-    if printed.pieces == "word-pieces":
-        here = f"{rounded(size)} pieces of a joint byte-pair encoding"
-    return f"about {rounded(printed.vocabulary_size)} {printed.pieces}", here
+def in_table_3(cell: TrainedModel) -> Setup:
+    """Returns the paper's experiment for a row, or base's for a row that the paper lacks."""
+    (row,) = rows(WMT14.grid, cell.model if cell.model in paper.VARIATIONS else "base")
+    return Setup(row.training, AveragingSettings(last=1), WMT14.decoding, paper.variation_facts(row.name))
 
 
 def competitor_text(config: TransformerConfig) -> str:
@@ -85,49 +70,77 @@ def competitor_text(config: TransformerConfig) -> str:
     return f"{config.architecture}, " + ", ".join(f"{MODEL_NAMES[name]} {getattr(config, name)}" for name in sizes)
 
 
-def _model(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
+def is_near(number: float, other: float, tolerance: float) -> bool:
+    """Whether `number` is within a relative `tolerance` of `other`."""
+    return abs(number - other) <= tolerance * other
+
+
+def _fields(names: Mapping[str, str], printed: object, here: object, unprinted: frozenset[str]) -> tuple[str, str]:
+    """Lists the named settings that differ, as `N 6, h 8`, for both sides."""
+    found = differing(vars(printed), vars(here))
+    shown = {symbol: found[name] for name, symbol in names.items() if name in found and name not in unprinted}
+    in_paper, ours = (", ".join(f"{symbol} {values[side]}" for symbol, values in shown.items()) for side in (0, 1))
+    return in_paper, ours
+
+
+def _data(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
+    facts = printed.facts
+    is_same = cell.is_on(facts.corpus) and is_near(cell.train_pairs, facts.pairs, 0.1)
+    return f"{facts.corpus}, about {rounded(facts.pairs)} {cell.unit}", "" if is_same else cell.data_text
+
+
+def _test_set(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
+    in_paper = printed.facts.test_text
+    return in_paper, "" if cell.test_text == in_paper else cell.test_text
+
+
+def _vocabulary(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
+    size, in_paper, pieces = cell.config.vocabulary_size, printed.training.model.vocabulary_size, printed.facts.pieces
+    here = "" if is_near(size, in_paper, 0.01) else f"{rounded(size)} pieces"
+    if pieces == "word-pieces":
+        here = f"{rounded(size)} pieces of a joint byte-pair encoding"
+    return f"about {rounded(in_paper)} {pieces}", here
+
+
+def _model(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
     if cell.config.architecture != "transformer":
         return "Transformer", competitor_text(cell.config)
-    return differing_fields(MODEL_NAMES, printed.model, cell.config)
+    return _fields(MODEL_NAMES, printed.training.model, cell.config, printed.unprinted)
 
 
-def _updates(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
-    updates = cell.run.updates
-    return rounded(printed.updates), "" if updates == printed.updates else rounded(updates)
+def _updates(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
+    in_paper, here = rounded(printed.training.updates), rounded(cell.run.updates)
+    return in_paper, here if cell.run.updates != printed.training.updates else ""
 
 
-def _tokens(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
+def _tokens(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
     source, target = (tokens / cell.run.updates for tokens in (cell.run.source_tokens, cell.run.target_tokens))
-    is_same = all(is_near(mean, printed.budget_tokens, 0.1) for mean in (source, target))
-    budget = rounded(printed.budget_tokens)
+    is_same = all(is_near(mean, printed.training.budget_tokens, 0.1) for mean in (source, target))
+    budget = rounded(printed.training.budget_tokens)
     here = f"{rounded(source)} source and {rounded(target)} target on average"
     return f"about {budget} source and {budget} target", "" if is_same else here
 
 
-def _optimizer(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(OPTIMIZER_NAMES, printed, cell.settings.optimizer)
+def _optimizer(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
+    return _fields(OPTIMIZER_NAMES, printed.training.optimizer, cell.settings.optimizer, printed.unprinted)
 
 
-def _averaging(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
-    updates, every = cell.averaged_updates, printed.checkpoint_updates
-    in_paper = (
-        f"last {printed.averaged}, written every {printed.checkpoint_minutes:.0f} minutes, {rounded(every)} updates"
-        if printed.averaged > 1
-        else "none"
-    )
-    if len(updates) == printed.averaged and all(after - before == every for before, after in pairwise(updates)):
+def _averaging(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
+    updates, last, every = cell.averaged_updates, printed.averaging.last, printed.training.checkpoint_updates
+    in_paper = f"last {last}, written every 10 minutes, {rounded(every)} updates" if last > 1 else "none"
+    if len(updates) == last and all(after - before == every for before, after in pairwise(updates)):
         return in_paper, ""
     numbers = [rounded(update) for update in updates]
     shown = ", ".join(numbers if len(numbers) < 4 else (numbers[0], "…", *numbers[-2:]))
     return in_paper, f"last {len(updates)} (updates {shown})" if len(updates) > 1 else "none"
 
 
-def _decoding(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
-    return differing_fields(DECODING_NAMES, printed, cell.decoding.settings)
+def _decoding(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
+    return _fields(DECODING_NAMES, printed.decoding, cell.decoding.settings, printed.unprinted)
 
 
-def _hardware(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
-    in_paper = f"{printed.hardware}, float32"
+def _hardware(cell: TrainedModel, _printed: Setup) -> tuple[str, str]:
+    in_paper = f"{paper.HARDWARE}, float32"
     is_same = hardware(cell.run, _printed_name) == in_paper
     return in_paper, "" if is_same else hardware(cell.run)
 
@@ -138,16 +151,14 @@ def _printed_name(device_name: str) -> str:
     return f"NVIDIA {device}" if device else device_name
 
 
-def _duration(cell: TrainedModel, printed: paper.Experiment) -> tuple[str, str]:
-    train_s = cell.run.train_s
-    return (
-        f"{printed.duration}, {printed.step_s} s per update",
-        f"{duration(train_s)}, {train_s / cell.run.updates:.2g} s per update",
-    )
+def _duration(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
+    facts, train_s = printed.facts, cell.run.train_s
+    here = f"{duration(train_s)}, {train_s / cell.run.updates:.2g} s per update"
+    return f"{facts.duration}, {facts.step_s} s per update", here
 
 
 Cell = TypeVar("Cell", bound=TrainedModel)
-Aspect = Callable[[Cell, paper.Experiment], tuple[str, str]]
+Aspect = Callable[[Cell, Setup], tuple[str, str]]
 """Returns the text for the paper and the text for here, which is empty if nothing differs."""
 ASPECTS: dict[str, Aspect[TrainedModel]] = {
     "training data": _data,
@@ -162,61 +173,26 @@ ASPECTS: dict[str, Aspect[TrainedModel]] = {
     "hardware": _hardware,
     "training time": _duration,
 }
-"""The aspects compared, by name."""
 
 
 def differences(
     cells: Sequence[Cell],
-    experiment: Callable[[str, str], paper.Experiment] = paper.experiment,
+    printed: Callable[[Cell], Setup] = in_table_2,
     aspects: Mapping[str, Aspect[Cell]] = ASPECTS,
 ) -> list[Difference]:
-    """Lists the `aspects` in which cells differ from the paper's `experiment(pair, model)`.
+    """Lists the `aspects` in which cells differ from the paper's experiments.
 
     Cells that differ in the same way share one entry.
     """
     entries: list[Difference] = []
+    setups = [(cell, printed(cell)) for cell in cells]
     for what, aspect in aspects.items():
         labels: dict[tuple[str, str], list[str]] = {}
-        for cell in cells:
-            printed, here = aspect(cell, experiment(cell.pair, cell.model))
+        for cell, setup in setups:
+            in_paper, here = aspect(cell, setup)
             if here:
-                labels.setdefault((printed, here), []).append(cell.label)
-        for (printed, here), differing in labels.items():
-            is_everywhere = len(differing) == len(cells) > 1
-            entries.append(Difference(what, printed, here, ("all",) if is_everywhere else tuple(differing)))
+                labels.setdefault((in_paper, here), []).append(cell.label)
+        for (in_paper, here), of_cells in labels.items():
+            is_everywhere = len(of_cells) == len(cells) > 1
+            entries.append(Difference(what, in_paper, here, ("all",) if is_everywhere else tuple(of_cells)))
     return entries
-
-
-def reading_notes(cells: Sequence[Translation]) -> list[str]:
-    """Explains how to read scores, with the sacreBLEU signatures and dtypes of these cells."""
-    tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
-    undefined = ", ".join(dict.fromkeys(cell.pair.upper() for cell in cells if cell.main_bleu.paper_bleu is None))
-    return [
-        "Paper BLEU is computed as the authors did: tokenized by Moses and case-sensitive, with ASCII quotation marks "
-        "and German compounds split at hyphens. The printed rows are paper BLEU.",
-        f"sacreBLEU scores detokenized text. The same checkpoint has scored {tokenized} in paper BLEU and "
-        f"{detokenized} in sacreBLEU ({paper.SAME_CHECKPOINT_SOURCE}), so never compare the two.",
-        *[f"{undefined}: {NO_PAPER_BLEU}"] * bool(undefined),
-        *(f"sacreBLEU signature: {signature}" for signature in sorted({cell.main_bleu.signature for cell in cells})),
-        *provenance_notes(cells),
-    ]
-
-
-def table2_notes(cells: Sequence[Translation]) -> list[str]:
-    """Writes the notes of Table 2: how to read scores and costs, and the measured sustained rates."""
-    notes = [
-        *reading_notes(cells),
-        "Each measured cell is one run with one seed; variation between seeds was not measured.",
-        "Training cost by the paper's method is training time × devices × sustained rate (§6.1), summed over segments "
-        "if a run changed devices. The paper's devices are rated in single precision, other devices in the dtype of "
-        "the run. Counted cost is the number of operations in the model's matrix products.",
-        *rate_notes(cells),
-    ]
-    notes += [paper.ONE_COST_NOTE, *(row.footnote for row in paper.TABLE_2 if row.footnote)]
-    notes += [
-        f"{cell.label} on {name}: {scores.text}."
-        for cell in cells
-        for name, scores in cell.bleu.items()
-        if name != cell.test_set
-    ]
-    return notes

@@ -18,7 +18,9 @@ from pipeline.store.artifacts import METRICS, Checkpoint, Corpus, EvaluationSet,
 from pipeline.store.records import DecodingRecord, ScoringRecord, TrainingRecord
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
+from workflows import paper
 from workflows.engine.dag import Ref, Step, resolved, to_artifact
+from workflows.quantities import rounded
 
 N_SAMPLES = 10
 """The number of samples of a model's output."""
@@ -51,6 +53,8 @@ class TrainedModel:
 
     command: ClassVar[str] = "translate"
     """The model's steps for `aiayn translate` and its like."""
+    unit: ClassVar[str] = "pairs"
+    """The unit of the training data."""
 
     @property
     def steps(self) -> tuple[Step[Any], ...]:
@@ -85,10 +89,26 @@ class TrainedModel:
         """The number of sentences in the evaluation set."""
         return to_artifact(self.evaluation_set).load().sentences
 
+    @property
+    def test_text(self) -> str:
+        """The evaluation set and its size; WMT 2014's dev set is newstest2013 (`pipeline.corpora.wmt14`)."""
+        is_named = self.test_set == "dev" and self.is_on(paper.CORPUS)
+        name = paper.VARIATION_TEST_SET if is_named else self.test_set
+        return f"{name}, {rounded(self.sentences)} sentences"
+
     @cached_property
     def train_pairs(self) -> int:
         """The number of training pairs."""
         return to_artifact(self.corpus).pairs
+
+    @property
+    def data_text(self) -> str:
+        """The training data and its size."""
+        return f"{self.data or 'unnamed data'}, {rounded(self.train_pairs)} {self.unit}"
+
+    def is_on(self, corpus: str) -> bool:
+        """Whether the training data are of one of the paper's corpora."""
+        return corpus in self.data
 
     @cached_property
     def run(self) -> TrainingRecord:

@@ -16,6 +16,7 @@ from pipeline.store.artifacts import ChosenParser, Hypotheses
 from pipeline.store.records import ChoiceRecord
 from workflows.engine.dag import Ref, to_artifact
 from workflows.paper import ParserTraining
+from workflows.quantities import rounded
 from workflows.tables.measurements import N_SAMPLES, TrainedModel
 
 WSJ = "WSJ"
@@ -34,6 +35,7 @@ class CandidateParser(TrainedModel):
     scores: Ref[ScoredTrees]
 
     command = "parse"
+    unit = "trees"
 
     @property
     def label(self) -> str:
@@ -45,6 +47,22 @@ class CandidateParser(TrainedModel):
         """The number of training trees recombined from the treebank's constituents."""
         shards = to_artifact(self.corpus).shards
         return sum(shard.pairs for shard in shards if shard.collection == RECOMBINED_COLLECTION)
+
+    @property
+    def test_text(self) -> str:
+        """The treebank's test set, on which the chosen candidate is scored."""
+        return "WSJ section 23" if self.data == WSJ else f"{self.data}, held out"
+
+    @property
+    def data_text(self) -> str:
+        """The treebank and the number of its trees, and of those recombined."""
+        text = f"{self.data}, {rounded(self.train_pairs - self.recombined_trees)} trees"
+        recombined = f", and {rounded(self.recombined_trees)} recombined of their constituents"
+        return text + recombined * bool(self.recombined_trees)
+
+    def is_on(self, corpus: str) -> bool:
+        """Whether all training trees are the paper's."""
+        return self.data == WSJ and not self.recombined_trees
 
     @property
     def writes_tags(self) -> bool:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from pipeline.evaluation.bleu_tokenizers import NO_PAPER_BLEU
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
 from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.records import Segment, TrainingRecord
+from workflows import paper
 from workflows.quantities import rate_text
-from workflows.tables.measurements import TrainedModel
+from workflows.tables.measurements import TrainedModel, Translation
 
 
 def hardware(run: TrainingRecord, name: Callable[[str], str] = str) -> str:
@@ -44,6 +46,21 @@ def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
     left_out = {cell.run.dev_left_out for cell in cells} - {0}
     longer = f"longer than {LONGEST_TOKENS} tokens are excluded from dev loss and perplexity."
     return [note, *(f"{number} dev pairs {longer}" for number in sorted(left_out))]
+
+
+def reading_notes(cells: Sequence[Translation]) -> list[str]:
+    """Explains how to read scores, with the sacreBLEU signatures and dtypes of these cells."""
+    tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
+    undefined = ", ".join(dict.fromkeys(cell.pair.upper() for cell in cells if cell.main_bleu.paper_bleu is None))
+    return [
+        "Paper BLEU is computed as the authors did: tokenized by Moses and case-sensitive, with ASCII quotation marks "
+        "and German compounds split at hyphens. The printed rows are paper BLEU.",
+        f"sacreBLEU scores detokenized text. The same checkpoint has scored {tokenized} in paper BLEU and "
+        f"{detokenized} in sacreBLEU ({paper.SAME_CHECKPOINT_SOURCE}), so never compare the two.",
+        *[f"{undefined}: {NO_PAPER_BLEU}"] * bool(undefined),
+        *(f"sacreBLEU signature: {signature}" for signature in sorted({cell.main_bleu.signature for cell in cells})),
+        *provenance_notes(cells),
+    ]
 
 
 def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:

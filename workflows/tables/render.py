@@ -15,8 +15,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from workflows import paper
-from workflows.tables.differences import Difference
-from workflows.tables.table import ABSENT, NAME, Column, Results, Table, columns, in_order
+from workflows.tables.table import ABSENT, NAME, Column, Difference, Results, Table, columns, in_order
 
 FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
 """The notes behind the asterisks of a table."""

@@ -15,7 +15,6 @@ from typing import Literal, Self
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.records import NOT_DEFINED
 from workflows.quantities import duration, flop_text, percent
-from workflows.tables.differences import Difference
 
 Value = bool | int | float | str | None
 NAME = "name"
@@ -121,6 +120,17 @@ class Table:
             heading = ORIGINS.get(row.origin, "") if row.origin != origin else ""
             yield row, heading, group is not None and (bool(heading) or row.group != group)
             origin, group = row.origin, row.group
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One aspect in which some cells differ from the paper."""
+
+    what: str
+    paper: str
+    here: str
+    cells: tuple[str, ...]
+    """The labels of these cells, e.g. `EN-DE base`, or `all` if every cell that was run differs."""
 
 
 @dataclass(frozen=True)

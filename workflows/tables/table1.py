@@ -9,8 +9,7 @@ from pipeline.complexity.layer_types.sizes import LayerType
 from pipeline.complexity.records import Counts, Crossover, LayerCounts, Measurements
 from workflows import paper
 from workflows.quantities import duration
-from workflows.tables.differences import Difference
-from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table, Value
+from workflows.tables.table import NAME, Column, Difference, Results, ResultsArtifact, Row, Table, Value
 
 TOLERANCE = 0.15
 """A note lists exponents farther than this from the theory."""

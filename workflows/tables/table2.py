@@ -15,8 +15,9 @@ from pipeline.store.records import NOT_DEFINED, ScoringRecord
 from workflows import paper
 from workflows.engine.dag import to_artifact
 from workflows.profiles.profile import COMPETITORS
-from workflows.tables.differences import differences, table2_notes
+from workflows.tables.differences import differences
 from workflows.tables.measurements import Translation
+from workflows.tables.provenance import rate_notes, reading_notes
 from workflows.tables.table import (
     FAILED,
     MILLION,
@@ -76,7 +77,7 @@ def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_
     return Results(
         [Table("Table 2", columns, rows, explanation), *_measured_models(measured), *chosen_searches(choices)],
         differences(measured),
-        [*(f"{label} failed: {why}" for label, why in failures.items()), *table2_notes(measured)],
+        _notes(measured, failures),
         _metrics(sorted(measured, key=lambda cell: pairs.index(cell.pair))),
     )
 
@@ -181,3 +182,24 @@ def _metrics(measured: Sequence[Translation]) -> dict[str, float]:
         f"{SCORES['sacrebleu' if scores.paper_bleu is None else 'paper_bleu']} {name}": scores.deciding
         for name, scores in scored
     }
+
+
+def _notes(cells: Sequence[Translation], failures: Mapping[str, str]) -> list[str]:
+    """Explains how to read scores and costs, and lists the measured sustained rates and the other test sets."""
+    return [
+        *(f"{label} failed: {why}" for label, why in failures.items()),
+        *reading_notes(cells),
+        "Each measured cell is one run with one seed; variation between seeds was not measured.",
+        "Training cost by the paper's method is training time × devices × sustained rate (§6.1), summed over segments "
+        "if a run changed devices. The paper's devices are rated in single precision, other devices in the dtype of "
+        "the run. Counted cost is the number of operations in the model's matrix products.",
+        *rate_notes(cells),
+        paper.ONE_COST_NOTE,
+        *(row.footnote for row in paper.TABLE_2 if row.footnote),
+        *(
+            f"{cell.label} on {name}: {scores.text}."
+            for cell in cells
+            for name, scores in cell.bleu.items()
+            if name != cell.test_set
+        ),
+    ]

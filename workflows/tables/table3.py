@@ -17,9 +17,22 @@ from pipeline.store.records import NOT_DEFINED
 from workflows import paper
 from workflows.paper import KIND_NAMES, KINDS, Kind, group
 from workflows.tables.convergence import MAX_FALL, last_fall
-from workflows.tables.differences import Difference, differences, reading_notes
+from workflows.tables.differences import differences, in_table_3
 from workflows.tables.measurements import Translation
-from workflows.tables.table import FAILED, MILLION, NAME, NOT_RUN, Column, Results, ResultsArtifact, Row, Table, Value
+from workflows.tables.provenance import reading_notes
+from workflows.tables.table import (
+    FAILED,
+    MILLION,
+    NAME,
+    NOT_RUN,
+    Column,
+    Difference,
+    Results,
+    ResultsArtifact,
+    Row,
+    Table,
+    Value,
+)
 
 ALPHA = 0.05
 """The level at which a row is said to differ from base."""
@@ -241,7 +254,7 @@ def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
     name = "base" if "base" in cells else next(iter(cells), None)
     if name is None:
         return []
-    return differences(cells[name][:1], lambda _pair, model: paper.variation_experiment(model))
+    return differences(cells[name][:1], in_table_3)
 
 
 def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], nll: Seeds) -> list[str]:

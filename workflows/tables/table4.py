@@ -6,13 +6,27 @@ Measured numbers come from artifacts' files; rows that failed or were not run sa
 """
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from pipeline.evaluation.tree_scores import TreeScores
 from workflows import paper
-from workflows.tables.parser_differences import parser_differences
-from workflows.tables.parser_measurements import WSJ, ParserRow
+from workflows.profiles.parsing import SEMI_SUPERVISED, wsj_profile
+from workflows.tables.differences import ASPECTS, Aspect, Setup, differences
+from workflows.tables.measurements import TrainedModel
+from workflows.tables.parser_measurements import WSJ, CandidateParser, ParserRow
 from workflows.tables.provenance import provenance_notes
-from workflows.tables.table import FAILED, NAME, NOT_RUN, Column, Results, ResultsArtifact, Row, Table, Value
+from workflows.tables.table import (
+    FAILED,
+    NAME,
+    NOT_RUN,
+    Column,
+    Difference,
+    Results,
+    ResultsArtifact,
+    Row,
+    Table,
+    Value,
+)
 
 RIGHT_BRANCHING = "right-branching trees"
 NO_TRAINING = "none"
@@ -84,7 +98,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
         if row.origin == "measured" and (f1 := row.number("f1")) is not None
     }
     tables = [main, *(table for table in others if table.rows)]
-    return Results(tables, parser_differences(rows), _notes(rows), metrics)
+    return Results(tables, _differences(rows), _notes(rows), metrics)
 
 
 def mlflow_name(text: str) -> str:
@@ -188,6 +202,45 @@ def _searches(row: ParserRow) -> Iterator[Row]:
 def _lengths(row: ParserRow) -> Iterator[Row]:
     for words, scores in row.free.measured.by_length.items() if row.free else ():
         yield Row(training_of(row), "", {"words": words, "sentences": scores.sentences, "f1": scores.f1})
+
+
+def in_table_4(cell: TrainedModel) -> Setup:
+    """Returns the paper's experiment for a parser, whose pair is a row of the profile.
+
+    The paper states neither its updates nor its averaging: they are those of base, from which "all other parameters
+    remained unchanged" (§6.3).
+    """
+    profile = wsj_profile(Path(), [Path()]).for_pair(cell.pair)
+    recipe = profile.recipes["parser"]
+    unprinted = frozenset({"dropout", "attention_dropout", "learning_rate_scale"})
+    facts = paper.parser_facts(is_semi_supervised=cell.pair == SEMI_SUPERVISED)
+    return Setup(recipe.training, recipe.averaging, profile.decoding, facts, unprinted)
+
+
+def _word_symbol(cell: CandidateParser, _printed: Setup) -> tuple[str, str]:
+    return "the same for all words", "names the word's tag" if cell.writes_tags else ""
+
+
+RENAMED = {"decoding": "search on the dev set"}
+ASPECTS_OF_PARSERS: dict[str, Aspect[CandidateParser]] = {
+    "training data": ASPECTS["training data"],
+    "symbol of a word": _word_symbol,
+    **{RENAMED.get(what, what): aspect for what, aspect in ASPECTS.items() if what != "training time"},
+}
+
+
+def _differences(rows: Sequence[ParserRow]) -> list[Difference]:
+    """Compares the chosen candidates with the paper's parsers."""
+    entries = differences([row.chosen for row in rows if row.chosen], in_table_4, ASPECTS_OF_PARSERS)
+    tried: dict[str, list[str]] = {}
+    for row in rows:
+        dropouts = {candidate.config.attention_dropout for candidate in row.candidates}
+        if row.chosen and len(dropouts) == 1:
+            tried.setdefault(f"{dropouts.pop():g}, the only one tried", []).append(row.chosen.label)
+    return entries + [
+        Difference("dropout of attention weights", "chosen on section 22, not printed", here, tuple(labels))
+        for here, labels in tried.items()
+    ]
 
 
 def _notes(rows: Sequence[ParserRow]) -> list[str]:

@@ -22,7 +22,8 @@ from pipeline.training import devices
 from pipeline.training.checkpoints import TrainingState, list_folders
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import emulate_cpu, train_as, train_in_processes, weights, with_fields
-from workflows.paper import TABLE_3
+from workflows.profiles.translation import WMT14
+from workflows.tables.table3_rows import rows as rows_of
 
 pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
 
@@ -90,7 +91,7 @@ def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.Mon
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
         return {name for name, model in models.items() if devices.can_pack("cuda:0", model)}
 
-    rows = {row.name: row.model(37_000) for row in TABLE_3}
+    rows = {row.name: row.training.model for row in rows_of(WMT14.grid)}
     assert packed((9, 0), rows) == rows.keys() - {"A1"}
     assert packed((7, 5), rows) == set()
     wide = {f"{d_k} {d_v}": TransformerConfig(d_k=d_k, d_v=d_v) for d_k, d_v in ((192, 9), (9, 200), (256, 249))}

@@ -59,7 +59,7 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
             hypotheses, parses, scores = parsed(dev, f"{training} {name}", cut)
             candidates.append(
                 CandidateParser(
-                    "en-trees",
+                    "semi-supervised" if training == "semi-supervised" else "supervised",
                     name,
                     data,
                     corpus=corpus,
