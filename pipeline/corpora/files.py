@@ -30,7 +30,7 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.store.remembered import remembered
+from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
 from pipeline.text.lines import count_lines
@@ -136,9 +136,9 @@ class FilesSettings(Settings):
         return settings
 
     def count_train_pairs(self) -> int:
-        """Returns the number of training pairs, cached (`remembered`). Raises UserError if a file cannot be read."""
+        """Returns the number of training pairs, counted once (`cached`). Raises UserError if a file cannot be read."""
         try:
-            return sum(remembered(sides.source, "lines-1", count_lines, int) for sides in self.train)
+            return sum(cached(sides.source, "lines-1", count_lines) for sides in self.train)
         except OSError as error:
             raise UserError(f"cannot read {error.filename}: {error.strerror}; check the path") from None
 

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
-from pipeline.store.hashes import file_sha256, known_hashes, remember, stamp
+from pipeline.store.hashes import file_sha256, hashes_file, known_hashes, remember, stamp
 from pipeline.store.scratch import BUILD_PREFIX, CHECK_S, MANIFEST, LockLostError, Scratch, Written, aside_path
 
 Result = TypeVar("Result")
@@ -159,7 +159,7 @@ class Artifact:
     def damages(self, files: Iterable[str] | None = None, *, again: bool = False) -> Iterator[tuple[str, str]]:
         """Yields (name, damage) of damaged files, among `files` or all in the manifest."""
         listed, found = dict[str, Any](), dict[str, list[Any]]()
-        known = {} if again else known_hashes(self.folder)
+        known = {} if again else known_hashes(hashes_file(self.folder))
 
         def wrong(name: str) -> str | None:
             path, published = self.folder / name, listed[name]
@@ -181,7 +181,7 @@ class Artifact:
                     yield name, damage
         finally:
             if not again:
-                remember(self.folder, found)
+                remember(hashes_file(self.folder), found)
 
     def check(self) -> None:
         """Raises UserError if the artifact is damaged. Without a manifest there is nothing to check."""
@@ -347,7 +347,7 @@ def publish(
             os.rename(building, target)
             if flush:
                 _flush(target.parent)
-            remember(target, hashed)
+            remember(hashes_file(target), hashed)
         except BaseException:
             if not resume and holds_lock():
                 shutil.rmtree(building, ignore_errors=True)

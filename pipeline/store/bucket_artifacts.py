@@ -20,7 +20,7 @@ from pathlib import Path
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact, read_manifest
 from pipeline.store.bucket import AT_ONCE, Bucket
-from pipeline.store.hashes import file_sha256, remember, stamp
+from pipeline.store.hashes import file_sha256, hashes_file, remember, stamp
 from pipeline.store.locks import FileLock
 from pipeline.store.scratch import BUILD_PREFIX, Written, aside_path
 
@@ -108,7 +108,7 @@ class BucketArtifacts:
                 lock.take()  # fails harmlessly if another process has it: `aiayn clean` skips locked copies
                 list(threads.map(bring, missing))
             # In one call: concurrent ones would overwrite each other's additions.
-            remember(folder, {file: [*stamp(folder / file), listed[file]["sha256"]] for file in missing})
+            remember(hashes_file(folder), {file: [*stamp(folder / file), listed[file]["sha256"]] for file in missing})
 
     def _begin_copy(self, name: str, published: Published, folder: Path) -> None:
         """Replaces a folder by a copy that holds only the manifest."""

@@ -1,8 +1,11 @@
-"""Hashes of an artifact's files, cached beside its folder so that files are not reread at every use.
+"""Hashes of files, cached until a file's stat changes: reading gigabytes takes minutes.
 
-`.verified/<name>.json` holds each file's verified sha256 and its stat at that time: size, mtime and ctime in ns, and
+    sha256 = cached(Path("train.en.gz"), "sha256", file_sha256)
+
+A record is a JSON file with hashes and the stat of the hashed file at that time: size, mtime and ctime in ns, and
 inode. Any change alters one of these. The device number is left out, since clients of a file server disagree on it. The
-cache is outside the folder, so that copies and listings of an artifact need not exclude it.
+record of an artifact is `.verified/<name>.json`, beside its folder, so that copies and listings of an artifact need not
+exclude it; those of a user's large files are in `files/` of the cache folder.
 """
 
 import hashlib
@@ -10,23 +13,54 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
+
+from pipeline.environment import cache_folder
+
+Value = TypeVar("Value", int, str)
 
 STORE = "store"
 """The folder that holds a store's artifacts."""
 VERIFIED = ".verified"
-"""The folder of the cached hashes, beside the artifacts."""
+"""The folder of the artifacts' records, beside them."""
 TICK_S = 0.05
 """How long to wait for a tick of the file system's clock, usually 1 to 10 ms."""
+LARGE_BYTES = 1 << 20
+"""A user's smaller files are read each time."""
+SETTLED_S = 3.0
+"""A user's file is cached only this long after its last change, since FAT's clock ticks every two seconds."""
 
 
 def file_sha256(path: Path) -> str:
     """Returns the hexadecimal sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def cached(path: Path, fact: str, compute: Callable[[Path], Value]) -> Value:
+    """Returns `compute(path)` of a user's file, such as its sha256; computed once while the file does not change.
+
+    Change the name of the `fact` whenever `compute` changes: other versions of this package share the cache.
+    """
+    before: list[int] = stamp(path)
+    try:
+        key = hashlib.sha256(bytes(path.absolute())).hexdigest()[:32]
+        record = cache_folder() / "files" / f"{key}.json"
+    except RuntimeError:  # the user has no home
+        return compute(path)
+    *stamped, value = known_hashes(record).get(fact, [None]) if before[0] >= LARGE_BYTES else [None]
+    if stamped == before:
+        return cast(Value, value)
+    computed = compute(path)
+    is_settled = stamp(path) == before and max(before[1:3]) < (time.time() - SETTLED_S) * 1e9
+    if is_settled and before[0] >= LARGE_BYTES:
+        with suppress(OSError):
+            record.parent.mkdir(parents=True, exist_ok=True)
+            remember(record, {fact: [*before, computed]})
+    return computed
 
 
 def stamp(path: Path) -> list[int]:
@@ -36,22 +70,22 @@ def stamp(path: Path) -> list[int]:
 
 
 def hashes_file(folder: Path) -> Path:
-    """Returns the file with the cached hashes of an artifact."""
+    """Returns the record of an artifact."""
     folder = folder.resolve()
     return folder.parent / VERIFIED / f"{folder.name}.json"
 
 
-def known_hashes(folder: Path) -> dict[str, list[Any]]:
-    """Returns the cached [*stamp, sha256] of an artifact's files; they may be outdated."""
+def known_hashes(record: Path) -> dict[str, list[Any]]:
+    """Returns a record's [*stamp, sha256] by file; they may be outdated."""
     try:
-        known: dict[str, list[Any]] = dict(json.loads(hashes_file(folder).read_text(encoding="utf-8")))
+        known: dict[str, list[Any]] = dict(json.loads(record.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return {}
     return known
 
 
-def remember(folder: Path, hashed: Mapping[str, list[Any]]) -> None:
-    """Caches [*stamp, sha256] of an artifact's files.
+def remember(record: Path, hashed: Mapping[str, list[Any]]) -> None:
+    """Adds [*stamp, sha256] of files to a record.
 
     Skips a file whose stamp might not show its next change, because the file system's clock has not ticked since the
     last one. Does nothing if nothing can be written or the artifact is in no store (a folder that a user chose). May
@@ -60,7 +94,7 @@ def remember(folder: Path, hashed: Mapping[str, list[Any]]) -> None:
     if not hashed:
         return
     with suppress(OSError):
-        record, began_s = hashes_file(folder), time.monotonic()
+        began_s = time.monotonic()
         if record.parent.parent.name == STORE:
             record.parent.mkdir(exist_ok=True)
         aside = record.with_name(f".{record.name}-{secrets.token_hex(4)}")
@@ -71,7 +105,7 @@ def remember(folder: Path, hashed: Mapping[str, list[Any]]) -> None:
                 time.sleep(TICK_S / 25)
                 aside.touch()
             settled = {name: entry for name, entry in hashed.items() if entry[2] < now_ns}
-            aside.write_text(json.dumps({**known_hashes(folder), **settled}), encoding="utf-8")
+            aside.write_text(json.dumps({**known_hashes(record), **settled}), encoding="utf-8")
             os.replace(aside, record)
         finally:
             aside.unlink(missing_ok=True)

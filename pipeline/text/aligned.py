@@ -16,9 +16,8 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.store.hashes import file_sha256
+from pipeline.store.hashes import cached, file_sha256
 from pipeline.store.records import CorpusRecord, EvaluationSetRecord
-from pipeline.store.remembered import remembered
 from pipeline.store.scratch import Scratch, Written
 from pipeline.text.lines import Errors, read_pairs, write_pairs
 
@@ -159,9 +158,9 @@ def _empty(source: Path, target: Path) -> UserError:
 
 
 def content_sha256(path: Path) -> str:
-    """Returns a file's sha256, cached (`remembered`). Raises UserError if it cannot be read."""
+    """Returns a file's sha256, computed once (`cached`). Raises UserError if it cannot be read."""
     try:
-        return remembered(path, "sha256", file_sha256, str)
+        return cached(path, "sha256", file_sha256)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
 

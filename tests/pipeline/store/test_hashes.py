@@ -1,4 +1,4 @@
-"""pipeline.store.hashes: an artifact's files are read once, when it is published or verified."""
+"""pipeline.store.hashes: a file is read once, and again after any change that its stat shows."""
 
 import os
 import shutil
@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from pipeline.store import artifact as module
+from pipeline.store import hashes
 from pipeline.store.artifact import Artifact
-from pipeline.store.hashes import VERIFIED, hashes_file
+from pipeline.store.hashes import LARGE_BYTES, VERIFIED, cached, hashes_file
 from pipeline.store.store import Store
 
 FILES = ("a", "part/b")
@@ -27,7 +28,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         read.append(path.name)
         return hashed(path)
 
-    monkeypatch.setattr(module, "file_sha256", counting)
+    for each in (module, hashes):
+        monkeypatch.setattr(each, "file_sha256", counting)
     return read
 
 
@@ -47,14 +49,34 @@ def published(tmp_path: Path, reads: list[str]) -> Artifact:
     return artifact
 
 
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's large file, with a cache of its own and without a settling time."""
+    monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(hashes, "SETTLED_S", -10.0)
+    path = tmp_path / "large"
+    path.write_bytes(b"1" * LARGE_BYTES)
+    return path
+
+
+def _sha256(path: Path) -> str:
+    return cached(path, "sha256", hashes.file_sha256)
+
+
+def _rewrite(path: Path, content: bytes) -> None:
+    """Rewrites a file in place with its old times."""
+    times = path.stat()
+    time.sleep(0.05)  # the kernel's clock ticks every 4 ms or more often
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
 def test_what_was_published_is_not_read_again(published: Artifact, reads: list[str]) -> None:
     """Only changed files are read: rewritten in place with the old times and size, or replaced by a copy."""
     assert published.damage() is None
     assert reads == []
     first, second = (published.folder / name for name in FILES)
-    times = first.stat()
-    first.write_text("TEXT")
-    os.utime(first, ns=(times.st_atime_ns, times.st_mtime_ns))
+    _rewrite(first, b"TEXT")
     assert published.damage() == "a does not match its sha256 in manifest.json"
     first.write_text("text")
     shutil.copy2(second, second.with_name("copy"))
@@ -108,7 +130,6 @@ def test_a_disk_that_takes_no_records_costs_only_time(
 
 
 def test_a_link_to_an_artifact_shares_its_record(published: Artifact, reads: list[str], tmp_path: Path) -> None:
-    """No record is written beside the link."""
     (tmp_path / "named").mkdir()
     link = tmp_path / "named" / "words"
     link.symlink_to(published.folder)
@@ -124,3 +145,48 @@ def test_a_user_s_folder_gets_no_records_beside_it(published: Artifact, reads: l
         assert Artifact(tmp_path / "elsewhere" / "model").damage() is None
     assert len(reads) == 4
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["model"]
+
+
+def test_a_user_s_large_file_is_read_once(large: Path, reads: list[str]) -> None:
+    """It is read again after a change that leaves size and times, and where its record is broken."""
+    small = large.with_name("small")
+    small.write_bytes(b"1")
+    first = _sha256(large)
+    assert _sha256(large) == first
+    assert _sha256(small) == _sha256(small) == _sha256(small)
+    assert reads == ["large", "small", "small", "small"]
+    _rewrite(large, b"2" * LARGE_BYTES)
+    assert _sha256(large) != first
+    other = large.with_name("other")
+    other.write_bytes(b"1" * LARGE_BYTES)
+    shutil.copystat(large, other)
+    other.rename(large)
+    assert _sha256(large) == first
+    (record,) = (large.parent / "cache" / "files").iterdir()
+    record.write_text("{")
+    assert _sha256(large) == first
+    assert reads[4:] == ["large"] * 3
+
+
+def test_a_file_that_has_just_changed_is_read_again(
+    large: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coarse clock could hide the next change."""
+    monkeypatch.setattr(hashes, "SETTLED_S", 1000.0)
+    assert _sha256(large) == _sha256(large)
+    assert reads == ["large"] * 2
+
+
+def test_without_a_home_nothing_is_remembered(large: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in some containers, which have no passwd entry."""
+    for name in ("AIAYN_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def no_entry(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", no_entry)
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert _sha256(large) == _sha256(large)
+    assert reads == ["large"] * 2
