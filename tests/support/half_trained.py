@@ -74,11 +74,3 @@ def refusal(export: Callable[[Context, Checkpoint], Any], difference: dict[str, 
         export(Context(folder), checkpoint)
     assert "\n" not in str(raised.value)
     return str(raised.value)
-
-
-def make_exported(folder: Path, kind: str, export: Callable[[Context, Checkpoint], Any]) -> tuple[Transformer, Path]:
-    """Writes one of MODELS to `folder / "checkpoint"`, and returns it and its export's folder."""
-    model = make_model(folder / "checkpoint", **MODELS[kind])
-    (folder / "out").mkdir()
-    export(Context(folder / "out"), Checkpoint(folder / "checkpoint"))
-    return model, folder / "out"

@@ -23,14 +23,9 @@ from pipeline.store.artifacts import Checkpoint
 from pipeline.text import vocabulary
 from pipeline.text.segmentation import encode_lines
 from tests.support.batches import hidden_of
-from tests.support.half_trained import LINES, MODELS, ids, make_exported, refusal, shifted
+from tests.support.half_trained import LINES, ids, refusal, shifted
 
 ctranslate2 = pytest.importorskip("ctranslate2")
-
-
-@pytest.fixture(scope="module", params=MODELS)
-def exported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
-    return make_exported(tmp_path_factory.mktemp("exported"), request.param, export)
 
 
 @pytest.mark.parametrize(("beam_size", "length_penalty"), [(1, 0.0), (4, 0.0), (4, 0.6)])

@@ -1,0 +1,27 @@
+"""One half-trained model of each kind a session, which each file of tests exports once."""
+
+from pathlib import Path
+
+import pytest
+
+from model.transformer import Transformer
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint
+from tests.support.half_trained import MODELS, make_model
+
+
+@pytest.fixture(scope="session", params=MODELS)
+def half_trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
+    """A model and its checkpoint's folder."""
+    folder = tmp_path_factory.mktemp("half_trained") / "checkpoint"
+    return make_model(folder, **MODELS[request.param]), folder
+
+
+@pytest.fixture(scope="module")
+def exported(request: pytest.FixtureRequest, half_trained: tuple[Transformer, Path]) -> tuple[Transformer, Path]:
+    """The model, and the folder to which the module's `export` has written it, beside its checkpoint."""
+    model, checkpoint = half_trained
+    folder = checkpoint.with_name(request.module.__name__.rpartition(".")[2])
+    folder.mkdir()
+    request.module.export(Context(folder), Checkpoint(checkpoint))
+    return model, folder
