@@ -24,7 +24,7 @@ from model.training_step import TrainingStep
 from pipeline.corpora.wmt14 import official_archives
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
-from pipeline.settings import DecodingSettings, TrainingSettings
+from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.lines import write_lines
 from pipeline.text.segmentation import encode_lines
@@ -101,28 +101,24 @@ def test_each_round_has_its_own_roofline() -> None:
     assert result["roofline_fraction_spread"] == pytest.approx([0.6, 1.2])
 
 
-def test_decoding_alone(model: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_decoding(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model repeats the source, so BLEU 100 proves the order of the lines, CTranslate2's too."""
     write_lines(tmp_path / "text.gz", [*LINES * 4, ""])
-    options = ("--src=text.gz", "--ref=text.gz", "--lang=en", "--rounds=2", "--json")
-    result = json.loads(run(tmp_path, "decoding", str(model), *options))
+    decoding.main(model, src=tmp_path / "text.gz", ref=tmp_path / "text.gz", lang="en", rounds=2, as_json=True)
+    result = json.loads(capsys.readouterr().out)
     assert (result["sentences"], result["rounds"]) == (4 * len(LINES), 2)
     assert result["sacrebleu_ours"] == pytest.approx(100)
     low, high = result["sentences_s_spread"]
     assert 0 < low <= result["sentences_s"] == result["contenders"][0]["sentences_s"] <= high
-    assert {entry["name"] for entry in result["contenders"]} == {OURS}
-    assert result["ratio_ctranslate2"] is None
-
-
-@pytest.mark.slow
-def test_translators_translate_the_same(model: Path) -> None:
-    """At length penalty 0, both searches have the same optimum, and CTranslate2 repeats the source, too."""
-    pytest.importorskip("ctranslate2")
-    settings = DecodingSettings(length_penalty=0)
-    result = decoding.measure(model, [(line, line) for line in LINES * 4], "en", settings, rounds=1)
-    entry = next(one for one in result["contenders"] if (one["name"], one["dtype"]) == (CTRANSLATE2, "float32"))
-    assert entry["sacrebleu"] == pytest.approx(100)
-    assert entry["equal_outputs"] == 4 * len(LINES)
-    assert result["ratio_ctranslate2"] <= result["sentences_s"] / entry["sentences_s"] * (1 + 1e-9)
+    peers = [one for one in result["contenders"] if one["name"] == CTRANSLATE2]
+    if not peers:
+        assert result["ratio_ctranslate2"] is None
+        return
+    (peer,) = (one for one in peers if one["dtype"] == "float32")
+    assert peer["sacrebleu"] == pytest.approx(100)
+    assert peer["equal_outputs"] == 4 * len(LINES)
+    assert 0 < result["ratio_ctranslate2"] <= result["sentences_s"] / peer["sentences_s"] * 1.5
 
 
 @pytest.mark.slow

@@ -4,11 +4,12 @@ import base64
 import csv
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import unquote
+
+from lxml.html import HTMLParser, document_fromstring
 
 from pipeline.store.artifact import Context, JsonArtifact
 
@@ -19,43 +20,18 @@ def page_of(folder: Path, tabulate: Callable[..., JsonArtifact[Any]], *arguments
     return (tabulate(Context(folder), *arguments).folder / "report.html").read_text(encoding="utf-8")
 
 
-class Reader(HTMLParser):
-    """Collects text, tags, table rows, and elements closed in the wrong order."""
-
-    VOID = frozenset({"meta", "br", "hr", "link", "img", "input", "use", "path"})
+class Reader:
+    """Collects text, tags, attributes and table rows, and elements closed in the wrong order."""
 
     def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.rows: list[list[str]] = []
-        self.misnested: list[str] = []
-        self._open: list[str] = []
-        self.feed(str(html))  # a Markup would escape added text
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in self.VOID:
-            self._open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in self.VOID and self._open.pop() != tag:
-            self.misnested.append(tag)
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if {"td", "th"} & set(self._open):
-            self.rows[-1][-1] += data
+        parser = HTMLParser(encoding="utf-8")
+        root = document_fromstring(str(html).encode(), parser)
+        elements = [*root.iter("*")]
+        self.tags = [element.tag for element in elements]
+        self.attributes = [pair for element in elements for pair in element.items()]
+        self.text = root.text_content()
+        self.rows = [[cell.text_content() for cell in row if cell.tag in ("td", "th")] for row in root.iter("tr")]
+        self.misnested = [error.message for error in parser.error_log if "NAME_MISMATCH" in error.type_name]
 
 
 def drawings(html: str) -> list[str]:
