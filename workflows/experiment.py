@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import RenderableType
 
 from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings
@@ -40,6 +39,7 @@ from workflows.tracking.server import Server
 from workflows.tracking.watcher import tracked
 
 cluster = Imported("workflows.engine.cluster:cluster")
+forecast_text = Imported("workflows.forecast:forecast_text")
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,6 @@ class Reproduction:
     """Whether Ray Tune trains the models, each as a trial."""
     first: Sequence[Step[Any]] = ()
     """Steps that run before all others, so that errors in their files show up before training."""
-    forecast: Callable[..., RenderableType | None] | None = None
-    """Forecasts the training time for --plan (`workflows.forecast.estimate`)."""
 
     def results(self, name: str) -> list[Step[Any]]:
         """Returns a model's final steps, without intermediate ones."""
@@ -179,9 +177,11 @@ def _print_plan(
 ) -> None:
     """Prints the stages to run and why, with a forecast if any of them trains."""
     # First, so that a wrong --gpu is reported before anything is printed.
-    hardware, models = (request.hardware.gpus, request.hardware.gpu), [*experiment.models.values()]
-    forecast = None if request.options.until else experiment.forecast
-    shown = forecast and forecast(request.profile, models, *hardware, request.store.root, targets)
+    models, again = experiment.models.values(), {step.fingerprint for step in forced}
+    missing = [m for m in models if to_step(m.training).fingerprint in again or not m.is_trained(request.store)]
+    shown = None
+    if (missing or request.hardware.gpu) and not request.options.until:
+        shown = forecast_text(request.profile, missing, request.hardware.gpus, request.hardware.gpu, request.store)
     _print_line(request.profile.in_force(request.overrides))
     planned = {name: PlannedModel(experiment.results(name), _about(model)) for name, model in experiment.models.items()}
     print_plan(console, targets, planned, request.store, forced, request.options.verbose)

@@ -85,7 +85,6 @@ def reproduction(
         is_served=True,
         reports=reports,
         tabulate=tabulate,
-        forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
 
 

@@ -65,7 +65,6 @@ def reproduction(
         reports={pair: text.report},
         tabulate=tabulate,
         tuned=True,
-        forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
 
 

@@ -60,7 +60,6 @@ def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool 
         reports=reports,
         tabulate=tabulate,
         first=[step for grid in grids for step in (grid.text.dev, grid.test_set)],
-        forecast=Imported("workflows.forecast.estimate:forecast_text"),
     )
 
 

@@ -69,6 +69,10 @@ class TrainedModel:
         needed = {step for result in self.steps for step in result.inputs}
         return tuple(step for step in self.steps if step not in needed)
 
+    def is_trained(self, store: Store) -> bool:
+        """Whether the store has the finished run."""
+        return not isinstance(self.training, Step) or self.training.is_published(store)
+
     def published(self, store: Store) -> Self:
         """Returns the same model with its steps' artifacts from a store."""
         model: Self = resolved(self, lambda step: step.published(store))

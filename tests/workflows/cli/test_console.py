@@ -58,7 +58,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table2", "--models", "base,"], "--models '': the profile has base, big"),
         (["workflows.reproduce_table2", "--gpus", "8"], "--gpus and --gpu only affect the forecast of --plan"),
         (["workflows.reproduce_table2", "--plan", "--until", "x", "--gpu", "h100"], "drop --until or drop them"),
-        (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of p100, v100, t4, a10"),
+        (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of h200, h100, a100"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),

@@ -1,0 +1,91 @@
+"""The forecast of --plan: operations of a plan of the same pairs, times of the store's runs, and the disk."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from model.config import TransformerConfig
+from model.flops import training_flop
+from pipeline.corpora.lengths import LENGTHS, draw_lengths
+from pipeline.settings import TrainingSettings
+from pipeline.text.batching import plan_epoch
+from tests.support.command_line import CommandLine
+from workflows import forecast
+from workflows.forecast import H200_FLOP_S, Run, _key, _run, _seconds
+from workflows.profiles.translation import MULTI30K, WMT14
+
+TABLE_2 = "workflows.reproduce_table2"
+
+
+def run_of(name: str, gpus: int, gpu: str = "h200") -> Run:
+    return _run(WMT14, name, "en-de", WMT14.recipes[name].training, 1, gpus, gpu, {})
+
+
+def test_operations_are_those_of_an_epoch_of_the_same_pairs() -> None:
+    small = TransformerConfig(vocabulary_size=100, n_layers=1, d_model=8, d_ff=16, n_heads=2, d_k=4, d_v=4)
+    training = TrainingSettings(model=small, budget_tokens=2000, micro_batches=2, updates=1)
+    source, target = draw_lengths(LENGTHS["multi30k"], LENGTHS["multi30k"].pairs, np.random.default_rng(1))
+    updates = len(plan_epoch(source, target, training, epoch=0))
+    run = _run(MULTI30K, "m", "en-de", training, 1, 1, "h200", {})
+    assert run.flop == pytest.approx(training_flop(small, source, target) / updates, rel=0.005)
+    assert run.seconds is None  # narrower than any model that was measured
+
+
+def test_the_papers_base_and_a_counted_run() -> None:
+    base = run_of("base", 1)
+    assert 0.88 < base.flop / (6 * 63_045_632 * 25_000 * 100_000) < 1.02  # six operations a weight and token
+    multi30k = _run(MULTI30K, "base", "en-de", MULTI30K.recipes["base"].training, 1, 1, "h200", {})
+    assert multi30k.flop == pytest.approx(1.657e14, rel=0.03)  # counted in a run
+    assert base.seconds == pytest.approx(100_000 * 0.0604, rel=0.02)  # measured on an H200
+
+
+def test_a_part_of_an_update_shrinks_with_the_devices_and_a_part_does_not() -> None:
+    training = WMT14.recipes["base"].training
+    seconds = [_seconds(training, 8e12, 10**8, gpus, "h200") or 0 for gpus in (1, 3, 8, 64)]
+    products_s, adam_s, exchange_s = 8e12 / H200_FLOP_S[512], 1e-3, 1.9e-3
+    expected = [products_s + adam_s, *(products_s * share + adam_s + exchange_s for share in (3 / 8, 1 / 8, 1 / 8))]
+    assert [each / training.updates for each in seconds] == pytest.approx(expected)
+
+
+def test_a_run_of_the_same_settings_is_its_own_forecast() -> None:
+    training = WMT14.recipes["base"].training
+    finished = {_key(training.model_copy(update={"seed": 7})): 123.0}
+    run = _run(WMT14, "base", "en-de", training, 1, None, None, finished)
+    assert (run.seconds, run.measured) == (123.0, True)
+
+
+def test_a_plan_has_the_missing_runs_and_writes_nothing(tmp_path: Path, command_line: CommandLine) -> None:
+    named = ["--profile", "wmt14", "--pairs", "en-de", "--plan", "--store", str(tmp_path / "new")]
+    shown = command_line.here(TABLE_2, *named, "--gpus", "8", "--gpu", "H100").stdout
+    assert "Forecast for 8 × H100" in shown
+    (total,) = re.findall(r"^total .* (\d+ h \d+ min)", shown, re.MULTILINE)
+    assert total
+    assert re.search(r"^disk: about 2\d\.\d GB; .* free$", shown, re.MULTILINE)
+    assert "Text en-de: 4,520,620 pairs, about 3.4 GB with token ids, download about 1.7 GB." in shown
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--plan", "--gpu", "p100"], "--gpu p100: choose one of h200, h100, a100"),
+        (["--gpus", "8"], "--gpus and --gpu only affect the forecast of --plan"),
+        (["--plan", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with --gpu: h200, h100, a100"),
+    ],
+)
+def test_wrong_hardware_is_one_line(
+    tmp_path: Path, command_line: CommandLine, options: list[str], message: str
+) -> None:
+    done = command_line.here(TABLE_2, "--store", str(tmp_path), *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_a_disk_that_does_not_suffice_is_a_warning(
+    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "COPIES", 10**9)
+    shown = command_line.here(TABLE_2, "--plan", "--gpu", "h100", "--store", str(tmp_path)).stdout
+    assert "\nWARNING: not enough disk space: about" in shown

@@ -1,0 +1,190 @@
+"""Forecasts the hours and the disk use of the runs that a table lacks, for `--plan`.
+
+    console.print(forecast_text(profile, models, gpus=8, gpu="h100", store=store))
+
+A run with the settings of a finished one in the store, on this machine's hardware, takes as long. Any other takes its
+operations, over sentence pairs whose lengths are drawn like real text's, by a measured rate, and a fixed time an update
+that does not shrink with the number of devices. Nothing is read or downloaded.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Group, RenderableType
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from model.flops import count_parameters, training_flop
+from pipeline.corpora import embedded, multi30k
+from pipeline.corpora.lengths import drawn
+from pipeline.environment import usable_cpus
+from pipeline.errors import UserError
+from pipeline.hardware import device_name, dtype_of, matmul_flop_s
+from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import TrainingRun
+from pipeline.store.store import Store
+from pipeline.text.batching import by_length, micro_batch_bounds
+from workflows.engine.dag import to_step
+from workflows.profiles.profile import Profile
+from workflows.quantities import duration, flop_text
+from workflows.tables.measurements import TrainedModel
+
+SPEEDS: Mapping[str, float] = {"h200": 1.0, "h100": 0.91, "a100": 0.35}
+"""Speed of an update relative to an H200, the only one measured; the others follow from rate and bandwidth of the data
+sheets."""
+H200_FLOP_S: Mapping[int, float] = {512: 145e12, 1024: 218e12}
+"""Achieved rate of updates on an H200 by d_model: base's is measured, 60.4 ms (docs/results/2026-11-26_h200.md), big's
+estimated from base's kernels."""
+H200_MATMUL_FLOP_S = 804e12
+"""Its rate of large products, to compare other GPUs with."""
+UPDATE_S_PER_WEIGHT, EXCHANGE_S_PER_WEIGHT = 1.0e-11, 1.9e-11
+"""Time of Adam and of the sum over several GPUs, estimated from an H200's bandwidth: 0.65 and 1.2 ms for base."""
+CPU_FRACTIONS: Mapping[int, float] = {128: 0.23, 192: 0.47, 256: 0.59, 512: 0.77}
+"""Achieved fraction of a CPU's rate of products by d_model, measured in runs on two cores; 512 is estimated."""
+COPIES = 5
+"""Arrays of the weights' size beside the kept checkpoints: weights and Adam's two in the recovery checkpoint, and two
+averaged models."""
+
+
+class Run(NamedTuple):
+    """A number of missing runs that differ only in their seeds."""
+
+    name: str
+    training: TrainingSettings
+    times: int
+    parameters: int
+    flop: float
+    seconds: float | None
+    """None for a model narrower than any that was measured, or of another architecture."""
+    measured: bool
+    """Whether a run of these settings in the store took as long."""
+    disk_bytes: int
+
+
+def forecast_text(
+    profile: Profile, models: Iterable[TrainedModel], gpus: int | None, gpu: str | None, store: Store
+) -> RenderableType | None:
+    """Forecasts the runs of some models on the named GPUs or on this machine; None without models.
+
+    Raises UserError for an unknown GPU, and for GPUs that this machine lacks.
+    """
+    if gpu is not None and gpu.lower() not in SPEEDS:
+        raise UserError(f"--gpu {gpu}: choose one of {', '.join(SPEEDS)}")
+    if gpus is not None and gpu is None and not torch.cuda.is_available():
+        raise UserError(f"--gpus {gpus}: torch finds no GPU here; name one with --gpu: {', '.join(SPEEDS)}")
+    missing: Counter[tuple[str, str, TrainingSettings]] = Counter()
+    for model in {to_step(model.training).fingerprint: model for model in models}.values():
+        name = model.model if model.model.startswith(model.pair) else f"{model.pair} {model.model}"
+        missing[name, model.pair, model.settings.model_copy(update={"seed": 1})] += 1
+    if not missing:
+        return None
+    finished = {} if gpu else dict(_finished(store))
+    runs = [_run(profile, *run, times, gpus, gpu, finished) for run, times in missing.items()]
+    texts = list(_texts(profile, {pair for _, pair, _ in missing}))
+    return _render(runs, texts, store, f"{gpus or 1} × {gpu.upper()}" if gpu else "this machine")
+
+
+def _finished(store: Store) -> Iterator[tuple[str, float]]:
+    """Yields the settings of finished runs, made on this machine's hardware, with their seconds."""
+    here = {device_name("cpu"), *([device_name("cuda")] if torch.cuda.is_available() else [])}
+    for path in store.artifacts.glob("training-*/run.json"):
+        with suppress(UserError):  # another version's
+            run = TrainingRun(path.parent).load()
+            if {device.name for segment in run.segments for device in segment.devices} <= here:
+                yield _key(run.settings), run.loop_s or run.train_s
+
+
+def _key(training: TrainingSettings) -> str:
+    return training.model_copy(update={"seed": 1, "log_updates": 1, "profile_updates": None}).model_dump_json()
+
+
+def _run(
+    profile: Profile,
+    name: str,
+    pair: str,
+    training: TrainingSettings,
+    times: int,
+    gpus: int | None,
+    gpu: str | None,
+    finished: Mapping[str, float],
+) -> Run:
+    corpus = profile.for_pair(pair).corpora[pair] if pair in profile.corpora else None
+    is_short = corpus is None or isinstance(corpus, embedded.EmbeddedSettings | multi30k.Multi30kSettings)
+    source, target = drawn("multi30k" if is_short else "wmt14")
+    rows = by_length(source, target, np.arange(len(source)), training.micro_batch_tokens)
+    micro_batches = len(micro_batch_bounds(source[rows], target[rows], training.micro_batch_tokens)) - 1
+    flop = training_flop(training.model, source, target) * training.micro_batches / micro_batches
+    parameters = count_parameters(training.model)
+    known = finished.get(_key(training))
+    seconds = known or _seconds(training, flop, parameters, gpus, gpu)
+    disk_bytes = (len(training.kept_updates) + COPIES) * 4 * parameters
+    return Run(name, training, times, parameters, training.updates * flop, seconds, known is not None, disk_bytes)
+
+
+def _seconds(
+    training: TrainingSettings, update_flop: float, parameters: int, gpus: int | None, gpu: str | None
+) -> float | None:
+    """Returns the time of a run by the rate of its hardware."""
+    on_gpu = gpu is not None or (torch.cuda.is_available() and training.device != "cpu")
+    rates = H200_FLOP_S if on_gpu else CPU_FRACTIONS
+    width = max((width for width in rates if width <= training.model.d_model), default=None)
+    if width is None or training.model.architecture != "transformer":
+        return None
+    if on_gpu:
+        devices = min(gpus or torch.cuda.device_count() or 1, training.micro_batches)
+        speed = SPEEDS[gpu.lower()] if gpu else matmul_flop_s("cuda", torch.bfloat16) / H200_MATMUL_FLOP_S
+        share = -(-training.micro_batches // devices) / training.micro_batches  # all wait for the one with the most
+        fixed_s = parameters * (UPDATE_S_PER_WEIGHT / speed + EXCHANGE_S_PER_WEIGHT * (devices > 1))
+        return training.updates * (share * update_flop / (rates[width] * speed) + fixed_s)
+    before, threads = torch.get_num_threads(), training.threads * max(1, training.worker_bounds[1])
+    torch.set_num_threads(min(usable_cpus(), threads if training.worker_bounds[1] else usable_cpus()))
+    try:
+        return training.updates * update_flop / (rates[width] * matmul_flop_s("cpu", dtype_of(training.dtype, "cpu")))
+    finally:
+        torch.set_num_threads(before)
+
+
+def _texts(profile: Profile, pairs: Iterable[str]) -> Iterator[tuple[str, float]]:
+    """Yields what is known of a pair's text, and its bytes: downloads, plain text as read and cleaned, token ids."""
+    for pair in sorted(set(pairs) & profile.corpora.keys()):
+        amount = profile.for_pair(pair).corpora[pair].amount()
+        if amount.train_pairs and amount.text_bytes:
+            downloads = sum(size or 0 for size in amount.downloads.values())
+            tokens = sum(float(side.mean()) for side in drawn("wmt14"))
+            kept = 2 * amount.text_bytes + amount.train_pairs * (8 + 2 * tokens)
+            about = f"Text {pair}: {amount.train_pairs:,} pairs, about {decimal(round(kept))} with token ids"
+            yield about + (f", download about {decimal(downloads)}." if downloads else "."), kept + downloads
+        else:
+            yield f"Text {pair}: size unknown before it is read.", 0.0
+
+
+def _render(runs: Sequence[Run], texts: Sequence[tuple[str, float]], store: Store, where: str) -> RenderableType:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("missing run", "parameters", "FLOP", "time", "disk"):
+        table.add_column(heading, justify="left" if heading == "missing run" else "right")
+    for run in runs:
+        name = run.name + (f", {run.times} seeds, each" if run.times > 1 else "")
+        time = "" if run.seconds is None else duration(run.seconds) + " (measured)" * run.measured
+        table.add_row(name, f"{run.parameters / 1e6:.1f} M", flop_text(run.flop), time, decimal(run.disk_bytes))
+    total_s = sum(run.times * (run.seconds or 0) for run in runs)
+    unknown = "more than " * any(run.seconds is None for run in runs)
+    flop, disk = (sum(run.times * getattr(run, of) for run in runs) for of in ("flop", "disk_bytes"))
+    table.add_row("total", "", flop_text(flop), f"{unknown}{duration(total_s)}", decimal(disk), style="bold")
+    disk_bytes = round(disk + sum(size for _, size in texts))
+    folder = next(parent for parent in (store.root, *store.root.parents) if parent.is_dir())
+    free_bytes = shutil.disk_usage(folder).free
+    space = f"about {decimal(disk_bytes)}; {folder} has {decimal(free_bytes)} free"
+    shown = Text(f"disk: {space}")
+    if disk_bytes > free_bytes:
+        shown = Text(f"WARNING: not enough disk space: {space}; choose another --store", style="bold red")
+    notes = [text for text, _ in texts]
+    notes.append("Times are of one run after another, without preparing text, validation, decoding and scoring.")
+    if not all(run.measured for run in runs):
+        notes.append("Times that are not marked as measured are estimates from other runs (workflows/forecast.py).")
+    return Group("", Text(f"Forecast for {where}", style="bold"), "", table, "", shown, *map(Text, notes))

@@ -1,1 +1,0 @@
-"""Forecasts of a table's cost before it runs: disk, FLOP and hours."""
