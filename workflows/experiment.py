@@ -213,6 +213,8 @@ def _run(
     with ExitStack() as during:
         needed = not target.is_published(store) or target.damage(store)
         if needed:
+            if not mlflow.has_file:
+                mlflow.check()  # a wrong address ends the command before Ray starts
             # One cluster for everything below. Ray's processes start while MLflow is imported.
             dashboard = during.enter_context(cluster(request.options.address))
             _print_line(f"monitor: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(mlflow.uri)}")
