@@ -13,7 +13,6 @@ from typing import Any
 import typer
 
 from pipeline.errors import UserError
-from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.locks import guarded
 from pipeline.store.store import Store
@@ -192,8 +191,7 @@ def _print_plan(
 def _about(model: TrainedModel) -> dict[str, str]:
     """Returns the plan's details of a training run."""
     training = model.settings
-    (averaging,) = (each for each in to_step(model.checkpoint).arguments if isinstance(each, AveragingSettings))
-    updates = training.kept_updates[-averaging.last :]
+    updates = training.kept_updates[-model.recipe.averaging.last :]
     about = {"updates": f"{training.updates:,}", "tokens an update": f"{training.budget_tokens:,}"}
     if len(updates) > 1:
         about["averages"] = f"{len(updates)} of {updates[0]:,} to {updates[-1]:,}"

@@ -52,6 +52,7 @@ class ParserGrid:
             chosen = f" dropout {dropout:g}{of_attention} rate {scale:g}" if len(grid) > 1 else ""
             name = f"{self.name}{chosen}"
             settings = varied(recipe.training, dropout, attention_dropout, scale)
+            own = recipe.model_copy(update={"training": settings})
             training = stages.TRAIN(f"train {name}", self.text.dataset, settings)
             # In a run's folder, the row's name is the chosen parser's.
             averaged = name if chosen else f"{name} candidate"
@@ -74,6 +75,7 @@ class ParserGrid:
                     stages.COST(f"cost {name}", training),
                     parses,
                     stages.SCORE_PARSES(f"score {name}", parses),
+                    recipe=own,
                     dev_scores=stages.SCORE_CHECKPOINTS(f"dev scores {name}", training, self.text.dev, decoding)
                     if self.with_dev_scores
                     else None,

@@ -6,6 +6,7 @@ python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the 
 python -m workflows.reproduce_table2 --dev-bleu                           # BLEU over time on the dev set, in MLflow
 python -m workflows.reproduce_table2 --choose-decoding                    # beam and α by BLEU on the dev set (§6.1)
 python -m workflows.reproduce_table2 --models base,recurrent,convolutional   # competitors of base's size
+python -m workflows.reproduce_table2 --seeds 3                            # every model: mean and standard deviation
 python -m workflows.reproduce_table2 --plan                               # what would run, and why
 python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # forecasts disk, FLOP and hours
 """
@@ -40,10 +41,14 @@ def cells_of(
     pairs: Collection[str],
     models: Collection[str],
     *,
+    seeds: int = 1,
     dev_scores: bool = False,
     choose_decoding: bool = False,
 ) -> list[Translation]:
-    """The DAG from text to scores, for each cell of `pairs` and `models`: §5.1, §5.2-5.4, §6.1."""
+    """The DAG from text to scores, for each cell of `pairs` and `models` and each seed: §5.1, §5.2-5.4, §6.1.
+
+    Seeds are consecutive, beginning with the recipe's.
+    """
     cells = []
     for pair in pairs:
         of_pair = profile.for_pair(pair)
@@ -51,36 +56,43 @@ def cells_of(
         substituted = stages.word_by_word(text, of_pair.corpora[pair])
         for model in models:
             recipe = of_pair.recipes[model]
-            training = stages.TRAIN(f"train {pair} {model}", text.dataset, recipe.training)
-            cell = stages.evaluated(
-                text,
-                model,
-                training,
-                recipe.averaging,
-                of_pair.decoding,
-                with_dev_scores=dev_scores,
-                chosen_from=of_pair.choice if choose_decoding else None,
-            )
-            cells.append(replace(cell, word_by_word=substituted))
+            for seed in range(recipe.training.seed, recipe.training.seed + seeds):
+                name = f"{model} seed {seed}" if seeds > 1 else model
+                cell = stages.trained(
+                    text,
+                    name,
+                    recipe.model_copy(update={"training": recipe.training.model_copy(update={"seed": seed})}),
+                    of_pair.decoding,
+                    with_dev_scores=dev_scores,
+                    chosen_from=of_pair.choice if choose_decoding else None,
+                )
+                cells.append(replace(cell, model=model, word_by_word=substituted))
     return cells
 
 
 def reproduction(
-    profile: Profile, pairs: Sequence[str], models: Collection[str], request: Request, **of_cells: bool
+    profile: Profile, pairs: Sequence[str], models: Collection[str], request: Request, seeds: int = 1, **of_cells: bool
 ) -> Reproduction:
     """Returns the experiment: the table of the cells that `cells_of` returns."""
-    cells = {f"{cell.pair} {cell.model}": cell for cell in cells_of(profile, pairs, models, **of_cells)}
+    cells = {
+        f"{cell.pair} {cell.model}" + f" seed {cell.settings.seed}" * (seeds > 1): cell
+        for cell in cells_of(profile, pairs, models, seeds=seeds, **of_cells)
+    }
     reports = {pair: stages.prepared(profile, pair).report for pair in pairs}
 
     def tabulate(failures: Mapping[str, str]) -> Step[table2.Table2Artifact]:
         measured = {name: cell for name, cell in cells.items() if name not in failures}
         of_pairs = {cell.pair: reports[cell.pair] for cell in measured.values()}
-        failed = {cells[name].label: why for name, why in failures.items()}
+        reasons: dict[str, list[str]] = {}
+        for name, why in failures.items():
+            seed = f"seed {cells[name].settings.seed}: " * (seeds > 1)
+            reasons.setdefault(cells[name].label, []).append(f"{seed}{why}")
+        failed = {label: "; ".join(of_label) for label, of_label in reasons.items()}
         return TABULATE("table 2", [*measured.values()], failed, [*of_pairs.values()], request.command)
 
     return Reproduction(
         name="table2",
-        params={"profile": profile.name},
+        params={"profile": profile.name, **({"seeds": seeds} if seeds > 1 else {})},
         models=cells,
         is_served=True,
         reports=reports,
@@ -106,6 +118,7 @@ def main(
     models: Annotated[
         str | None, typer.Option(help="Models: base, big, recurrent, convolutional.  [default: base,big]")
     ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Runs per model, with consecutive seeds.")] = 1,
 ) -> None:
     """Builds the DAG, runs missing steps, prints the table."""
     chosen = text.load(common)
@@ -113,7 +126,7 @@ def main(
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
     chosen_models = chosen_names("models", models, chosen.recipes, chosen.default_models)
     cells = {"dev_scores": dev_bleu, "choose_decoding": choose_decoding}
-    reproduce(reproduction(chosen, chosen_pairs, chosen_models, request, **cells), request)
+    reproduce(reproduction(chosen, chosen_pairs, chosen_models, request, seeds, **cells), request)
 
 
 if __name__ == "__main__":

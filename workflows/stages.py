@@ -13,7 +13,7 @@ from typing import Any
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.evaluation import costs, dev_scores, parses, perplexity, search_choice, tree_scores
 from pipeline.parsing import treebank
-from pipeline.settings import AveragingSettings, DecodingSettings, Settings, TrainingSettings
+from pipeline.settings import DecodingSettings, Settings
 from pipeline.store.artifacts import (
     Checkpoint,
     ChosenParser,
@@ -28,7 +28,7 @@ from pipeline.store.artifacts import (
 )
 from pipeline.text import cleaning
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.profiles.profile import Profile, SearchGrid
+from workflows.profiles.profile import Profile, Recipe, SearchGrid
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import Translation
 
@@ -105,27 +105,26 @@ def report(
     return REPORT(label, corpus, vocabulary, dataset, profile.data, plan)
 
 
-def evaluated(
+def trained(
     text: Prepared,
     model: str,
-    training: Step[TrainingRun],
-    averaging: AveragingSettings,
+    recipe: Recipe,
     decoding: DecodingSettings,
     *,
     on_dev: bool = False,
     with_dev_scores: bool = False,
     chosen_from: SearchGrid | None = None,
 ) -> Translation:
-    """Returns the steps that evaluate a run (§6.1) on the test sets, or if `on_dev` on the dev set only.
+    """Returns a run (§5.2) and its evaluation (§6.1) on the test sets, or if `on_dev` on the dev set only.
 
     `with_dev_scores` adds every kept checkpoint's BLEU on the dev set, searched by torch. With `chosen_from`, the
     search is chosen from this grid on the dev set; otherwise it is that of `decoding`.
     """
     name = f"{text.name} {model}"
-    settings: TrainingSettings = training.arguments[1]
-    if settings.model.architecture != "transformer":
+    if recipe.training.model.architecture != "transformer":
         decoding = decoding.on_torch  # CTranslate2 supports only Transformers
-    checkpoint = AVERAGE(f"average {name}", training, averaging)
+    training = TRAIN(f"train {name}", text.dataset, recipe.training)
+    checkpoint = AVERAGE(f"average {name}", training, recipe.averaging)
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
     choice = dev_scores = None
     if chosen_from:
@@ -152,6 +151,7 @@ def evaluated(
         COST(f"cost {name}", training),
         scores[0],
         tuple(scores[1:]),
+        recipe=recipe,
         dev_scores=dev_scores,
         decoding_choice=choice,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from pipeline.settings import AveragingSettings, DecodingSettings
 from workflows import stages
+from workflows.profiles.profile import Recipe
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
 from workflows.tables.table3_rows import GridRow
@@ -42,16 +43,8 @@ def trials_of(
         for seed in range(first, first + n_seeds):
             name = f"{row.name} seed {seed}" if n_seeds > 1 else row.name
             settings = row.training.model_copy(update={"seed": seed})
-            training = stages.TRAIN(f"train {text.name} {name}", text.dataset, settings)
-            evaluation = stages.evaluated(
-                text,
-                name,
-                training,
-                LAST_CHECKPOINT,
-                decoding.beside(settings),
-                on_dev=True,
-                with_dev_scores=dev_scores,
-            )
+            recipe, search = Recipe(training=settings, averaging=LAST_CHECKPOINT), decoding.beside(settings)
+            evaluation = stages.trained(text, name, recipe, search, on_dev=True, with_dev_scores=dev_scores)
             trials.append(RowTrial(name, row, replace(evaluation, model=row.name)))  # the table adds the seed
     return trials
 

@@ -13,7 +13,7 @@ import pytest
 from model.config import TransformerConfig
 from pipeline.evaluation import costs, scoring
 from pipeline.evaluation.perplexity import Perplexity, PerplexityRecord
-from pipeline.settings import DecodingSettings
+from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Hypotheses, TrainingRun
 from pipeline.store.records import AveragingRecord, DecodingRecord
@@ -23,6 +23,7 @@ from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides
 from tests.support.tiny_records import CONFIG, TRAINING, trained_on
 from workflows import reproduce_table2
 from workflows.paper import TABLE_3
+from workflows.profiles.profile import Recipe
 from workflows.tables.measurements import Translation
 from workflows.tables.table3 import RowTrainings
 
@@ -128,6 +129,7 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
             costs.count(Context(folder(*place, "cost")), run),
             scores[0],
             tuple(scores[1:]),
+            recipe=Recipe(training=settings, averaging=AveragingSettings(last=1)),
         )
 
     return build

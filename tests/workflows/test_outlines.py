@@ -78,10 +78,7 @@ def translator() -> list[Step[Any]]:
     """Steps with a translator in every stage that opens one."""
     profile = load_profile(overrides=[f"{name}={value}" for name, value in TRANSLATOR.items()]).for_pair("en-de")
     text, recipe = stages.prepared(profile, "en-de"), profile.recipes["base"]
-    training = stages.TRAIN("train en-de base", text.dataset, recipe.training)
-    cell = stages.evaluated(
-        text, "base", training, recipe.averaging, profile.decoding, with_dev_scores=True, chosen_from=profile.choice
-    )
+    cell = stages.trained(text, "base", recipe, profile.decoding, with_dev_scores=True, chosen_from=profile.choice)
     return [
         reproduce_table2.TABULATE("table 2", [cell], [text.report], UNKNOWN),
         DRAW("figures", cell.checkpoint, FigureSettings(name="base", sentences=("The lamp is old.",))),

@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 import pytest
 
-from pipeline.settings import AveragingSettings, DecodingSettings
+from pipeline.settings import DecodingSettings
 from workflows import stages
 from workflows.engine.dag import Imported, Stage, in_order, to_step
 from workflows.experiments import EXPERIMENTS
@@ -33,12 +33,11 @@ def test_the_named_function_returns_the_stages_artifact(name: str) -> None:
 
 def test_another_engine_searches_with_the_exported_model() -> None:
     """Only decoding and scoring differ from the steps of our search, with an export added. Dev scores stay ours."""
-    text, averaging = stages.prepared(EMBEDDED, "en-de"), AveragingSettings()
-    training = stages.TRAIN("train", text.dataset, EMBEDDED.recipes["base"].training)
+    text, recipe = stages.prepared(EMBEDDED, "en-de"), EMBEDDED.recipes["base"]
 
     def steps(**changes: str) -> dict[str, str]:
         decoding = checked(DecodingSettings, **changes)
-        measured = stages.evaluated(text, "base", training, averaging, decoding, with_dev_scores=True)
+        measured = stages.trained(text, "base", recipe, decoding, with_dev_scores=True)
         wanted = (measured.scores, measured.dev_scores)
         return {step.label: step.fingerprint for step in in_order(to_step(step) for step in wanted if step)}
 

@@ -27,8 +27,8 @@ from workflows.reports.seeds import seeds_csv
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, span
-from workflows.tables.render import FOOTNOTES, differences_table, render_markdown
-from workflows.tables.table import ABSENT, NAME, Column, Results, ResultsArtifact, Row, Table
+from workflows.tables.render import differences_table, render_markdown
+from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table
 
 ResultsArtifactT = TypeVar("ResultsArtifactT", bound=ResultsArtifact)
 REPORT, SEEDS = "report.html", "seeds.csv"
@@ -86,7 +86,6 @@ def write(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(absent=ABSENT)
     main, *others = results.tables
     texts = [
         Section(
@@ -106,8 +105,7 @@ def write(
         main=main,
         others=others,
         differences=differences_table(results.differences),
-        notes=results.notes,
-        footnotes=FOOTNOTES,
+        notes=results.marked_notes,
         sections=[*sections, *texts],
         settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
         libraries=", ".join(f"{name} {version}" for name, version in libraries.items()),

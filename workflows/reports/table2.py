@@ -1,10 +1,12 @@
 """Writes Table 2 with its report, one HTML file: the last stage of the workflow."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 
 from markupsafe import Markup
 
 from pipeline.store.artifact import Context
+from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
@@ -18,23 +20,25 @@ from workflows.tables.table2 import (
     WORD_BY_WORD,
     Table2Artifact,
     baselines,
+    by_cell,
     compute,
     is_of_other_text,
 )
 
+PRINTED = {row.name: row.bleu for row in paper.TABLE_2}
 
-def scores(results: Results, cells: Sequence[Translation]) -> list[Row]:
+
+def scores(measured: Sequence[Translation]) -> list[Row]:
     """Returns BLEU of each model beside the paper's, and BLEU of word-by-word substitution."""
-    printed = {row.name.removesuffix(" *"): row for row in results.tables[0].rows if row.origin == "paper"}
-    words, rows = baselines(cells), []
-    for pair in dict.fromkeys(cell.pair for cell in cells):
-        if pair in words:
-            rows.append(Row(f"{pair.upper()} {WORD_BY_WORD}", "", {"here": words[pair].deciding}))
-        for cell in (cell for cell in cells if cell.pair == pair):
-            score = " (sacreBLEU)" * (cell.main_bleu.paper_bleu is None)
-            in_paper = printed.get(MEASURED_NAMES.get(cell.model, ""))
-            bleu = in_paper.number(f"{pair}.paper_bleu") if in_paper else None
-            rows.append(Row(f"{cell.label}{score}", "", {"paper": bleu, "here": cell.main_bleu.deciding}))
+    words, rows, pair = baselines(measured), [], ""
+    for (of_pair, model), cells in by_cell(measured).items():
+        if of_pair != pair and of_pair in words:
+            rows.append(Row(f"{of_pair.upper()} {WORD_BY_WORD}", "", {"here": words[of_pair].deciding}))
+        pair = of_pair
+        score = " (sacreBLEU)" * (cells[0].main_bleu.paper_bleu is None)
+        bleu = PRINTED.get(MEASURED_NAMES.get(model, ""), {}).get(pair)
+        here = fmean(cell.main_bleu.deciding for cell in cells)
+        rows.append(Row(f"{cells[0].label}{score}", "", {"paper": float(bleu) if bleu else None, "here": here}))
     return rows
 
 
@@ -54,12 +58,12 @@ def competitors(models: Sequence[Translation]) -> list[Markup]:
     """Plots dev NLL over seconds and over FLOP if several architectures were trained."""
     if len({model.config.architecture for model in models}) < 2:
         return []
-    measured = {model.label: [line for line in model.metrics if "dev_nll" in line] for model in models}
-    flop = {model.label: model.run.counted_flop / model.run.updates for model in models}
-    seconds = [Curve(label, [(line["train_s"], line["dev_nll"]) for line in of]) for label, of in measured.items()]
-    operations = [
-        Curve(label, [(line["update"] * flop[label], line["dev_nll"]) for line in of]) for label, of in measured.items()
-    ]
+    seconds, operations = [], []
+    for model in models:
+        lines = [line for line in model.metrics if "dev_nll" in line]
+        flop = model.run.counted_flop / model.run.updates
+        seconds.append(Curve(model.label, [(line["train_s"], line["dev_nll"]) for line in lines]))
+        operations.append(Curve(model.label, [(line["update"] * flop, line["dev_nll"]) for line in lines]))
     return [nll_over("seconds of training", seconds), nll_over("FLOP", operations)]
 
 
@@ -75,7 +79,8 @@ def tabulate(
     `failures` maps the labels of failed cells to reasons; `reports` are the corpus reports, one per language pair.
     """
     results = compute(cells, failures)
-    rows = scores(results, cells)
+    rows = scores(cells)
+    firsts = [first for first, *_ in by_cell(cells).values()]
     return page.write(
         context,
         Table2Artifact,
@@ -84,7 +89,7 @@ def tabulate(
         said=said(results, rows),
         compared=Table("paper BLEU, test set", page.COMPARED, rows) if rows else None,
         pictures=competitors(cells),
-        sections=[*page.learning_curves(learning_figures(cells)), *map(page.translations, cells)],
+        sections=[*page.learning_curves(learning_figures(cells)), *map(page.translations, firsts)],
         models=cells,
         reports=reports,
         command=command,

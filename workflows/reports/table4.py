@@ -13,7 +13,7 @@ from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import learning_figures
 from workflows.reports.page import Section
 from workflows.tables.parser_measurements import WSJ, ParserRow
-from workflows.tables.table import FAILED, NOT_RUN, Row, Table
+from workflows.tables.table import Missing, Row, Table
 from workflows.tables.table4 import RIGHT_BRANCHING, Table4Artifact, compute, name_of, training_of
 
 
@@ -22,10 +22,12 @@ def scores(rows: Sequence[ParserRow]) -> list[Row]:
     printed = {row.training: float(row.f1) for row in paper.TABLE_4 if row.name.startswith("Transformer")}
     lines = [Row(RIGHT_BRANCHING, "", {"here": row.baseline_scores.total.f1}) for row in rows[:1]]
     for row in rows:
-        f1 = row.free.measured.total.f1 if row.free else FAILED
+        f1 = row.free.measured.total.f1 if row.free else Missing.FAILED
         values = {"paper": printed.pop(row.training, None), "here": f1}
         lines.append(Row(f"Transformer, {training_of(row)}", "", values))
-    return lines + [Row(f"Transformer, {name}", "", {"paper": f1, "here": NOT_RUN}) for name, f1 in printed.items()]
+    return lines + [
+        Row(f"Transformer, {name}", "", {"paper": f1, "here": Missing.NOT_RUN}) for name, f1 in printed.items()
+    ]
 
 
 def said(rows: Sequence[ParserRow]) -> str:

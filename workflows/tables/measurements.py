@@ -20,6 +20,7 @@ from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows import paper
 from workflows.engine.dag import Ref, Step, resolved, to_artifact
+from workflows.profiles.profile import Recipe
 from workflows.quantities import rounded
 
 N_SAMPLES = 10
@@ -48,6 +49,8 @@ class TrainedModel:
     hypotheses: Ref[Hypotheses]
     perplexity: Ref[Perplexity]
     cost: Ref[Cost]
+    recipe: Recipe = field(kw_only=True)
+    """The settings of the run and of its averaging."""
     dev_scores: Ref[DevScores] | None = field(default=None, kw_only=True)
     """Scores of every kept checkpoint on the dev set, if requested."""
 
@@ -122,10 +125,7 @@ class TrainedModel:
     @property
     def settings(self) -> TrainingSettings:
         """The run's settings."""
-        if isinstance(self.training, Step):
-            settings: TrainingSettings = self.training.arguments[1]
-            return settings
-        return self.run.settings
+        return self.recipe.training
 
     @cached_property
     def metrics(self) -> tuple[dict[str, Any], ...]:

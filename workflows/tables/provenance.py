@@ -63,6 +63,15 @@ def reading_notes(cells: Sequence[Translation]) -> list[str]:
     ]
 
 
+def seeds_text(cells: Iterable[Sequence[TrainedModel]]) -> str:
+    """Says what a measured number is: one run, or a mean over seeds."""
+    counts = sorted({len(of_cell) for of_cell in cells})
+    if not counts or counts[-1] == 1:
+        return "one run with one seed"
+    seeds = span(f"{counts[0]}", f"{counts[-1]}")
+    return f"the mean of {seeds} seeds ± their standard deviation; time and FLOP are means over its runs"
+
+
 def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:
     """Writes a note per device and dtype with a measured sustained rate, and one for devices without."""
     rates: dict[tuple[str, str], list[float]] = {}

@@ -14,11 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from workflows import paper
-from workflows.tables.table import ABSENT, NAME, Column, Difference, Results, Table, columns, in_order
-
-FOOTNOTES = frozenset(row.footnote for row in paper.TABLE_2 if row.footnote)
-"""The notes behind the asterisks of a table."""
+from workflows.tables.table import NAME, Column, Difference, Results, Row, Table, columns, in_order
 
 MIN_NAME = 24
 """The width to which row names may be folded."""
@@ -37,8 +33,8 @@ def render_terminal(results: Results, width: int) -> RenderableType:
     """Renders the tables for a terminal of `width` columns."""
     tables = [table for table in results.tables if table.on_terminal]
     notes = Grid.grid(padding=(0, 1, 0, 0))
-    for note in results.notes:
-        notes.add_row("*" if note in FOOTNOTES else "·", Text(note), style="dim")
+    for mark, note in results.marked_notes:
+        notes.add_row(mark or "·", Text(note), style="dim")
     parts = [
         part for table in (*tables, differences_table(results.differences)) for part in terminal_table(table, width)
     ]
@@ -97,12 +93,12 @@ def _grid(table: Table, columns: Sequence[Column]) -> Grid:
             grid.add_section()
         if heading_above:
             grid.add_row(Text(heading_above, style="dim italic"))
-        grid.add_row(*(Text(text := column.text(row), style=_style(text, column.measured(row))) for column in columns))
+        grid.add_row(*(Text(column.text(row), style=_style(column, row)) for column in columns))
     return grid
 
 
-def _style(text: str, is_measured: bool) -> str:
-    return "dim" if text in ABSENT else "bold" if is_measured else ""
+def _style(column: Column, row: Row) -> str:
+    return "dim" if column.is_missing(row) else "bold" if column.measured(row) else ""
 
 
 def render_markdown(results: Results) -> str:
@@ -111,8 +107,8 @@ def render_markdown(results: Results) -> str:
     lines = [f"# {main.title}", *markdown_table(main)]
     for other in (*others, differences_table(results.differences)):
         lines += ["", f"## {other.title}", *markdown_table(other)]
-    notes = [("\\* " if note in FOOTNOTES else "") + note for note in results.notes]
-    return "\n".join([*lines, "", "## How to read the table", "", *(f"- {note}" for note in notes)]) + "\n"
+    notes = ["- " + f"\\{mark} " * bool(mark) + note for mark, note in results.marked_notes]
+    return "\n".join([*lines, "", "## How to read the table", "", *notes]) + "\n"
 
 
 def markdown_table(table: Table) -> list[str]:

@@ -1,27 +1,41 @@
 """A table: rows of named values, and columns that format them.
 
     Column("en-de.paper_bleu", "paper BLEU", "EN-DE", ".2f")
-    Row("Transformer (base)", "measured", {"en-de.paper_bleu": 27.31, "en-fr.paper_bleu": NOT_RUN})
+    Row("Transformer (base)", "measured", {"en-de.paper_bleu": 27.31, "en-fr.paper_bleu": Missing.NOT_RUN})
 
 Numbers become text only in views: the terminal, Markdown (`render`) and the page (`reports`). JSON and MLflow store
-them as they are. A text in place of a number says why it is missing.
+them as they are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import groupby
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator
 
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.records import NOT_DEFINED
 from workflows.quantities import duration, flop_text, percent
 
-Value = bool | int | float | str | None
+
+class Missing(StrEnum):
+    """Why a number is missing; stored and shown as this text."""
+
+    NOT_RUN = "not run"
+    NOT_MEASURED = "not measured"
+    NOT_DEFINED = NOT_DEFINED
+    FAILED = "failed"
+
+
+def _as_missing(value: bool | int | float | str | None) -> bool | int | float | str | None:
+    return Missing(value) if value in frozenset(Missing) else value
+
+
+Value = Annotated[bool | int | float | str | None, AfterValidator(_as_missing)]
 NAME = "name"
 """The key of the first column, which shows the row names."""
-NOT_RUN, NOT_MEASURED, FAILED = "not run", "not measured", "failed"
-ABSENT = frozenset({NOT_RUN, NOT_MEASURED, FAILED, NOT_DEFINED})
-"""Texts in place of a missing number."""
 ORIGINS = {"paper": "as printed in the paper", "measured": "measured here"}
 """The headings above printed and measured rows, if they are grouped."""
 IN_WORDS = {"s": duration, "FLOP": flop_text, "%": percent}
@@ -43,6 +57,13 @@ class Row:
     """The paper's decimals by key, if they differ from the column's."""
     group: str = ""
     """Rules separate groups of rows."""
+    footnote: str = ""
+    """A note on the row, which an asterisk refers to."""
+
+    @property
+    def title(self) -> str:
+        """The name, with an asterisk for a footnote."""
+        return f"{self.name} *" if self.footnote else self.name
 
     def number(self, *keys: str) -> float | None:
         """Returns the first of these values that is a number, or None."""
@@ -82,9 +103,13 @@ class Column:
         """Whether a row's value was measured here."""
         return self.is_measured or row.origin == "measured"
 
+    def is_missing(self, row: Row) -> bool:
+        """Whether a reason stands in place of a row's value."""
+        return isinstance(row.values.get(self.key), Missing)
+
     def text(self, row: Row) -> str:
         """Returns the text of a row's value."""
-        value = row.name if self.key == NAME else row.values.get(self.key)
+        value = row.title if self.key == NAME else row.values.get(self.key)
         if value is None or isinstance(value, str):
             return value or ""
         if self.unit in IN_WORDS:
@@ -145,6 +170,12 @@ class Results:
     """How to read the table."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The main numbers, by MLflow name."""
+
+    @property
+    def marked_notes(self) -> list[tuple[str, str]]:
+        """All notes, each after an asterisk if it is a row's footnote, else after an empty text."""
+        footnotes = dict.fromkeys(row.footnote for table in self.tables for row in table.rows if row.footnote)
+        return [*(("", note) for note in self.notes), *(("*", note) for note in footnotes)]
 
 
 class ResultsArtifact(JsonArtifact[Results]):

@@ -2,35 +2,24 @@
 
     python -m workflows.reproduce_table2
 
-Measured numbers come from artifacts' files; cells that failed or were not run say so. The differences from the paper
-and notes on how to read the scores always follow the table.
+Measured numbers come from artifacts' files, and are means over the seeds of a model; cells that failed or were not run
+say so. The differences from the paper and notes on how to read the scores always follow the table.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from statistics import fmean, stdev
 from types import MappingProxyType
 
 from pipeline.evaluation.search_choice import DecodingChoiceRecord
-from pipeline.store.records import NOT_DEFINED, ScoringRecord
+from pipeline.store.records import ScoringRecord
 from workflows import paper
 from workflows.engine.dag import to_artifact
 from workflows.profiles.profile import COMPETITORS
 from workflows.tables.differences import differences
 from workflows.tables.measurements import Translation
-from workflows.tables.provenance import rate_notes, reading_notes
-from workflows.tables.table import (
-    FAILED,
-    MILLION,
-    NAME,
-    NOT_MEASURED,
-    NOT_RUN,
-    Column,
-    Results,
-    ResultsArtifact,
-    Row,
-    Table,
-    Value,
-)
+from workflows.tables.provenance import rate_notes, reading_notes, seeds_text
+from workflows.tables.table import MILLION, NAME, Column, Missing, Results, ResultsArtifact, Row, Table, Value
 
 MEASURED_NAMES = {
     **paper.TRANSFORMERS,
@@ -43,18 +32,9 @@ OTHER_TEXT = ("training data", "test set")
 SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU"}
 COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
 """Headings of the values per language pair, whose keys are e.g. `en-de.paper_bleu`."""
-OF_MODELS = (
-    Column(NAME, "model"),
-    Column("parameters", "parameters, M", "training", spec=".2f", unit=MILLION),
-    Column("train_s", "time", "training", unit="s"),
-    Column("tokens_s", "target tokens/s", "training", spec=",.0f"),
-    Column("dev_nll", "dev NLL", "quality", spec=".3f"),
-    Column("chrf", "chrF", "quality", spec=".2f"),
-)
-"""Further measurements of each model."""
-
-
 NONE_FAILED: Mapping[str, str] = MappingProxyType({})
+Cells = Mapping[tuple[str, str], Sequence[Translation]]
+"""The trained models by language pair and model, one a seed."""
 
 
 class Table2Artifact(ResultsArtifact):
@@ -63,44 +43,76 @@ class Table2Artifact(ResultsArtifact):
     record_file = "table2.json"
 
 
+def by_cell(measured: Sequence[Translation]) -> dict[tuple[str, str], list[Translation]]:
+    """Groups trained models by language pair and model."""
+    cells: dict[tuple[str, str], list[Translation]] = {}
+    for cell in measured:
+        cells.setdefault((cell.pair, cell.model), []).append(cell)
+    return cells
+
+
 def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_FAILED) -> Results:
     """Computes the table; `failures` maps labels to reasons. The paper's language pairs come first."""
-    pairs = list(dict.fromkeys([*paper.PAIRS, *(cell.pair for cell in measured)]))
+    cells = by_cell(measured)
+    pairs = list(dict.fromkeys([*paper.PAIRS, *(pair for pair, _ in cells)]))
+    has_seeds = len(measured) > len(cells)
     columns = [
         Column(NAME, "model"),
-        *(Column(f"{pair}.{key}", SCORES[key], pair.upper(), spec=".2f") for pair in pairs for key in SCORES),
+        *(
+            Column(key := f"{pair}.{score}", heading, pair.upper(), ".2f", spread=f"{key}.deviation" * has_seeds)
+            for pair in pairs
+            for score, heading in SCORES.items()
+        ),
         *(Column(f"{pair}.{key}", COSTS[key], pair.upper(), unit="FLOP") for pair in pairs for key in COSTS),
     ]
-    rows = [*map(_printed, paper.TABLE_2), *_word_by_word(measured), *_models(measured, pairs, failures)]
+    rows = [*map(_printed, paper.TABLE_2), *_word_by_word(measured), *_models(cells, pairs, failures)]
     explanation = "Training cost is in FLOP, by the paper's method and by counting."
-    choices = {cell.label: to_artifact(cell.decoding_choice).load() for cell in measured if cell.decoding_choice}
+    choices = {
+        labelled(cell, cells): to_artifact(cell.decoding_choice).load() for cell in measured if cell.decoding_choice
+    }
     return Results(
-        [Table("Table 2", columns, rows, explanation), *_measured_models(measured), *chosen_searches(choices)],
-        differences(measured),
-        _notes(measured, failures),
-        _metrics(sorted(measured, key=lambda cell: pairs.index(cell.pair))),
+        [Table("Table 2", columns, rows, explanation), *_measured_models(cells, has_seeds), *chosen_searches(choices)],
+        differences([first for first, *_ in cells.values()]),
+        _notes(measured, cells, failures),
+        _metrics(cells, pairs),
     )
 
 
-def _measured_models(measured: Sequence[Translation]) -> Iterator[Table]:
+def labelled(cell: Translation, cells: Cells) -> str:
+    """Returns a cell's label, with its seed if there are several."""
+    has_seeds = len(cells[cell.pair, cell.model]) > 1
+    return f"{cell.label}, seed {cell.settings.seed}" if has_seeds else cell.label
+
+
+def over_seeds(key: str, values: Sequence[float]) -> dict[str, Value]:
+    """Returns the mean of a value over seeds and, if there are several, the standard deviation."""
+    return {key: fmean(values), **({f"{key}.deviation": stdev(values)} if len(values) > 1 else {})}
+
+
+def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
     """Yields a table of the further measurements of each model, if there are any."""
-    rows = [
-        Row(
-            cell.label,
-            "measured",
-            {
-                "parameters": cell.run.parameters,
-                "train_s": cell.run.train_s,
-                "tokens_s": cell.run.target_tokens / cell.run.train_s,
-                "dev_nll": cell.dev.dev_nll,
-                "chrf": NOT_MEASURED if cell.main_bleu.chrf is None else cell.main_bleu.chrf,
-            },
-        )
-        for cell in measured
+    rows = []
+    for of_cell in cells.values():
+        chrf = [score for cell in of_cell if (score := cell.main_bleu.chrf) is not None]
+        values: dict[str, Value] = {
+            "parameters": of_cell[0].run.parameters,
+            "train_s": fmean(cell.run.train_s for cell in of_cell),
+            "tokens_s": fmean(cell.run.target_tokens / cell.run.train_s for cell in of_cell),
+            **over_seeds("dev_nll", [cell.dev.dev_nll for cell in of_cell]),
+            **(over_seeds("chrf", chrf) if len(chrf) == len(of_cell) else {"chrf": Missing.NOT_MEASURED}),
+        }
+        rows.append(Row(of_cell[0].label, "measured", values))
+    columns = [
+        Column(NAME, "model"),
+        Column("parameters", "parameters, M", "training", spec=".2f", unit=MILLION),
+        Column("train_s", "time", "training", unit="s"),
+        Column("tokens_s", "target tokens/s", "training", spec=",.0f"),
+        Column("dev_nll", "dev NLL", "quality", spec=".3f", spread="dev_nll.deviation" * has_seeds),
+        Column("chrf", "chrF", "quality", spec=".2f", spread="chrf.deviation" * has_seeds),
     ]
     if rows:
         explanation = "NLL in nats per target token on the dev set, without label smoothing; chrF on the test set."
-        yield Table("Models", OF_MODELS, rows, explanation)
+        yield Table("Models", columns, rows, explanation)
 
 
 def is_of_other_text(results: Results) -> bool:
@@ -138,67 +150,76 @@ def _printed(row: paper.PrintedRow) -> Row:
     costs = {f"{pair}.paper_way_flop": flop for pair, flop in row.cost_flop.items()}
     digits = {key: len(bleu.partition(".")[2]) for key, bleu in scores.items()}
     values = {key: float(bleu) for key, bleu in scores.items()}
-    return Row(row.name + " *" * bool(row.footnote), "paper", values | costs, digits)
+    return Row(row.name, "paper", values | costs, digits, footnote=row.footnote)
 
 
 def _word_by_word(measured: Sequence[Translation]) -> Iterator[Row]:
     values: dict[str, Value] = {}
     for pair, scores in baselines(measured).items():
-        values |= _scores(pair, scores)
+        values |= _scores(pair, [scores])
     if values:
         yield Row(f"{WORD_BY_WORD} substitution", "measured", values)
 
 
-def _models(measured: Sequence[Translation], pairs: Sequence[str], failures: Mapping[str, str]) -> Iterator[Row]:
+def _models(cells: Cells, pairs: Sequence[str], failures: Mapping[str, str]) -> Iterator[Row]:
     for model, name in MEASURED_NAMES.items():
-        values: dict[str, Value] = {}
         labels = {f"{pair.upper()} {model}" for pair in pairs}
-        if model in COMPETITORS and labels.isdisjoint([*failures, *(cell.label for cell in measured)]):
+        if model in COMPETITORS and labels.isdisjoint(failures) and model not in {of_cell for _, of_cell in cells}:
             continue  # not among the rows of a run that did not name it
+        values: dict[str, Value] = {}
         for pair in pairs:
-            state = FAILED if f"{pair.upper()} {model}" in failures else NOT_RUN
+            state = Missing.FAILED if f"{pair.upper()} {model}" in failures else Missing.NOT_RUN
             values |= {f"{pair}.{key}": state for key in (*SCORES, *COSTS)}
-        for cell in measured:
-            if cell.model == model:
-                costs = cell.costs
-                in_paper_way = NOT_MEASURED if costs.paper_way_flop is None else costs.paper_way_flop
-                values |= _scores(cell.pair, cell.main_bleu) | {
-                    f"{cell.pair}.paper_way_flop": in_paper_way,
-                    f"{cell.pair}.counted_flop": costs.counted_flop,
+            if of_cell := cells.get((pair, model)):
+                costs = [cell.costs for cell in of_cell]
+                in_paper_way = [cost.paper_way_flop for cost in costs if cost.paper_way_flop is not None]
+                values |= _scores(pair, [cell.main_bleu for cell in of_cell]) | {
+                    f"{pair}.paper_way_flop": fmean(in_paper_way) if in_paper_way else Missing.NOT_MEASURED,
+                    f"{pair}.counted_flop": fmean(cost.counted_flop for cost in costs),
                 }
         yield Row(name, "measured", values)
 
 
-def _scores(pair: str, scores: ScoringRecord) -> dict[str, Value]:
-    paper_bleu = NOT_DEFINED if scores.paper_bleu is None else scores.paper_bleu
-    return {f"{pair}.paper_bleu": paper_bleu, f"{pair}.sacrebleu": scores.sacrebleu}
+def _scores(pair: str, scores: Sequence[ScoringRecord]) -> dict[str, Value]:
+    paper_bleu = [score.paper_bleu for score in scores if score.paper_bleu is not None]
+    key = f"{pair}.paper_bleu"
+    in_paper_way = over_seeds(key, paper_bleu) if len(paper_bleu) == len(scores) else {key: Missing.NOT_DEFINED}
+    return {**in_paper_way, **over_seeds(f"{pair}.sacrebleu", [score.sacrebleu for score in scores])}
 
 
-def _metrics(measured: Sequence[Translation]) -> dict[str, float]:
+def bleu_name(scores: ScoringRecord) -> str:
+    """Returns the name of the score that decides: paper BLEU, or sacreBLEU where it is not defined."""
+    return SCORES["sacrebleu" if scores.paper_bleu is None else "paper_bleu"]
+
+
+def _metrics(cells: Cells, pairs: Sequence[str]) -> dict[str, float]:
     """Returns paper BLEU of each measured cell, else sacreBLEU, e.g. {"paper BLEU EN-DE base": 27.3, ...}."""
-    scored = [(cell.label, cell.main_bleu) for model in MEASURED_NAMES for cell in measured if cell.model == model]
-    scored += [(f"{pair.upper()} {WORD_BY_WORD}", scores) for pair, scores in baselines(measured).items()]
-    return {
-        f"{SCORES['sacrebleu' if scores.paper_bleu is None else 'paper_bleu']} {name}": scores.deciding
-        for name, scores in scored
-    }
+    metrics = {}
+    for model in MEASURED_NAMES:
+        for pair in pairs:
+            if of_cell := cells.get((pair, model)):
+                name = f"{bleu_name(of_cell[0].main_bleu)} {of_cell[0].label}"
+                metrics[name] = fmean(cell.main_bleu.deciding for cell in of_cell)
+    for pair, scores in baselines([cell for of_cell in cells.values() for cell in of_cell]).items():
+        metrics[f"{bleu_name(scores)} {pair.upper()} {WORD_BY_WORD}"] = scores.deciding
+    return metrics
 
 
-def _notes(cells: Sequence[Translation], failures: Mapping[str, str]) -> list[str]:
+def _notes(measured: Sequence[Translation], cells: Cells, failures: Mapping[str, str]) -> list[str]:
     """Explains how to read scores and costs, and lists the measured sustained rates and the other test sets."""
+    once = "; variation between seeds was not measured" * (len(measured) == len(cells))
     return [
         *(f"{label} failed: {why}" for label, why in failures.items()),
-        *reading_notes(cells),
-        "Each measured cell is one run with one seed; variation between seeds was not measured.",
+        *reading_notes(measured),
+        f"Each measured cell is {seeds_text(cells.values())}{once}.",
         "Training cost by the paper's method is training time × devices × sustained rate (§6.1), summed over segments "
         "if a run changed devices. The paper's devices are rated in single precision, other devices in the dtype of "
         "the run. Counted cost is the number of operations in the model's matrix products.",
-        *rate_notes(cells),
+        *rate_notes(measured),
         paper.ONE_COST_NOTE,
-        *(row.footnote for row in paper.TABLE_2 if row.footnote),
         *(
-            f"{cell.label} on {name}: {scores.text}."
-            for cell in cells
+            f"{labelled(cell, cells)} on {name}: {scores.text}."
+            for cell in measured
             for name, scores in cell.bleu.items()
             if name != cell.test_set
         ),

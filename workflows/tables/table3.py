@@ -13,20 +13,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.config import BASE
-from pipeline.store.records import NOT_DEFINED
 from workflows import paper
 from workflows.paper import KIND_NAMES, KINDS, Kind, group
 from workflows.tables.convergence import MAX_FALL, last_fall
 from workflows.tables.differences import differences, in_table_3
 from workflows.tables.measurements import Translation
-from workflows.tables.provenance import reading_notes
+from workflows.tables.provenance import reading_notes, seeds_text
 from workflows.tables.table import (
-    FAILED,
     MILLION,
     NAME,
-    NOT_RUN,
     Column,
     Difference,
+    Missing,
     Results,
     ResultsArtifact,
     Row,
@@ -165,7 +163,7 @@ def _row(row: RowTrainings, means: Means, metrics: Mapping[Kind, Seeds]) -> Row:
     if row.trainings:
         values |= _measured(row, means, metrics)
     else:
-        state = FAILED if row.reason else NOT_RUN
+        state = Missing.FAILED if row.reason else Missing.NOT_RUN
         values |= {column.key: state for column in COLUMNS if column.is_measured}
     if values.get("has_converged") is False:
         change = "\n".join(filter(None, (change, "not converged")))
@@ -209,7 +207,7 @@ def _measured(row: RowTrainings, means: Means, metrics: Mapping[Kind, Seeds]) ->
             values[f"{kind}.delta"] = here[kind] - base[kind]
             values[f"{kind}.is_beyond_noise"] = metrics[kind].differ(row.name, "base")
     if any(cell.main_bleu.paper_bleu is None for cell in cells):
-        values["bleu"] = NOT_DEFINED
+        values["bleu"] = Missing.NOT_DEFINED
     return values
 
 
@@ -259,18 +257,11 @@ def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
 
 def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], nll: Seeds) -> list[str]:
     measured = [cell for trainings in cells.values() for cell in trainings]
-    counts = sorted({len(trainings) for trainings in cells.values()})
-    seeds = " to ".join(map(str, dict.fromkeys([*counts[:1], *counts[-1:]])))
-    each = (
-        "one run with one seed"
-        if not counts or counts[-1] == 1
-        else f"the mean of {seeds} seeds ± their standard deviation; time and FLOP are means over its runs"
-    )
     notes = [
         "Δ is the difference from base in the same column. Perplexity is per word-piece and vocabularies differ, so "
         "printed and measured perplexities are not comparable; the signs of their differences are.",
         "BLEU is paper BLEU of the last checkpoint on the development set, as in the paper, with sacreBLEU beside it.",
-        f"Each measured row is {each}.",
+        f"Each measured row is {seeds_text(cells.values())}.",
         *(_noise(nll) if cells else []),
     ]
     if falling := [row.name for row in rows if row.values.get("has_converged") is False]:
@@ -298,7 +289,7 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], nll: See
         )
     notes += reading_notes(measured)
     notes += [
-        f"{row.name} {'is incomplete' if row.name in cells else FAILED}: {row.values['reason']}"
+        f"{row.name} {'is incomplete' if row.name in cells else Missing.FAILED}: {row.values['reason']}"
         for row in rows
         if row.values["reason"]
     ]

@@ -16,11 +16,10 @@ from workflows.tables.measurements import TrainedModel
 from workflows.tables.parser_measurements import WSJ, CandidateParser, ParserRow
 from workflows.tables.provenance import provenance_notes
 from workflows.tables.table import (
-    FAILED,
     NAME,
-    NOT_RUN,
     Column,
     Difference,
+    Missing,
     Results,
     ResultsArtifact,
     Row,
@@ -133,11 +132,11 @@ def _rows(rows: Sequence[ParserRow]) -> Iterator[Row]:
         if parser.free:
             yield _scored(name_of(parser), training_of(parser), parser.free.measured)
         else:
-            yield Row(name_of(parser), "measured", {"training": training_of(parser), "f1": FAILED})
+            yield Row(name_of(parser), "measured", {"training": training_of(parser), "f1": Missing.FAILED})
     run = {parser.training for parser in rows}
     for training in dict.fromkeys(row.training for row in paper.TABLE_4 if row.name.startswith("Transformer")):
         if training not in run:
-            yield Row("Transformer", "measured", {"training": training, "f1": NOT_RUN})
+            yield Row("Transformer", "measured", {"training": training, "f1": Missing.NOT_RUN})
 
 
 def _scored(name: str, training: str, scores: TreeScores) -> Row:
@@ -170,7 +169,7 @@ def _candidates(row: ParserRow) -> Iterator[Row]:
         }
         yield Row(candidate.model, "", values, group=training)
     for name, why in row.failures.items():
-        yield Row(name, "", {"training": training, "f1": FAILED, "reason": why}, group=training)
+        yield Row(name, "", {"training": training, "f1": Missing.FAILED, "reason": why}, group=training)
 
 
 def _beams(row: ParserRow) -> Iterator[Row]:

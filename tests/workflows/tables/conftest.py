@@ -71,6 +71,7 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
                     cost=trained.cost,
                     parses=parses,
                     scores=scores,
+                    recipe=trained.recipe,
                 )
             )
         parser = ChosenParser(folder(training, "parser"))

@@ -138,9 +138,9 @@ def test_averaging_differs_in_number_or_interval(printed: Translation) -> None:
 
 def test_optimizer_decoding_and_model_name_what_differs(printed: Translation) -> None:
     """Only differing fields are listed, in the paper's symbols, on both sides."""
-    settings = printed.run.settings
-    optimizer = replace(settings.optimizer, beta_2=0.98, warmup_steps=400, label_smoothing=0.0)
-    aspects = aspects_of(changed(printed, "training", settings=settings.model_copy(update={"optimizer": optimizer})))
+    optimizer = replace(printed.settings.optimizer, beta_2=0.98, warmup_steps=400, label_smoothing=0.0)
+    settings = printed.settings.model_copy(update={"optimizer": optimizer})
+    aspects = aspects_of(replace(printed, recipe=printed.recipe.model_copy(update={"training": settings})))
     assert {what: (entry.paper, entry.here) for what, entry in aspects.items()} == {
         "optimizer": ("warmup 4000, ε_ls 0.1", "warmup 400, ε_ls 0.0")
     }

@@ -7,7 +7,6 @@ from rich.console import Console, RenderableType
 
 from pipeline.store.artifact import JsonArtifact
 from workflows.tables.render import (
-    FOOTNOTES,
     markdown_table,
     render_markdown,
     render_terminal,
@@ -90,8 +89,8 @@ def test_markdown_has_a_line_for_each_line(made: JsonArtifact[Any]) -> None:
         assert "\n".join(lines) in markdown
         assert len(lines) == 2 + len(text.rows)
         assert {line.count(" | ") for line in lines if "---" not in line} == {len(text.columns) - 1}
-    for note in table.notes:
-        assert f"- {'* ' if note in FOOTNOTES else ''}{note}".replace("- *", "- \\*") in markdown
+    for mark, note in table.marked_notes:
+        assert f"- {mark and 'BACK* '}{note}".replace("BACK", "\\") in markdown
 
 
 def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:

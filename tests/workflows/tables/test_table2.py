@@ -1,6 +1,9 @@
 """Table 2 from artifacts: measured cells, and cells that were not run."""
 
+import math
 from collections.abc import Callable
+
+import pytest
 
 from pipeline.evaluation.search_choice import DecodingChoiceRecord, SearchScores
 from pipeline.settings import DecodingSettings
@@ -8,7 +11,7 @@ from tests.support.baselines import config_of
 from tests.support.unspaced_text import CHINESE
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
-from workflows.tables.table import FAILED, NOT_MEASURED, Results
+from workflows.tables.table import Missing, Results
 
 Cell = Callable[..., Translation]
 
@@ -25,14 +28,14 @@ def test_printed_scores_keep_their_digits_and_their_column(cell: Cell) -> None:
     main = table2.compute([cell("en-de", "base")]).tables[0]
     texts = {row.name: main.columns[1].text(row) for row in main.rows if row.origin == "paper"}
     assert (texts["GNMT + RL ensemble"], texts["GNMT + RL"], texts["Deep-Att + PosUnk"]) == ("26.30", "24.6\u2007", "")
-    assert "Transformer (big) *" in texts
+    assert [row.name for row in main.rows if row.title.endswith(" *")] == ["Transformer (big)"]
 
 
 def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
     """Its cell and a note say so. A GPU's time counts at its measured rate."""
     results = table2.compute([cell("en-de", "base"), cell("en-de", "big", "NVIDIA H100")])
     costs = [texts[4:6] for texts in shown(results, "Transformer (base)", "Transformer (big)")]
-    assert costs == [[NOT_MEASURED, "3.1e12"], ["1.0e13", "3.1e12"]]
+    assert costs == [[Missing.NOT_MEASURED, "3.1e12"], ["1.0e13", "3.1e12"]]
     assert [note for note in results.notes if "a small CPU" in note][1:] == [
         "No cost by the paper's method on a small CPU: a CPU's rate depends on what else runs on the machine."
     ]
@@ -86,7 +89,25 @@ def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
     assert names == [*table2.MEASURED_NAMES.values()]
     recurrent, convolutional = shown(results, names[2])[0], shown(results, names[3])[0]
     assert recurrent[5] == "3.1e12"
-    assert convolutional[0] == FAILED
+    assert convolutional[0] == Missing.FAILED
     assert table2.compute([base]).tables[0].rows[-1].name == names[1]
     (model,) = (each for each in results.differences if each.cells == ("EN-DE recurrent",) and each.what == "model")
     assert (model.paper, model.here) == ("Transformer", "recurrent, N 3, d_model 6, d_ff 10, P_drop 0.3")
+
+
+def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
+    """Two seeds share a row; a third failed and its reason is a note. The seed is named where a run stands alone."""
+    right = ["Das alte Haus steht auf dem Berg.", "Ein gut-bekannter Mann liest „zwei“ Bücher.", "Sie träumt."]
+    cells = [cell("en-de", "base", dev_perplexity=7.0), cell("en-de", "base", seed=2, translated=right)]
+    results = table2.compute(cells, {"EN-DE base": "seed 3: killed"})
+    first, second = (each.main_bleu.sacrebleu for each in cells)
+    (row,) = (row for row in results.tables[0].rows if row.name == "Transformer (base)" and row.origin == "measured")
+    assert row.values["en-de.sacrebleu"] == pytest.approx((first + second) / 2)
+    assert row.values["en-de.sacrebleu.deviation"] == pytest.approx(abs(first - second) / math.sqrt(2))
+    assert "±" in shown(results, "Transformer (base)")[0][1]
+    (model,) = results.tables[1].rows
+    assert "±" in results.tables[1].columns[4].text(model)
+    assert "Each measured cell is the mean of 2 seeds ± their standard deviation" in " ".join(results.notes)
+    assert {"EN-DE base failed: seed 3: killed"} < {*results.notes}
+    assert any(note.startswith("EN-DE base, seed 2 on test_b: ") for note in results.notes)
+    assert results.metrics["paper BLEU EN-DE base"] == pytest.approx(sum(c.main_bleu.deciding for c in cells) / 2)
