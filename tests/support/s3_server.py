@@ -1,35 +1,30 @@
-"""An S3 server in a separate process, and a proxy that can fail and be slow.
+"""An S3 server in this process, and a second address of it where requests fail and are slow.
 
-with s3_server() as server, FaultyProxy(server.address) as proxy:
+with s3_server() as server, FaultyProxy(server) as proxy:
     uri = server.bucket()            # s3://bucket-1, empty
-    proxy.fail()
+    proxy.refuses = lambda request: request.startswith("PUT")
 """
 
-import http.client
 import os
-import socket
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from threading import Thread
 from typing import Any
-from urllib.parse import urlsplit
+
+from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.wrappers import Response
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "of no service", "AWS_REGION": "us-east-1"}
-START_S = 60
-PASSED_ON = ("etag", "last-modified", "content-range")
 
 
 class S3Server:
     """A running server, which keeps its objects in memory."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
+    def __init__(self, address: str, application: Any) -> None:
+        self.address, self.application = address, application
         self._numbers = count(1)
 
     @property
@@ -45,107 +40,79 @@ class S3Server:
 
 
 @contextmanager
-def s3_server(host: str = "127.0.0.1") -> Iterator[S3Server]:
-    """Starts moto's server on a free port, and stops it after the body."""
-    with socket.create_server((host, 0)) as free:
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+def s3_server() -> Iterator[S3Server]:
+    """Serves moto's S3 on a free port during the body."""
+    from moto.server import DomainDispatcherApplication, create_backend_app  # slow to import
+
+    application = DomainDispatcherApplication(create_backend_app)
+    with _serving(application) as address:
+        yield S3Server(address, application)
+
+
+@contextmanager
+def _serving(application: Any) -> Iterator[str]:
+    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=_Quiet)
+    Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     try:
-        end_s = time.monotonic() + START_S
-        while True:
-            try:
-                socket.create_connection((host, port), timeout=1).close()
-                break
-            except OSError:
-                assert process.poll() is None
-                assert time.monotonic() < end_s
-                time.sleep(0.1)
-        yield S3Server(f"http://{host}:{port}")
+        yield f"http://127.0.0.1:{server.server_port}"
     finally:
-        process.kill()
-        process.wait()
+        server.shutdown()
+        server.server_close()
+
+
+class _Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Omits requests from the tests' output."""
+
+
+def always(_request: str) -> bool:
+    """Whether to refuse or lose a request: any."""
+    return True
+
+
+def never(_request: str) -> bool:
+    """Whether to refuse or lose a request: none."""
+    return False
+
+
+def first(number: int) -> Callable[[str], bool]:
+    """Returns whether to refuse or lose a request: the next ones."""
+    left = iter(range(number))
+    return lambda _request: next(left, None) is not None
 
 
 class FaultyProxy:
-    """Forwards requests to a server, unless set to fail or to wait first."""
+    """Another address of a server. Requests are e.g. "PUT /bucket-1/store/a"."""
 
-    def __init__(self, behind: str, host: str = "127.0.0.1") -> None:
-        self.behind = urlsplit(behind).netloc
-        self.fails, self.fail_next, self.delay_s, self.n_failed, self.n_passed = False, 0, 0.0, 0, 0
-        self.fail_every = 0
-        """One in this many requests fails; 0: none."""
-        self.lost_answers = 0
-        """The number of next requests that are forwarded, but answered with an error."""
-        self.failing_writes_of = ""
-        """Part of the names of unwritable objects."""
-        self.losing_write_of = ""
-        """Part of the name of an object whose next write succeeds without an answer. Later ones fail."""
+    def __init__(self, server: S3Server) -> None:
+        self._application = server.application
+        self._running = _serving(self)
+        self.refuses: Callable[[str], bool] = never
+        """Whether a request fails without effect."""
+        self.loses: Callable[[str], bool] = never
+        """Whether a request takes effect, but is answered with an error."""
+        self.delay_s, self.n_failed, self.n_passed = 0.0, 0, 0
         self.hides_e_tags = False
-        self._server = _Server((host, 0), _Handler)
-        self._server.proxy = self
-        self._thread = Thread(target=self._server.serve_forever, daemon=True)
-        self.address = f"http://{host}:{self._server.server_address[1]}"
 
     def __enter__(self) -> "FaultyProxy":
-        self._thread.start()
+        self.address = self._running.__enter__()
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def __exit__(self, *raised: Any) -> None:
+        self._running.__exit__(*raised)
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    proxy: FaultyProxy
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def _pass_on(self) -> None:
-        proxy = self.server.proxy
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        time.sleep(proxy.delay_s)
-        refused = self.command == "PUT" and proxy.failing_writes_of and proxy.failing_writes_of in self.path
-        in_turn = proxy.fail_every and (proxy.n_failed + proxy.n_passed) % proxy.fail_every == 0
-        if proxy.fails or refused or proxy.fail_next or in_turn:
-            proxy.n_failed += 1
-            proxy.fail_next = max(0, proxy.fail_next - 1)
-            self._answer(503, {}, b"<Error><Code>SlowDown</Code><Message>Please try again</Message></Error>")
-            return
-        connection = http.client.HTTPConnection(proxy.behind, timeout=60)
-        connection.request(self.command, self.path, body, dict(self.headers.items()))
-        answer = connection.getresponse()
-        content = answer.read()
-        headers = {name: value for name, value in answer.getheaders() if name.lower() in PASSED_ON}
-        if proxy.hides_e_tags:
-            headers = {name: value for name, value in headers.items() if name.lower() != "etag"}
-        length = answer.getheader("Content-Length") if self.command == "HEAD" else None
-        proxy.n_passed += 1
-        is_lost = self.command == "PUT" and proxy.losing_write_of and proxy.losing_write_of in self.path
-        if is_lost:
-            proxy.losing_write_of, proxy.failing_writes_of = "", proxy.losing_write_of
-        if proxy.lost_answers or is_lost:
-            proxy.lost_answers = max(0, proxy.lost_answers - 1)
-            status, headers, content = 503, {}, b"<Error><Code>SlowDown</Code></Error>"
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Answers a request (WSGI)."""
+        request = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+        time.sleep(self.delay_s)
+        answer = Response("<Error><Code>SlowDown</Code><Message>Please try again</Message></Error>", 503)
+        if self.refuses(request):
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            self.n_failed += 1
         else:
-            status = answer.status
-        self._answer(status, headers, content, length)
-        connection.close()
-
-    def _answer(self, status: int, headers: Mapping[str, str], content: bytes, length: str | None = None) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", length or str(len(content)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _pass_on
-
-    def log_message(self, format: str, *arguments: Any) -> None:
-        """Omits requests from the tests' output."""
+            passed = Response.from_app(self._application, environ, buffered=True)
+            self.n_passed += 1
+            answer = answer if self.loses(request) else passed
+            if self.hides_e_tags:
+                answer.headers.pop("ETag", None)
+        return answer(environ, start_response)

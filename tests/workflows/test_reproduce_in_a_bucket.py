@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import pytest
 from pipeline.store.store import Store
 from tests.chaos.comparison import differences, outcome
 from tests.chaos.two_nodes import ROOT
-from tests.support.s3_server import FaultyProxy, S3Server
+from tests.support.s3_server import FaultyProxy, S3Server, always
 from tests.support.tiny_profile import TEXT, command_of_table2, training
 from workflows.engine.dag import PACKAGES
 
@@ -65,18 +66,18 @@ def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> Non
     assert _start(local, tmp_path / "local.log").wait(END_S) == 0, (tmp_path / "local.log").read_text()
     store = Store.at(f"{at_s3.bucket()}/runs")
     log = tmp_path / "first.log"
-    with FaultyProxy(at_s3.address) as proxy:
+    with FaultyProxy(at_s3) as proxy:
         here = {"AIAYN_CACHE": str(tmp_path / "here"), "AWS_ENDPOINT_URL": proxy.address}
         first = _start(store.uri, log, **here)
-        began_s = time.monotonic()
+        began_s, requests = time.monotonic(), count(1)
         while not _can_recover(store):
             assert first.poll() is None, log.read_text()
             assert time.monotonic() - began_s < END_S, log.read_text()
-            proxy.delay_s, proxy.fail_every = 0.05, 7
+            proxy.delay_s, proxy.refuses = 0.05, lambda _: next(requests) % 7 == 0
             time.sleep(0.2)
         first.send_signal(signal.SIGKILL)
         first.wait()
-        proxy.fails = True  # processes left by the killed driver end without a signal
+        proxy.refuses = always  # processes left by the killed driver end without a signal
     second_log = tmp_path / "second.log"
     there = {"AIAYN_CACHE": str(tmp_path / "there")}
     assert _start(store.uri, second_log, **there).wait(END_S) == 0, second_log.read_text()

@@ -2,17 +2,16 @@
 
 import errno
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, Context, build_folder, publish
-from pipeline.store.artifacts import Corpus
+from pipeline.store.artifact import MANIFEST, Artifact, build_folder, publish
+from pipeline.store.artifacts import Checkpoint, Corpus, Scores, TrainingRun
 from pipeline.store.hashes import file_sha256
-from pipeline.store.scratch import Written
+from tests.support.tiny_records import CONFIG, TRAINING
 
 
 def _write(folder: Path) -> Artifact:
@@ -34,11 +33,10 @@ def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> Non
 
 
 def test_an_artifact_without_files_is_published(tmp_path: Path) -> None:
-    """The artifact consists of its manifest only."""
     assert publish(tmp_path / "a", Artifact, {}).manifest["files"] == {}
 
 
-def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_any_byte_and_every_truncation_is_detected(tmp_path: Path) -> None:
     """This holds for the manifest, too. Extra files are ignored, missing ones are damage. The error names the file."""
     folder = publish(tmp_path / "a", _write, {"stage": "test", "label": "Übung"}).folder
     artifact = Artifact(folder)
@@ -47,11 +45,11 @@ def test_every_flipped_bit_and_every_truncation_is_detected(tmp_path: Path) -> N
     for name in ("part/text.txt", MANIFEST):
         path = folder / name
         whole = path.read_bytes()
-        for bit in range(8 * len(whole)):
+        for place in range(len(whole)):
             flipped = bytearray(whole)
-            flipped[bit // 8] ^= 1 << bit % 8
+            flipped[place] ^= 1 << place % 8
             path.write_bytes(flipped)
-            assert name in str(artifact.damage()), (name, bit)
+            assert name in str(artifact.damage()), (name, place)
         for size in range(len(whole) - 1):  # the last byte of JSON is a newline
             path.write_bytes(whole[:size])
             assert name in str(artifact.damage()), (name, size)
@@ -93,37 +91,6 @@ def test_a_process_that_lost_its_lock_publishes_and_removes_nothing(tmp_path: Pa
     assert (build_folder(tmp_path / "a") / "part" / "text.txt").exists()
 
 
-def test_files_of_tasks_are_published_with_the_hashes_that_they_had_there(tmp_path: Path) -> None:
-    """Files have the stage's names, even if an earlier attempt left one that another process has open. The tasks' own
-    folders are not published."""
-    written: dict[str, Written] = {}
-
-    def make(folder: Path) -> Artifact:
-        context = Context(folder, added=written)
-        (folder / "parts").mkdir()
-        with (folder / "parts" / "1").open("w") as dead:
-            with pickle.loads(pickle.dumps(context.scratch)).writing("parts/1", "train/2") as writing:
-                for path in writing.paths:
-                    path.write_text(path.name)
-            dead.write("late")
-        first, second = writing.written
-        assert (first, second) == (Written("parts/1", 1, first.sha256), Written("train/2", 1, second.sha256))
-        context.add(first, "00001.de")
-        context.add(second)
-        return _write(folder)
-
-    files = publish(tmp_path / "a", make, {}, added=written).manifest["files"]
-    assert {name: (tmp_path / "a" / name).read_text() for name in files} == {
-        "00001.de": "1",
-        "train/2": "2",
-        "part/text.txt": "ja\n",
-    }
-    assert {name: described["sha256"] for name, described in files.items()} == {
-        name: file_sha256(tmp_path / "a" / name) for name in files
-    }
-    assert not (tmp_path / "a" / "parts").exists()
-
-
 def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None:
     """An ordinary stage starts from scratch. One that resumes finds its files, and the next attempt completes them."""
 
@@ -148,3 +115,49 @@ def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_
     (tmp_path / "corpus.json").write_text("{")
     with pytest.raises(UserError, match="not valid JSON"):
         _ = Corpus(tmp_path).pairs
+
+
+def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
+    """The error has the file and the missing key."""
+    run, scores = TrainingRun(tmp_path), Scores(tmp_path)
+    run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"segments"}))
+    with pytest.raises(
+        UserError, match=rf"^{tmp_path}/run\.json has no 'segments'; restore it, or move {tmp_path} elsew"
+    ):
+        run.load()
+    scores.write_json("scores.json", {"paper_bleu": 1.0, "language": "de"})
+    with pytest.raises(UserError, match=r"scores\.json has no 'sacrebleu'"):
+        scores.load()
+
+
+def test_the_key_of_another_version_is_ignored(tmp_path: Path) -> None:
+    """A finished run stays readable if another version records more or fewer keys, at any depth."""
+    run = TrainingRun(tmp_path)
+    recorded = TRAINING.model_dump(mode="json")
+    recorded["settings"]["packed_in_2027"] = True
+    recorded["settings"]["optimizer"]["novel"] = 1
+    recorded["segments"][0]["captured_by"] = "graph"
+    run.write_json("run.json", {**recorded, "peak_memory_bytes": 5})
+    assert run.load() == TRAINING
+    recorded["stretches"] = recorded.pop("segments")
+    del recorded["loop_s"], recorded["settings"]["optimizer"]["warmup_steps"]
+    run.write_json("run.json", recorded)
+    assert run.load() == TRAINING.model_copy(update={"loop_s": None})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"d_model": 3}, "d_model is 3; sinusoids come in pairs"),
+        ({"norm_first": True}, "unknown to this version: norm_first"),
+    ],
+)
+def test_a_configuration_that_is_no_model_s_is_one_line(tmp_path: Path, fields: Any, message: str) -> None:
+    """A field unknown to this version is an error, because it may change the meaning of the weights."""
+    checkpoint = Checkpoint(tmp_path)
+    checkpoint.write_json("model.json", CONFIG.__dict__)
+    assert checkpoint.config == CONFIG
+    checkpoint.write_json("model.json", {**CONFIG.__dict__, **fields})
+    with pytest.raises(UserError, match=message) as caught:
+        _ = checkpoint.config
+    assert "\n" not in str(caught.value)

@@ -8,7 +8,7 @@ import pytest
 from pipeline.errors import BucketError
 from pipeline.store import bucket as bucket_module
 from pipeline.store.bucket import Bucket
-from tests.support.s3_server import CREDENTIALS, FaultyProxy, S3Server
+from tests.support.s3_server import CREDENTIALS, FaultyProxy, S3Server, always, first, never
 
 FOREVER_S = 2.0
 """Longest failure of a server in these tests."""
@@ -18,7 +18,7 @@ FOREVER_S = 2.0
 def proxy(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
     """A proxy between this process and the server. Clients stop retrying after `FOREVER_S`."""
     monkeypatch.setattr(bucket_module, "PATIENCE_S", FOREVER_S)
-    with FaultyProxy(at_s3.address) as proxy:
+    with FaultyProxy(at_s3) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
         yield proxy
 
@@ -81,24 +81,24 @@ def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s
     """Two failures are retried silently. A server that keeps failing is one line once the retries end."""
     bucket = Bucket(at_s3.bucket())
     bucket.write("a", b"1")
-    proxy.fail_next = 2
+    proxy.refuses = first(2)
     assert bucket.read("a")
     assert proxy.n_failed == 2
-    proxy.fails = True
+    proxy.refuses = always
     with pytest.raises(BucketError, match=r"cannot write a .*run the same command again") as failed:
         bucket.write("a", b"2")
     assert "\n" not in str(failed.value)
-    proxy.fails = False
+    proxy.refuses = never
     assert bucket.read("a")
 
 
 def test_a_lost_answer_is_not_taken_for_a_refusal(proxy: FaultyProxy, at_s3: S3Server) -> None:
     """A write whose answer was lost counts as ours, even if its retry finds the object present."""
     bucket = Bucket(at_s3.bucket())
-    proxy.lost_answers = 1
+    proxy.loses = first(1)
     assert bucket.create("a", b"ours")
     assert not bucket.create("a", b"theirs")
     written = bucket.read("a")
     assert written
-    proxy.lost_answers = 1
+    proxy.loses = first(1)
     assert bucket.replace("a", b"ours again", written.e_tag)

@@ -1,4 +1,4 @@
-"""Locks between real processes."""
+"""Locks between real processes, in a folder and on a real S3 server."""
 
 import linecache
 import multiprocessing
@@ -11,20 +11,62 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from pipeline.store import locks
-from pipeline.store.locks import FileLock, holder
+from pipeline.errors import BucketError
+from pipeline.store import bucket_locks, locks
+from pipeline.store.bucket import Bucket, Object
+from pipeline.store.bucket_locks import BucketLock
+from pipeline.store.locks import FileLock, Owner, holder
+from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
+from tests.support.s3_server import FaultyProxy, S3Server
 
 SPAWN = multiprocessing.get_context("spawn")
-TAKES = 10
+TAKES = 4
+LEASE_S = 1.0
+"""Half a minute is too long for a test."""
+MAX_S = 120.0
+"""Ends a test that hangs."""
+OBJECT = "store/.locks/a.json"
 
 
-def test_a_live_owner_is_named_and_waited_for(tmp_path: Path) -> None:
+@pytest.fixture
+def bucket(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    """An empty bucket with a shorter lease and more frequent renewals."""
+    monkeypatch.setattr(bucket_locks, "LEASE_S", LEASE_S)
+    monkeypatch.setattr(bucket_locks, "RENEWAL_S", 0.2)
+    return Bucket(at_s3.bucket())
+
+
+def _take_in_turn(store: Store, counter: Path) -> None:
+    """Increments a number in a file, slowly."""
+    locks.POLL_S = bucket_locks.POLL_S = 0.02
+    for _ in range(TAKES):
+        with store.lock("race", "race") as lock:
+            lock.take_in_turn()
+            value = int(counter.read_text())
+            time.sleep(0.02)
+            counter.write_text(str(value + 1))
+
+
+def test_racing_processes_hold_the_lock_one_at_a_time(store: Store, tmp_path: Path) -> None:
+    """Processes that compete for the lock lose no increment."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    racing = [SPAWN.Process(target=_take_in_turn, args=(store, counter)) for _ in range(3)]
+    for process in racing:
+        process.start()
+    for process in racing:
+        process.join(MAX_S)
+    assert counter.read_text() == str(3 * TAKES)
+
+
+def test_a_live_owner_is_named_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter takes the lock when the process that owns it releases it, and no lock file remains."""
+    monkeypatch.setattr(locks, "POLL_S", 0.05)
     with lock_holder(tmp_path / "a") as process, FileLock(tmp_path / "a", "train") as lock:
         owner = lock.take()
         assert owner is not None
@@ -34,7 +76,7 @@ def test_a_live_owner_is_named_and_waited_for(tmp_path: Path) -> None:
         assert not lock.is_ours()
         waiting = threading.Thread(target=lock.wait)
         waiting.start()
-        waiting.join(1.2)
+        waiting.join(0.3)
         assert waiting.is_alive()
         assert process.stdin
         process.stdin.write("\n")
@@ -72,33 +114,6 @@ def test_a_lock_is_not_ours_once_its_file_is_gone(tmp_path: Path) -> None:
         assert second.is_ours()
 
 
-def _take_often(target: Path, log: Path) -> None:
-    for _ in range(TAKES):
-        with FileLock(target, "race") as lock:
-            while lock.take():
-                time.sleep(0.001)
-                holder(lock.path)
-            for word in ("in", "out"):
-                with log.open("a") as file:
-                    file.write(f"{word} {os.getpid()}\n")
-                time.sleep(0.002)
-
-
-def test_racing_processes_hold_the_lock_one_at_a_time(tmp_path: Path) -> None:
-    """Four processes take the lock ten times each, and never hold it at the same time."""
-    racers = [SPAWN.Process(target=_take_often, args=(tmp_path / "a", tmp_path / "log")) for _ in range(4)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join(120)
-        assert racer.exitcode == 0
-    lines = (tmp_path / "log").read_text().splitlines()
-    assert len(lines) == 4 * TAKES * 2
-    for entry, exit_line in zip(lines[::2], lines[1::2], strict=True):
-        assert (entry.split()[0], exit_line.split()[0]) == ("in", "out")
-        assert entry.split()[1] == exit_line.split()[1]
-
-
 def test_a_task_cancelled_anywhere_keeps_no_lock(tmp_path: Path) -> None:
     """Ray cancels a task by a KeyboardInterrupt between any two lines, and its process continues with other tasks."""
     target, lines = tmp_path / "target", 0
@@ -130,3 +145,80 @@ def test_a_task_cancelled_anywhere_keeps_no_lock(tmp_path: Path) -> None:
         with FileLock(target, "next") as lock:
             assert lock.take() is None, f"interrupted at line {at}"
     assert interrupted > 20
+
+
+def test_the_lock_of_a_silent_owner_is_freed(bucket: Bucket) -> None:
+    """A waiter frees the lock after a lease without a renewal."""
+    owner = Owner("far", 1, "train", time.time())
+    bucket.write(OBJECT, owner.written())
+    with BucketLock(bucket, "store/a", "train") as lock:
+        assert lock.take() == owner
+        assert lock.take() == owner
+        began_s = time.monotonic()
+        lock.wait()
+        assert time.monotonic() - began_s >= LEASE_S
+        assert lock.take() is None
+        assert lock.is_ours()
+
+
+def _take_in_bucket(uri: str) -> None:
+    bucket_locks.LEASE_S = LEASE_S
+    BucketLock(Bucket(uri), "store/a", "train").take_in_turn()
+
+
+def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket: Bucket, at_s3: S3Server) -> None:
+    """Waiters poll ever less often. A lock taken by another owner is not ours to release."""
+    with BucketLock(bucket, "store/a", "train") as lock, FaultyProxy(at_s3) as proxy:
+        assert lock.take() is None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_ENDPOINT_URL", proxy.address)
+            waiting = SPAWN.Process(target=_take_in_bucket, args=(bucket.uri,))
+            waiting.start()
+        _wait_until(lambda: proxy.n_passed > 0)
+        waiting.join(LEASE_S + 2)
+        assert waiting.is_alive()
+        assert proxy.n_passed < 10
+        bucket.write(OBJECT, b"another's")
+        assert not lock.is_ours()
+    stored = bucket.read(OBJECT)
+    assert stored
+    assert stored.data == b"another's"
+    waiting.kill()
+    waiting.join()
+
+
+class ShortOfMemory(Bucket):
+    """A bucket that fails to read once, with an error that is not the service's."""
+
+    failed: ClassVar[list[str]] = []
+
+    def read(self, name: str) -> Object | None:
+        if threading.current_thread() is not threading.main_thread() and not self.failed:
+            self.failed.append(name)
+            raise MemoryError
+        return super().read(name)
+
+
+def test_a_lock_is_renewed_after_any_error(bucket: Bucket) -> None:
+    with BucketLock(ShortOfMemory(bucket.uri), "store/a", "train") as lock:
+        assert lock.take() is None
+        _wait_until(lambda: bool(ShortOfMemory.failed))
+        before = bucket.read(OBJECT)
+        _wait_until(lambda: bucket.read(OBJECT) != before)
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + MAX_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
+def test_a_service_without_e_tags_is_refused(bucket: Bucket, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without ETags, taking a free lock would be a race."""
+    bucket.write(OBJECT, bucket_locks.FREE)
+    with FaultyProxy(at_s3) as proxy:
+        proxy.hides_e_tags = True
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        with pytest.raises(BucketError, match=r"^s3://.*: the service returns no ETags, which locks need"):
+            BucketLock(bucket, "store/a", "train").take()
