@@ -31,8 +31,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
 test: .venv/installed-dev lint ## run the linters and the tests
 	$(PYTEST)
 
-test-fast: .venv/installed-dev lint ## run the linters and the tests that start no Ray
-	$(PYTEST) -m 'not slow and not ray'
+test-fast: .venv/installed-dev lint ## run the linters and the tests that start neither Ray nor training runs
+	$(PYTEST) -m 'not slow and not ray and not spawns'
 
 test-slow: .venv/installed-dev ## run the tests that take minutes
 	$(BIN)/python -m pytest -m slow

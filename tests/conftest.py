@@ -27,14 +27,15 @@ NO_RAY = "/dev/null/a test that is not marked ray starts Ray"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests of the shared Ray cluster. Tests that start Ray themselves are marked in place.
+    """Marks tests of the shared Ray cluster, and of training processes. Others are marked in place.
 
     With several processes (`-n 2 --dist loadgroup`) one runs all of these, so there is one cluster. The others take the
     rest, file by file.
     """
     for item in items:
-        if "ray_cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker("ray")
+        for fixture, mark in (("ray_cluster", "ray"), ("two_workers", "spawns")):
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
         group = "ray" if item.get_closest_marker("ray") else item.path.name
         item.add_marker(pytest.mark.xdist_group(group))
 

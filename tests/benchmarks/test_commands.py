@@ -72,6 +72,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkpoint.folder
 
 
+@pytest.mark.spawns
 def test_training(tmp_path: Path) -> None:
     result = json.loads(run(tmp_path, "training", "--size=tiny", "--updates=2", "--rounds=2", "--json"))
     ours, peer = result["contenders"]
@@ -140,6 +141,7 @@ def test_preparation(tmp_path: Path) -> None:
     assert result["ratio_sentencepiece"] == pytest.approx(result["pairs_s"] / result["sentencepiece_pairs_s"])
 
 
+@pytest.mark.spawns
 def test_gpu_in_tiny_form(tmp_path: Path) -> None:
     """On the CPU, each form of the first step has a rate, a table of kernels and a trace."""
     shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", "--steps=minute")
@@ -197,6 +199,7 @@ def test_the_largest_micro_batch_is_the_last_that_fits(tmp_path: Path, monkeypat
     assert tried == [(1, 400), (1, 800), (1, 1_600)]
 
 
+@pytest.mark.spawns
 def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("torch finds a GPU")
@@ -207,6 +210,7 @@ def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None
     assert "--device cpu --quick tests the steps" in done.stderr
 
 
+@pytest.mark.spawns
 def test_the_tests_of_make_gpu_need_few_libraries(tmp_path: Path) -> None:
     """They import without the steps' libraries, and there are some."""
     (tmp_path / "sitecustomize.py").write_text(BLOCKED)

@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,55 +30,49 @@ from tests.support.parallel_text import set_of
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("step", "text", "wanted"),
     [
-        ("„Ja“, sagte “er” und ‚sie‘ – 10…", '"Ja", sagte "er" und \'sie\' – 10...'),
-        ("„‟«»〝〞＂“”", '"' * 9),
-        ("‚‘‛‹›´＇’", "'" * 8),
+        # Every quotation mark, even the low ones that Moses misses; dashes and letters stay.
+        (ascii_punctuation, "„Ja“, sagte “er” und ‚sie‘ – 10…", '"Ja", sagte "er" und \'sie\' – 10...'),
+        (ascii_punctuation, "„‟«»〝〞＂“”", '"' * 9),
+        (ascii_punctuation, "‚‘‛‹›´＇’", "'" * 8),
+        # Abbreviations stay, and the characters that Moses would write as entities.
+        (partial(moses_tokens, language="de"), 'Dr. Ey & "Co" kosten 3,50 <b>.', 'Dr. Ey & " Co " kosten 3,50 < b > .'),
+        # The authors' single regular expression, with its odd treatment of one-letter parts.
+        (split_compounds, "a-b-c", "a ##AT##-##AT## b-c"),
+        (split_compounds, "rich-text-format", "rich ##AT##-##AT## text ##AT##-##AT## format"),
+        (split_compounds, "a-b-c-d", "a ##AT##-##AT## b-c ##AT##-##AT## d"),
+        # The steps in the authors' order: splitting first would tear ## apart, and needs ASCII quotes.
+        (partial(paper_tokens, language="de"), "„Rich-Text“-Format", '" Rich ##AT##-##AT## Text " -Format'),
+        (partial(paper_tokens, language="fr"), "l’arc-en-ciel", "l' arc-en-ciel"),
     ],
 )
-def test_quotes_and_punctuation_become_ascii(text: str, wanted: str) -> None:
-    assert ascii_punctuation(text) == wanted
+def test_steps_of_the_authors(step: Callable[[str], str], text: str, wanted: str) -> None:
+    assert step(text) == wanted
 
 
-def test_moses_tokens_are_not_escaped() -> None:
-    """Step 2 separates punctuation but keeps abbreviations and the characters that Moses would write as entities."""
-    assert moses_tokens('Dr. Ey & "Co" kosten 3,50 <b>.', "de") == 'Dr. Ey & " Co " kosten 3,50 < b > .'
+QUOTED = '"Ja", sagte der alte Mann', "„Ja“, sagte der alte Mann"
 
 
 @pytest.mark.parametrize(
-    ("tokens", "wanted"),
+    ("hypothesis", "reference", "score"),
     [
-        ("a-b-c", "a ##AT##-##AT## b-c"),
-        ("rich-text-format", "rich ##AT##-##AT## text ##AT##-##AT## format"),
-        ("a-b-c-d", "a ##AT##-##AT## b-c ##AT##-##AT## d"),
+        ("a b c d x", "a b c d y", 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)),
+        ("a b c d", "a b c d y", 100 * math.exp(1 - 5 / 4)),
+        ("a b c x", "a b c y", 0),  # unsmoothed, as in multi-bleu.perl: no common 4-gram
+        ("x", "y", 0),
+        (
+            "das alte Haus steht da jetzt",
+            "Das alte Haus steht da jetzt",
+            100 * (5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** (1 / 4),
+        ),
+        (*QUOTED, 100),
     ],
 )
-def test_compounds_split_left_to_right_without_overlap(tokens: str, wanted: str) -> None:
-    """Step 3 is the authors' single regular expression, with its odd treatment of one-letter parts."""
-    assert split_compounds(tokens) == wanted
-
-
-def test_steps_come_in_the_order_of_the_authors() -> None:
-    """Splitting before tokenizing would tear ## and @ apart, and needs ASCII quotes between compounds."""
-    assert paper_tokens("„Rich-Text“-Format", "de") == '" Rich ##AT##-##AT## Text " -Format'
-    assert paper_tokens("l’arc-en-ciel", "fr") == "l' arc-en-ciel"
-
-
-def test_paper_bleu_by_hand() -> None:
-    wanted = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** (1 / 4)
-    assert paper_bleu(["a b c d x"], ["a b c d y"], "en").score == pytest.approx(wanted)
-    shorter = 100 * math.exp(1 - 5 / 4)
-    assert paper_bleu(["a b c d"], ["a b c d y"], "en").score == pytest.approx(shorter)
-
-
-def test_paper_bleu_is_unsmoothed_cased_and_blind_to_quotes() -> None:
-    """As in multi-bleu.perl, lines without a common 4-gram score 0. Case matters, the style of quotes does not."""
-    assert paper_bleu(["a b c x"], ["a b c y"], "en").score == 0
-    assert paper_bleu(["x"], ["y"], "de").score == 0
-    assert paper_bleu(["das alte Haus steht da"], ["Das alte Haus steht da"], "de").score < 100
-    assert paper_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"], "de").score == pytest.approx(100)
-    assert sacre_bleu(['"Ja", sagte der alte Mann'], ["„Ja“, sagte der alte Mann"], "de").score < 100
+def test_paper_bleu_by_hand(hypothesis: str, reference: str, score: float) -> None:
+    """Case matters, the style of quotes does not, unlike for sacreBLEU."""
+    assert paper_bleu([hypothesis], [reference], "de").score == pytest.approx(score)
+    assert sacre_bleu([QUOTED[0]], [QUOTED[1]], "de").score < 100
 
 
 def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

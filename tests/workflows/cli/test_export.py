@@ -36,6 +36,7 @@ EXPORTED = {
 LIBRARIES = {"ctranslate2": "ctranslate2", "huggingface": "transformers"}
 
 
+@pytest.mark.spawns
 @pytest.mark.parametrize("kind", EXPORTED)
 def test_the_printed_code_translates(kind: str, tmp_path: Path) -> None:
     """The folder is published at a relative path with a space and a quote. The printed code runs unchanged, offline,
