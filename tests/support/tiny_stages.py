@@ -120,6 +120,13 @@ def die_often(context: Context, log: Path, deaths: int) -> Words:
     return Words(context.folder)
 
 
+def have_a_bug(context: Context, log: Path) -> Words:
+    """Raises an error that is nobody's input. Each call adds a line."""
+    with log.open("a") as file:
+        file.write("called\n")
+    raise KeyError("paper_bleu")
+
+
 def open_a_folder(context: Context, log: Path) -> Words:
     """Reads a folder as a file, which is a user error. Each call adds a line."""
     with log.open("a") as file:

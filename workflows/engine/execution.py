@@ -1,13 +1,13 @@
 """Runs the missing steps of a DAG as Ray tasks, and notifies watchers.
 
 Ray schedules: all steps are submitted at once, with references to their inputs. A task (`_execute`) locks, builds and
-publishes its step. It posts events to an actor (`Board`); the driver forwards them to the watchers (`Relay`).
+publishes its step, and posts events (`workflows.engine.events`).
 """
 
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +24,7 @@ from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
 from pipeline.store.scratch import Written
 from pipeline.store.store import Store
+from pipeline.training.on_ray import may_grow
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.cluster import (
     ON_HEAD,
@@ -36,124 +37,31 @@ from workflows.engine.cluster import (
     with_peak_memory,
 )
 from workflows.engine.dag import A, Step, in_order, resolved
+from workflows.engine.events import Poster, Relay
 from workflows.engine.reasons import Reason
 from workflows.engine.runner import Watcher
 
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 """Libraries whose versions may affect results; manifests record them."""
-LOST = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
+LOST = (
+    ray.exceptions.RayActorError,
+    ray.exceptions.WorkerCrashedError,
+    ray.exceptions.NodeDiedError,
+    ray.exceptions.LocalRayletDiedError,
+    ray.exceptions.ObjectLostError,
+    ray.exceptions.OutOfMemoryError,
+)
 """Ray's errors for a lost process that it could not replace."""
 POLL_S = 0.25
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
+class StageError(Exception):
+    """A stage raised an error that is not its user's. The message names the file with the traceback."""
+
+
 class LostProcessError(UserError):
     """Ray lost a process or a node for good. The step is not at fault: a retry helps."""
-
-
-class Board:
-    """A Ray actor that collects the events of all steps; the driver fetches them."""
-
-    def __init__(self) -> None:
-        self._posted: list[tuple[str, dict[str, Any]]] = []
-        self._warnings: dict[str, list[str]] = {}
-        self._submitted: Mapping[str, Any] = {}
-
-    def submit(self, references: Mapping[str, Any]) -> None:
-        """Stores references, by fingerprint, to steps that the driver has submitted."""
-        self._submitted = references
-
-    def submitted(self) -> Mapping[str, Any]:
-        """Returns these references, for trials that depend on the steps."""
-        return self._submitted
-
-    def post(self, fingerprint: str, event: dict[str, Any]) -> None:
-        """Adds an event of a step. A warning is added once, even if several workers or attempts log it."""
-        if "warning" in event:
-            known = self._warnings.setdefault(fingerprint, [])
-            if event["warning"] in known:
-                return
-            known.append(event["warning"])
-        self._posted.append((fingerprint, event))
-
-    def warnings(self, fingerprint: str) -> list[str]:
-        """Returns the warnings of a step so far."""
-        return self._warnings.get(fingerprint, [])
-
-    def fetch(self) -> list[tuple[str, dict[str, Any]]]:
-        """Returns all events since the last call."""
-        posted, self._posted = self._posted, []
-        return posted
-
-
-@dataclass(frozen=True)
-class Poster:
-    """Implements `Context.emit` for one step. It is picklable, so that training workers and actors can post, too."""
-
-    board: ActorHandle
-    fingerprint: str
-
-    def __call__(self, event: dict[str, Any]) -> None:
-        posted: Any = self.board.post.remote(self.fingerprint, event)
-        if "warning" in event:  # the board must have the warnings before the step is published
-            ray.get(posted)
-
-
-class Relay:
-    """Forwards the events on its board to the watchers."""
-
-    def __init__(self, steps: Iterable[Step[Artifact]], watchers: Sequence[Watcher]) -> None:
-        # On the driver's node, so that it survives the loss of other nodes. If lost, it restarts empty.
-        driver_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-        board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
-        self.board: Any = board.options(scheduling_strategy=driver_node).remote()
-        self._steps = dict[str, Step[Artifact]]()
-        self._unstarted, self._unfinished = dict(self._steps), dict(self._steps)
-        self._watchers = watchers
-        self.expect(steps)
-
-    def expect(self, steps: Iterable[Step[Artifact]]) -> None:
-        """Registers steps that may post events, with all their inputs.
-
-        Inputs are registered because a trial reruns those damaged in the meantime, too.
-        """
-        for step in in_order(steps):
-            if step.fingerprint not in self._steps:
-                for known in (self._steps, self._unstarted, self._unfinished):
-                    known[step.fingerprint] = step
-
-    def fetch(self) -> None:
-        """Forwards the events since the last call."""
-        for fingerprint, event in ray.get(self.board.fetch.remote()):
-            step = self._steps[fingerprint]
-            self._started(step)
-            if "finished" in event:
-                self.finished(step, event["finished"])
-            elif "started" not in event:
-                for watcher in self._watchers:
-                    watcher.event(step, event)
-
-    def finished(self, step: Step[Artifact], summary: str) -> None:
-        """Reports a published artifact once, since the step's event may arrive after its result."""
-        self._started(step)
-        if self._unfinished.pop(step.fingerprint, None):
-            for watcher in self._watchers:
-                watcher.finished(step, summary)
-
-    def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
-        """Reports that a model failed."""
-        for watcher in self._watchers:
-            watcher.failed(name, results, why)
-
-    def idle(self) -> None:
-        """Lets the watchers redraw."""
-        for watcher in self._watchers:
-            watcher.idle()
-
-    def _started(self, step: Step[Artifact]) -> None:
-        if self._unstarted.pop(step.fingerprint, None):
-            for watcher in self._watchers:
-                watcher.started(step)
 
 
 def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: str) -> str:
@@ -165,11 +73,27 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: st
     post({"started": time.time()})
     with store.lock(step.name, step.label) as lock:
         _take(lock, post, store, step.name)
-        artifact = step.published(store) if _is_intact(step, store, post, lock) else _make(step, store, post, lock)
-        summary = artifact.summary
+        with _traceback_kept(store.artifacts / f".error-{step.name}.txt"):
+            artifact = step.published(store) if _is_intact(step, store, post, lock) else _make(step, store, post, lock)
+            summary = artifact.summary
     # Wait for the post, so that no step that depends on this one can post before it.
     ray.get(board.post.remote(step.fingerprint, {"finished": summary}))
     return summary
+
+
+@contextmanager
+def _traceback_kept(file: Path) -> Iterator[None]:
+    """Writes the traceback of an error of the body that no user can fix to a file, which its StageError names."""
+    try:
+        yield
+    except (UserError, OSError, *LOST):
+        raise
+    except Exception as error:
+        cause = cause_of(error)
+        if cause is not error or isinstance(error, ray.exceptions.TaskCancelledError):
+            raise
+        file.write_text(traceback.format_exc(), encoding="utf-8")
+        raise StageError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]} (traceback: {file})") from error
 
 
 def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
@@ -329,12 +253,24 @@ def submit(
     references, submitted = dict(before), dict[Any, Step[Artifact]]()
     for step in steps:
         if step.fingerprint not in references:
+            _check_room(step)
             inputs = [references.get(needed.fingerprint, "") for needed in step.inputs]
             options = {"num_cpus": step.stage.cpus, "name": step.label, **_placement(step, store)}
             making = (Poster(board, step.fingerprint), _execute, step, store, board)
             references[step.fingerprint] = execute.options(**options).remote(*making, *inputs)
             submitted[references[step.fingerprint]] = step
     return submitted
+
+
+def _check_room(step: Step[Artifact]) -> None:
+    """Raises UserError if no node can ever hold the step's CPUs, for which Ray would wait forever."""
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    most = max((int(node["Resources"].get("CPU", 0)) for node in nodes), default=0)
+    if step.stage.cpus > most and not may_grow(nodes):
+        raise UserError(
+            f"{step.label} reserves {step.stage.cpus:g} CPUs, but no node of the Ray cluster has more than {most}; "
+            "lower its threads, or join a larger node"
+        )
 
 
 def cancel(references: Iterable[Any]) -> None:

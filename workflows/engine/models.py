@@ -16,10 +16,10 @@ from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from pipeline.training.on_ray import layout_of
 from workflows.engine.dag import Imported, Step, in_order, to_run
+from workflows.engine.events import Relay
 from workflows.engine.execution import (
     POLL_S,
     LostProcessError,
-    Relay,
     cancel,
     cancelled_on_error,
     make,
@@ -31,7 +31,7 @@ from workflows.engine.reasons import Reason
 from workflows.engine.runner import Model, Watcher
 
 RETRIES = 2
-"""Retries of a model after an error or a lost process or node, but not after an error that the user must fix."""
+"""Retries of a model after a lost process or node. No other error is retried."""
 
 Results = Mapping[str, Sequence[Step[Artifact]]]
 """The final steps of models, by name."""
@@ -84,12 +84,6 @@ def execute_models(
     return {name: failures[name] for name in models if name in failures}
 
 
-def is_mistake(error: BaseException) -> bool:
-    """Whether only the user can fix the error, so that a retry does not help."""
-    is_lost = isinstance(error, LostProcessError)
-    return not is_lost and (isinstance(error, UserError) or (isinstance(error, OSError) and bool(error.filename)))
-
-
 def _work(model: Model) -> int:
     """Returns a number that grows with a run's FLOP, without importing torch."""
     sizes = model.training.model
@@ -126,7 +120,7 @@ def _run_all(results: Results, at_once: int, store: Store, relay: Relay, before:
                     cancel([reference for reference in steps if reference not in before.values()])
                     steps.clear()
                     tries[name] += 1
-                    if tries[name] <= RETRIES and not is_mistake(cause):
+                    if tries[name] <= RETRIES and isinstance(cause, LostProcessError):
                         waiting.insert(0, name)
                     else:
                         failures[name] = reason(cause)
@@ -161,15 +155,16 @@ def submit_model(
 
 
 def _is_lost(reference: Any) -> bool:
-    """Whether a task has failed with an error worth a retry."""
+    """Whether a task has failed since Ray lost its process, so that a retry helps."""
     done, _ = ray.wait([reference], timeout=0)
     try:
         ray.get(done)
     except Exception as error:
-        return not is_mistake(understood(error))
+        return isinstance(understood(error), LostProcessError)
     return False
 
 
 def reason(error: BaseException) -> str:
     """Returns an error as one line."""
+    error = getattr(error, "cause", None) or error  # of a task
     return str(error).strip().split("\n")[-1] or type(error).__name__

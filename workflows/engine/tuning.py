@@ -17,8 +17,9 @@ from ray.actor import ActorHandle
 from pipeline.store.store import Store
 from workflows.engine.cluster import ON_HEAD, cause_of
 from workflows.engine.dag import to_run
-from workflows.engine.execution import POLL_S, Relay, cancelled_on_error
-from workflows.engine.models import RETRIES, Results, is_mistake, reason, submit_model
+from workflows.engine.events import Relay
+from workflows.engine.execution import POLL_S, LostProcessError, cancelled_on_error, understood
+from workflows.engine.models import RETRIES, Results, reason, submit_model
 
 QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the workflow handles ctrl-C
@@ -62,9 +63,9 @@ def _run_trial(config: dict[str, Any], results: Results, store: Store, board: Ac
         with cancelled_on_error(reference for reference in running if reference not in shared.values()):
             ray.get([*running])
     except Exception as error:
-        if not is_mistake(error):
+        if isinstance(cause := understood(error), LostProcessError):
             raise  # Tune retries
-        tune.report({"failed": str(error)})
+        tune.report({"failed": reason(cause)})
 
 
 def _reason(trial: Any) -> str:

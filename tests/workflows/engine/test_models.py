@@ -18,7 +18,18 @@ from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_profile import TEXT, overrides, training
-from tests.support.tiny_stages import Pair, Words, WriteSettings, die_often, join, linger, meet, open_a_folder, write
+from tests.support.tiny_stages import (
+    Pair,
+    Words,
+    WriteSettings,
+    die_often,
+    have_a_bug,
+    join,
+    linger,
+    meet,
+    open_a_folder,
+    write,
+)
 from workflows import stages
 from workflows.engine import models, tuning
 from workflows.engine.dag import Stage, Step, to_step
@@ -212,6 +223,17 @@ def test_models_that_share_a_training_do_not_wait_for_each_other(tmp_path: Path)
     assert run_models(made, tiny.step, Store(tmp_path / "runs"), [_view()])[1] == {}
     events = [line.split()[0] for line in log.read_text().splitlines()]
     assert events == ["begins", "begins", "ends", "ends"]
+
+
+@pytest.mark.parametrize("tuned", [False, TUNED])
+def test_a_bug_of_a_stage_fails_at_once_and_its_traceback_is_kept(tmp_path: Path, tuned: bool) -> None:
+    store, calls = Store(tmp_path / "runs"), tmp_path / "calls"
+    buggy = Stage("tiny_stages.have_a_bug", have_a_bug, Words)("bug", calls)
+    _, failures = Tiny(tmp_path / "log", buggy=buggy, sound=_text("write", "a")).run(store, tuned)
+    file = store.artifacts / f".error-{buggy.name}.txt"
+    assert failures == {"buggy": f"KeyError: 'paper_bleu' (traceback: {file})"}
+    assert 'raise KeyError("paper_bleu")' in file.read_text()
+    assert calls.read_text() == "called\n"
 
 
 @pytest.mark.slow

@@ -74,6 +74,14 @@ def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ray_cluster")
+def test_a_reservation_that_no_node_can_hold_is_one_line(tmp_path: Path) -> None:
+    """Ray would wait for such a node forever."""
+    step = Stage("tiny_stages.write", write, Words, cpus=4096)("needs much", WriteSettings(text="a"))
+    with pytest.raises(UserError, match=r"^needs much reserves 4096 CPUs, but no node of the Ray cluster has more"):
+        runner.run([step], Store(tmp_path))
+
+
+@pytest.mark.usefixtures("ray_cluster")
 def test_what_computes_runs_in_a_process_for_computing(tmp_path: Path) -> None:
     """Its process has the environment of training workers; other stages' processes do not."""
     steps = [
