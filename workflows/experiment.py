@@ -13,7 +13,6 @@ from typing import Any
 import typer
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import JsonArtifact
 from pipeline.store.locks import guarded
 from pipeline.store.store import Store
 from workflows.cli.closing import closing_lines, shown
@@ -25,10 +24,10 @@ from workflows.engine.dag import Imported, Step, to_step
 from workflows.engine.plan import PlannedModel, print_plan, resting_on, steps_of
 from workflows.engine.progress import View
 from workflows.engine.runner import Model, run, run_models
-from workflows.names import begin_run, finish_run, named_steps
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport
+from workflows.runs import begun, labelled
 from workflows.tables.measurements import TrainedModel
 from workflows.tables.render import render_terminal
 from workflows.tables.table import Results
@@ -121,7 +120,7 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     Raises typer.Exit with status 1 at the end if models failed.
     """
     store, options, target = request.store, request.options, experiment.tabulate({})
-    named_steps(target)  # raises if two steps share a label
+    labelled(target)  # raises if two steps share a label
     targets = steps_of([target], options.until, "until") if options.until else [target]
     forced = resting_on(targets, steps_of(targets, options.force, "force")) if options.force else []
     if options.plan:
@@ -133,13 +132,14 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     if forced:
         _print_line(f"rerunning {len(forced)} stages; set aside {_set_aside(forced, store)} artifacts")
     if options.until:
-        run(targets, store, [View(console)], options.address)
+        with begun(store, experiment.name, request.profile.name, target, request.command.typed) as begun_run:
+            run(targets, store, [View(console)], options.address)
+            begun_run.end(store, "stopped", f"--until {options.until}")
         for step in targets:
             _print_line(f"{step.label}: {shown(store.folder(step.name))}")
         return
     mlflow = Server(default_uri(store.root), experiment.name, store.root)
-    place, artifact, table, failures = _run(experiment, request, target, mlflow)
-    finish_run(store, place, target, artifact)
+    place, table, failures = _run(experiment, request, target, mlflow)
     console.print()
     console.print(render_terminal(table, console.width))
     console.print()
@@ -200,8 +200,8 @@ def _about(model: TrainedModel) -> dict[str, str]:
 
 def _run(
     experiment: Reproduction, request: Request, target: Step[Any], mlflow: Server
-) -> tuple[Path, JsonArtifact[Any], Results, Mapping[str, str]]:
-    """Runs missing steps and reports to MLflow; returns the run's folder, the table, and failures by model.
+) -> tuple[Path, Results, Mapping[str, str]]:
+    """Runs missing steps and reports to MLflow; returns the run's folder, the results, and failures by model.
 
     The folder is created once the cluster and MLflow have accepted their addresses.
     """
@@ -217,9 +217,10 @@ def _run(
             dashboard = during.enter_context(cluster(request.options.address))
             _print_line(f"monitor: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(mlflow.uri)}")
         runs = during.enter_context(tracked(mlflow, workflow, store))
-        place = begin_run(store, experiment.name, request.profile.name, target)
+        begun_run = begun(store, experiment.name, request.profile.name, target, request.command.typed)
+        recorded = during.enter_context(begun_run)
         if isinstance(request.profile, Profile):
-            record(place, request.profile)
+            record(recorded.folder, request.profile)
         watchers = [View(console), runs]
         artifact, failures = run_models(
             {name: Model(experiment.results(name), model.settings) for name, model in experiment.models.items()},
@@ -236,4 +237,5 @@ def _run(
             name: report.published(store) for name, report in experiment.reports.items() if store.find(report.name)
         }
         runs.finish(artifact, table.metrics, reports, failures)
-    return place, artifact, table, failures
+        recorded.finish(store, artifact, table.metrics, failures)
+    return recorded.folder, table, failures

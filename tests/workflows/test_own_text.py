@@ -18,7 +18,7 @@ from pipeline.text.encoding import encode
 from pipeline.text.lines import write_lines
 from pipeline.text.vocabulary import learn, load
 from tests.support.read_text import read_text
-from tests.support.tiny_dag import run_table
+from tests.support.tiny_dag import run_table, table_of
 from tests.support.unspaced_text import ENGLISH, TEXTS
 from workflows import reproduce_table2, stages
 from workflows.cli.prepared import PROFILE, record, recorded
@@ -192,26 +192,20 @@ def test_training_uses_what_the_text_was_prepared_with(tmp_path: Path) -> None:
 
 
 def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By number or `newest`; for a folder in the store, those of the last run that links to it."""
+    """By number or `newest`; for a folder in the store, those of the last run that uses it."""
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
-    sizes = {"1": 700, "2": 80_000}
-    for number, pairs in sizes.items():
-        run = run_table(store, int(number))
-        assert run.name == number
-        (run / "datasets").mkdir()
-        (run / "datasets" / "en-cs").symlink_to("../../../../store/encoding-0123456789abcdef")
-        record(run, own_profile(pairs))
+    for seed, pairs in ((1, 700), (2, 80_000)):
+        record(run_table(store, seed), own_profile(pairs))
     run_table(store, 2)  # again, since links to files beside the table are created at the end of a run
-    dataset = store.artifacts / "encoding-0123456789abcdef"
+    clean = next(step.name for step in in_order([table_of(1)]) if step.label == "clean en-de")  # of both runs
     for named, pairs in (
-        ("table2/embedded/1/en-cs", 700),
-        ("table2/embedded/1/datasets/en-cs", 700),
-        ("runs/table2/embedded/newest/datasets/en-cs", 80_000),
-        ("table2/embedded/en-cs", 80_000),
-        (f"runs/store/{dataset.name}", 80_000),
+        ("table2/embedded/1/en-de", 700),
+        ("runs/table2/embedded/newest/en-de", 80_000),
+        ("table2/embedded/en-de", 80_000),
+        (f"runs/store/{clean}", 80_000),
     ):
-        known = recorded(Path(named), dataset)
+        known = recorded(Path(named), store.folder(clean))
         assert known
         assert known.own_pairs == pairs
 

@@ -12,14 +12,15 @@ import torch
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
+from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.slow_libraries import SLOW
 from tests.support.tiny_profile import TABLE_2, MadeTable2, command_of_table2, overrides, run_in_process
 from workflows import reproduce_table2
-from workflows.cli.runs import runs_in
 from workflows.engine import dag
 from workflows.names import named_folder
 from workflows.profiles.loading import load_profile
+from workflows.runs import runs_in
 from workflows.tracking.addresses import default_uri
 from workflows.tracking.models import MODEL_TAG
 
@@ -126,12 +127,13 @@ def test_mlflow_registers_the_model(made_table2: MadeTable2) -> None:
 
 
 def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
-    """`aiayn runs` lists it with MLflow's metrics of the table."""
+    """Its record has MLflow's metrics of the table."""
     (run,) = runs_in(Store(made_table2.store))
-    assert (run.name, run.folder) == ("table2/embedded/1", (made_table2.folder / "table2.json").resolve().parent)
-    assert run.metrics["paper BLEU EN-DE base"] == made_table2.base["en-de.paper_bleu"]
+    assert not isinstance(run, UserError)
+    assert (run.name, run.status) == ("table2/embedded/1", "finished")
+    assert run.record.metrics["paper BLEU EN-DE base"] == made_table2.base["en-de.paper_bleu"]
     metrics = Tracked(made_table2).parent.data.metrics
-    assert metrics["paper BLEU EN-DE base"] == run.metrics["paper BLEU EN-DE base"]
+    assert metrics["paper BLEU EN-DE base"] == run.record.metrics["paper BLEU EN-DE base"]
 
 
 def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2: MadeTable2) -> None:

@@ -3,7 +3,7 @@
     shown = plan(store)             # changes nothing
     deleted = clean(store, shown)
 
-A run's folder links all artifacts of its workflow from the beginning, built or not (`workflows.names`). Linking and
+A run's record names all artifacts of its workflow from the beginning, built or not (`workflows.runs`). Recording and
 locking wait while folders are renamed. So a workflow that begins before a cleaning keeps everything it will find, and
 one that begins after it rebuilds deleted artifacts.
 """
@@ -39,7 +39,7 @@ from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
 from workflows.engine.dag import behind
-from workflows.names import links_into
+from workflows.names import names_into
 from workflows.quantities import duration
 
 
@@ -85,8 +85,8 @@ def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
 
 def _needed(store: Store) -> set[str]:
     """Returns the names of the artifacts that runs use, including inputs of inputs."""
-    linked = set(links_into(store))
-    return linked | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in linked))}
+    named = set(names_into(store))
+    return named | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in named))}
 
 
 def _described(store: Store, name: str) -> Unneeded:

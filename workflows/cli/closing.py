@@ -3,14 +3,11 @@
 import shlex
 import shutil
 import sys
-import sysconfig
 from pathlib import Path
 
 from workflows.names import DEFAULT_ROOT, model_names
 
-REPORT, MAX_MODELS = "report.html", 4
-SCHEMES = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
-"""The layouts of system-wide and per-user installations."""
+MAX_MODELS = 4
 
 
 def closing_lines(run: Path, model_command: str, curves: str) -> list[str]:
@@ -33,16 +30,11 @@ def shown(path: Path) -> Path:
 
 
 def aiayn() -> str:
-    """Returns the command line prefix that runs this installation's `aiayn`.
-
-    Debian's pip and `pip install --user` do not install it beside the interpreter.
-    """
-    folders = [Path(sys.executable).parent, *(Path(sysconfig.get_path("scripts", scheme)) for scheme in SCHEMES)]
-    installed = [folder / "aiayn" for folder in folders if (folder / "aiayn").is_file()]
-    on_path = shutil.which("aiayn")
-    if on_path and any(Path(on_path).samefile(script) for script in installed):
-        return "aiayn"
-    return shlex.quote(str(shown(installed[0]))) if installed else f"{shlex.quote(sys.executable)} -m workflows.cli"
+    """Returns the command line prefix that runs this installation's `aiayn`."""
+    beside, on_path = Path(sys.executable).with_name("aiayn"), shutil.which("aiayn")
+    if not beside.is_file():
+        return f"{shlex.quote(sys.executable)} -m workflows.cli"
+    return "aiayn" if on_path and Path(on_path).samefile(beside) else shlex.quote(str(shown(beside)))
 
 
 def _name(path: Path) -> Path:

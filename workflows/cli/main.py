@@ -32,7 +32,7 @@ from pipeline.parsing.evalb import SHORT_WORDS
 from pipeline.parsing.evalb import score_trees as tree_scores
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Artifact, Context
-from pipeline.store.artifacts import Checkpoint, EncodedDataset, TrainingRun
+from pipeline.store.artifacts import METRICS, Checkpoint, EncodedDataset, TrainingRun
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows import stages
@@ -213,7 +213,7 @@ def average(
     ] = AVERAGING.last,
 ) -> None:
     """Average the last checkpoints (paper §6.1) into a model for translation."""
-    made_by = TrainingRun(named_folder("train", training, "run.json"))
+    made_by = TrainingRun(named_folder("train", training, METRICS))
     settings = checked(AveragingSettings, last=last)
     manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(training)}
     _publish(out, "average", lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)

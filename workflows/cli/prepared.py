@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 from pipeline.errors import UserError
 from workflows.names import runs_with
 from workflows.profiles.profile import Profile
+from workflows.runs import write_atomically
 
 PROFILE = "profile.json"
 NOT_NEEDED = {"corpora", "choice"}
@@ -20,9 +20,7 @@ NOT_NEEDED = {"corpora", "choice"}
 
 def record(folder: Path, profile: Profile) -> None:
     """Records in `folder` the settings of its text."""
-    temporary = folder / f".making-{os.getpid()}-{PROFILE}"
-    temporary.write_text(profile.model_dump_json(exclude=NOT_NEEDED, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, folder / PROFILE)
+    write_atomically(folder / PROFILE, profile.model_dump_json(exclude=NOT_NEEDED, indent=2))
 
 
 def recorded(named: Path, dataset: Path) -> Profile | None:
@@ -31,7 +29,7 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
     The record is `aiayn prepare`'s, or that of the run in the name, or, for a folder in a store, that of the last run
     that uses it. Returns None without a record. Raises UserError if the record cannot be read.
     """
-    folders = [dataset.parent, *runs_with(named, dataset)]
+    folders = [dataset.parent, *(run.folder for run in runs_with(named, dataset))]
     path = next((folder / PROFILE for folder in folders if (folder / PROFILE).is_file()), None)
     if path is None:
         return None

@@ -14,7 +14,7 @@ from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import TEXT, TRAIN, dangling, half_make, listing, make, run_table, table_of
 from workflows.cli.clean import clean, plan
 from workflows.engine.dag import in_order, to_run
-from workflows.names import begin_run
+from workflows.runs import begin_run
 
 KILLED = """
 import os, signal, sys
@@ -82,7 +82,7 @@ def test_a_run_whose_folder_is_removed_goes(store: Store) -> None:
 def test_what_is_not_finished_stays(store: Store) -> None:
     """A run that has begun links everything it needs, including inputs and a partial training run."""
     table = table_of(9)
-    run = begin_run(store, "table2", "embedded", table)
+    run = begin_run(store, "table2", "embedded", table).folder
     text, training, averaged, *_ = in_order([table])
     make(store, averaged)
     store.folder(training.name).rename(store.scratch(training.name))

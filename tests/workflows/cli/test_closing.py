@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -29,17 +28,14 @@ def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_command_of_this_installation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside the interpreter or in the scripts folder, never another installation's; otherwise as a module."""
-    here = Path(sysconfig.get_path("scripts"))
+    """Never another installation's; without one, the module."""
+    here = Path(sys.executable).parent
     assert (here / "aiayn").is_file()
-    other = tmp_path / "other" / "aiayn"
-    other.parent.mkdir()
-    other.write_text("#!/bin/sh\n")
-    other.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python 3"))  # nothing is beside it
     monkeypatch.setenv("PATH", str(here))
     assert aiayn() == "aiayn"
-    monkeypatch.setenv("PATH", str(other.parent))
+    (tmp_path / "aiayn").write_text("#!/bin/sh\n")
+    (tmp_path / "aiayn").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
     assert aiayn() == str(shown(here / "aiayn"))
-    monkeypatch.setattr(sysconfig, "get_path", lambda *_: str(tmp_path))  # a layout without scripts
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python 3"))
     assert aiayn() == f"'{sys.executable}' -m workflows.cli"

@@ -1,15 +1,14 @@
-"""`aiayn runs` finds tables by their manifests. Errors are one line."""
+"""`aiayn runs` lists runs with their status. Errors are one line."""
 
 from pathlib import Path
 
 import pytest
 
-from pipeline.store.artifact import MANIFEST
+from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_dag import run_table, table_of
-from workflows.cli.runs import runs_in
-from workflows.names import begin_run
+from workflows.runs import begin_run, begun
 
 
 @pytest.fixture
@@ -17,32 +16,42 @@ def store(tmp_path: Path) -> Store:
     """Two finished runs."""
     made = Store(tmp_path / "runs")
     run_table(made, 1)
-    run_table(made, 2)
+    run_table(made, 2, "multi30k")
     return made
 
 
-def test_runs_are_listed(store: Store, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name, with their commands' options and their folders in the store."""
-    monkeypatch.setenv("COLUMNS", "120")
-    done = command_line.in_process("workflows.cli", "runs", "--store", str(store.root))
+def test_runs_of_every_status_are_listed(
+    store: Store, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last first, with their results or reasons, and their commands' options."""
+    monkeypatch.setenv("COLUMNS", "160")
+    begin_run(store, "table2", "embedded", table_of(4))
+    with pytest.raises(UserError), begun(store, "table2", "embedded", table_of(5), "python -m x --seed 5"):
+        raise UserError("no GPU")
+    with begun(store, "table2", "embedded", table_of(3), "python -m x --until training") as stopped:
+        stopped.end(store, "stopped", "--until training")
+    with begun(store, "table2", "embedded", table_of(6), "python -m x --seed 6"):
+        done = command_line.here("workflows.cli", "runs", "--store", str(store.root))
     assert done.returncode == 0
-    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("table2/")]
-    assert {tuple(row[-3:-1]) for row in rows} == {("--seed", "1"), ("--seed", "2")}
-    listed = {(row[0], row[-1]) for row in rows}
-    assert listed == {(f"table2/embedded/{seed}", table_of(seed).name) for seed in (1, 2)}
+    rows = [[*row[:2], " ".join(row[4:])] for row in map(str.split, done.stdout.splitlines()[1:])]
+    assert rows == [
+        ["table2/embedded/5", "running", "--seed 6"],
+        ["table2/embedded/4", "stopped", "--until training --until training"],
+        ["table2/embedded/3", "failed", "no GPU --seed 5"],
+        ["table2/embedded/2", "interrupted", ""],
+        ["table2/multi30k/1", "finished", "BLEU 82.50 --seed 2"],
+        ["table2/embedded/1", "finished", "BLEU 81.50 --seed 1"],
+    ]
 
 
 def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: CommandLine) -> None:
     """A missing run or folder, or a model's wrong name. A folder without runs is not an error."""
-    root = str(store.root)
+    root, out, named = str(store.root), str(tmp_path / "out"), "is not a folder; name a folder written by `aiayn"
     for arguments, message in (
         (["runs", "--store", str(tmp_path / "none")], "none: no such folder; python -m"),
-        (
-            ["translate", f"{root}/table2/embedded/en-de-bas"],
-            "en-de-bas is not a folder; name a folder written by `aiayn",
-        ),
-        (["average", f"{root}/table2/embedded/x", "--out", str(tmp_path / "out")], "an entry of a run's trainings"),
-        (["export", "ctranslate2", f"{root}/table2/x", "--out", str(tmp_path / "out")], "an entry of a run's models/"),
+        (["translate", f"{root}/table2/embedded/en-de-bas"], f"en-de-bas {named} average`"),
+        (["average", f"{root}/table2/embedded/x", "--out", out], f"x {named} train`, or a label in a run's run.json"),
+        (["export", "ctranslate2", f"{root}/table2/x", "--out", out], f"x {named} average`"),
     ):
         done = command_line.here("workflows.cli", *arguments)
         assert done.returncode == 2, arguments
@@ -50,28 +59,15 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
         assert done.stderr.count("\n") == 1
     assert not (tmp_path / "none").exists()
     (tmp_path / "none").mkdir()
-    assert "no tables in" in command_line.here("workflows.cli", "runs", "--store", str(tmp_path / "none")).stdout
+    assert "no runs in" in command_line.here("workflows.cli", "runs", "--store", str(tmp_path / "none")).stdout
 
 
-def test_a_damaged_manifest_is_one_line(store: Store, command_line: CommandLine) -> None:
+def test_a_damaged_record_is_one_line(store: Store, command_line: CommandLine) -> None:
     """The other run is listed. `aiayn runs` does not fail, since a rerun of the run's command mends it."""
-    manifest = store.root / "table2" / "embedded" / "1" / MANIFEST
-    manifest.write_text(manifest.read_text(encoding="utf-8")[:-40], encoding="utf-8")
+    (store.root / "table2" / "embedded" / "1" / "run.json").write_text("{")
     done = command_line.here("workflows.cli", "runs", "--store", str(store.root))
     assert done.returncode == 0
-    assert "table2/embedded/2" in done.stdout
+    assert "table2/multi30k/1" in done.stdout
     assert "table2/embedded/1" not in done.stdout
-    assert "table2/embedded/1: left out, since" in done.stderr
+    assert "1/run.json cannot be read" in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_tables_that_are_made_are_listed(tmp_path: Path) -> None:
-    """Each with its folder in the store, of any profile. An unfinished run is not listed."""
-    store = Store(tmp_path)
-    assert runs_in(store) == []
-    for seed, profile in ((1, "embedded"), (2, "embedded"), (1, "multi30k")):
-        run_table(store, seed, profile)
-    begin_run(store, "table2", "embedded", table_of(4))
-    listed = {run.name: run.folder for run in runs_in(store)}
-    folders = {seed: tmp_path / "store" / table_of(seed).name for seed in (1, 2)}
-    assert listed == {"table2/embedded/1": folders[1], "table2/embedded/2": folders[2], "table2/multi30k/1": folders[1]}

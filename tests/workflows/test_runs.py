@@ -1,0 +1,155 @@
+"""workflows.runs: a run's record says what its command did, and its links lead into the store."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import UserError
+from pipeline.store.store import Store
+from tests.support.experiments import drawn
+from tests.support.tiny_dag import AVERAGE, TRAIN, SeedSettings, make, run_table, table_of
+from workflows import reproduce_table4
+from workflows.cli.options import Common
+from workflows.engine.dag import in_order
+from workflows.experiment import requested
+from workflows.names import names_into
+from workflows.profiles.parsing import load_parsing_profile
+from workflows.runs import Run, begin_run, begun, commit, labelled, runs_in
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from pipeline.store.store import Store
+from tests.support.tiny_dag import table_of
+from workflows.runs import begun
+with begun(Store(Path(sys.argv[1])), "table2", "embedded", table_of(7), "a command"):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_finished_run(tmp_path: Path) -> None:
+    """Its record has everything about the command; files of the table and models are linked, also from `newest`."""
+    store = Store(tmp_path / "runs")
+    run_table(store, 1)
+    folder = run_table(store, 2)
+    assert folder == store.root / "table2" / "embedded" / "2"
+    record = json.loads((folder / "run.json").read_text())
+    assert record["command"] == "python -m workflows.reproduce_table2 --seed 2"
+    assert (record["status"], record["metrics"], record["commit"]) == ("finished", {"BLEU": 82.5}, commit())
+    assert record["began"] < record["ended"]
+    steps = {step.label: step.name for step in in_order([table_of(2)])}
+    assert record["artifacts"] == steps
+    assert record["seconds"].keys() == steps.keys()
+    for place in ("2", "newest", ""):
+        entries = store.root / "table2" / "embedded" / place
+        assert (entries / "report.html").read_text().startswith("python -m ")
+        assert (entries / "models" / "en-de-base" / "model.safetensors").is_file()
+        assert (entries / "run.json").samefile(folder / "run.json")
+    links = [path for path in (store.root / "table2").rglob("*") if path.is_symlink()]
+    assert not [path for path in links if os.path.isabs(os.readlink(path))]
+    moved = store.root.rename(tmp_path / "moved")
+    assert (moved / "table2" / "embedded" / "report.html").is_file()
+    assert {run.status for run in runs_in(Store(moved)) if isinstance(run, Run)} == {"finished"}
+
+
+def test_the_same_table_continues_its_run(tmp_path: Path) -> None:
+    """Also a run of an earlier version, which has a link to its table instead of a record."""
+    store = Store(tmp_path)
+    run_table(store, 1)
+    run_table(store, 2)
+    assert run_table(store, 1).name == "1"
+    profile = tmp_path / "table2" / "embedded"
+    assert (profile / "newest").resolve().name == "1"
+    assert begin_run(store, "table2", "embedded", table_of(3)).folder.name == "3"
+    assert {step.name for step in in_order([table_of(3)])} <= {*names_into(store)}
+    (profile / "1" / "run.json").unlink()
+    (profile / "1" / "table").symlink_to(store.folder(table_of(1).name))
+    assert begin_run(store, "table2", "embedded", table_of(1)).folder.name == "1"
+    assert (profile / "newest").resolve().name == "1"
+
+
+def test_how_a_command_ended(tmp_path: Path) -> None:
+    """An error is its reason; a killed process leaves an interrupted run, which the same command finishes."""
+    store = Store(tmp_path)
+
+    def fail() -> None:
+        with begun(store, "table2", "embedded", table_of(6), "a command") as run:
+            assert run.status == "running"
+            make(store, table_of(6).inputs[0])
+            raise KeyError("bleu")
+
+    with pytest.raises(KeyError):
+        fail()
+    run = Run.read(tmp_path, tmp_path / "table2" / "embedded" / "1")
+    assert (run.status, run.record.reason) == ("failed", "KeyError: 'bleu'")
+    assert len(run.record.seconds) == 4
+    subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
+    (killed,) = (each for each in runs_in(store) if isinstance(each, Run) and each.folder.name == "2")
+    assert (killed.status, killed.record.status) == ("interrupted", "running")
+    with begun(store, "table2", "embedded", table_of(7), "a command") as run:
+        assert run.record.began == killed.record.began
+        make(store, table_of(7))
+        run.finish(store, table_of(7).published(store), {}, {"en-de big": "no memory"})
+    assert (run.folder, run.status, run.record.reason) == (killed.folder, "failed", "en-de big: no memory")
+    assert (run.folder.parent / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("workflow", "profile"),
+    [("table2", "wmt14"), ("table3", "embedded"), ("table4", "embedded")],
+)
+def test_every_label_is_one_artifact_s(workflow: str, profile: str, tmp_path: Path) -> None:
+    """Even in runs with several texts of one language pair."""
+    steps = labelled(drawn(workflow, profile, Store(tmp_path)))
+    assert len({step.fingerprint for step in steps.values()}) == len(steps) > 20
+
+
+def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) -> None:
+    """The row's name means the chosen parser."""
+    profile = load_parsing_profile(overrides=["choice.dropouts=[0.1]"])
+    request = requested("table4", profile, Common(store=str(tmp_path), plan=True))
+    table = reproduce_table4.reproduction(profile, request).tabulate({})
+    models = (begin_run(Store(tmp_path), "table4", "embedded", table).folder / "models").iterdir()
+    labels = {step.name: step.label for step in in_order([table])}
+    assert {link.name: labels[os.readlink(link).rpartition("/")[2]] for link in models} == {
+        "supervised": "choose supervised",
+        "supervised-candidate": "average supervised candidate",
+    }
+
+
+def test_two_steps_of_one_label_are_refused(tmp_path: Path) -> None:
+    """A run could name only one of them, and `aiayn clean` would delete the other."""
+    alike = [TRAIN("train en-de base", None, SeedSettings(seed=seed)) for seed in (1, 2)]
+    with pytest.raises(ValueError, match="train en-de base: two steps have this label"):
+        begin_run(Store(tmp_path), "table2", "embedded", AVERAGE("average", *alike))
+    assert not (tmp_path / "table2").exists()
+
+
+def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A user's folder, file or foreign link in the place of a link stays; all but the link cause a warning."""
+    profile = tmp_path / "table2" / "embedded"
+    mine = profile / "models"
+    mine.mkdir(parents=True)
+    (mine / "notes.txt").write_text("mine")
+    (profile / "report.html").write_text("my report")
+    (profile / "backup").symlink_to("/mnt/a disk that is not mounted/backup")
+    run_table(Store(tmp_path), 1)
+    assert (mine / "notes.txt").read_text() == "mine"
+    assert (profile / "report.html").read_text() == "my report"
+    assert (profile / "backup").is_symlink()
+    for name in ("models", "report.html"):
+        assert f"{name} is not a link, so it is left" in caplog.text
+    assert (profile / "manifest.json").is_file()
+
+
+def test_a_damaged_record_is_an_error(tmp_path: Path) -> None:
+    """`aiayn clean` would not know what it names."""
+    (run_table(Store(tmp_path), 1) / "run.json").write_text('{"artifacts')
+    (error,) = runs_in(Store(tmp_path))
+    assert isinstance(error, UserError)
+    with pytest.raises(UserError, match=r"run\.json cannot be read .*; restore it, or remove its folder"):
+        list(names_into(Store(tmp_path)))

@@ -1,0 +1,266 @@
+"""A run: a folder `runs/<workflow>/<profile>/<number>` with the file `run.json`.
+
+    with begun(store, "table2", "embedded", table, "python -m ...") as run:     # by all workflows, before their steps
+        ...
+        run.finish(store, artifact, metrics, failures)
+    runs_in(store)      # all of them
+
+`run.json` names the artifacts of all steps from the beginning, built or not, so `aiayn clean` keeps them. The folder's
+links are for people: `models/`, and the files of the table. Beside the numbers, `newest` links to the last finished
+run, and `report.html`, `models` and so on link to the entries of `newest`. Links are relative.
+"""
+
+import errno
+import json
+import logging
+import os
+import re
+import socket
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ValidationError
+
+from pipeline.errors import UserError
+from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.locks import FileLock, guarded, holder
+from pipeline.store.store import Store
+from workflows.engine.dag import ROOT, Step, in_order
+
+RUN, MODELS, NEWEST = "run.json", "models", "newest"
+BUCKET = "bucket"
+"""In a folder of local copies, the file with the bucket's address."""
+MODEL_STAGES = ("averaging", "parser_choice")
+"""Prefixes of models' folders in a store: translators, then parsers."""
+
+logger = logging.getLogger(__name__)
+
+
+class Record(BaseModel):
+    """The content of `run.json`."""
+
+    command: str
+    """As typed."""
+    commit: str
+    host: str
+    began: datetime
+    """Of the first command, if it was interrupted."""
+    ended: datetime | None = None
+    status: Literal["running", "finished", "failed", "stopped"] = "running"
+    """stopped: by --until. A killed run stays "running" (`Run.status`)."""
+    reason: str = ""
+    table: str
+    """The table's folder in the store. It identifies the run."""
+    artifacts: dict[str, str]
+    """Folders in the store by the labels of their steps."""
+    seconds: dict[str, float] = {}
+    """The durations of finished steps, by label."""
+    metrics: dict[str, float] = {}
+    """The table's main results."""
+
+
+@dataclass
+class Run:
+    """A run with its record."""
+
+    root: Path
+    """The store's folder of output, e.g. `runs`."""
+    folder: Path
+    record: Record
+
+    @classmethod
+    def read(cls, root: Path, folder: Path) -> Self:
+        """Reads a run. Raises UserError if its record is damaged."""
+        try:
+            return cls(root, folder, Record.model_validate_json((folder / RUN).read_bytes()))
+        except (OSError, ValidationError) as error:
+            why = error.strerror if isinstance(error, OSError) else f"{error.errors()[0]['msg']}"
+            raise UserError(f"{folder / RUN} cannot be read ({why}); rerun its command or remove the folder") from None
+
+    @property
+    def name(self) -> str:
+        """E.g. `table2/embedded/3`."""
+        return self.folder.relative_to(self.root).as_posix()
+
+    @property
+    def status(self) -> str:
+        """The record's status, or "interrupted" if the process that should be running is gone."""
+        lost = self.record.status == "running" and holder(self.lock("").path) is None
+        return "interrupted" if lost else self.record.status
+
+    def lock(self, command: str) -> FileLock:
+        """Returns the lock that a running command holds."""
+        return FileLock(self.root / file_name(self.name), command)
+
+    def save(self, **changes: Any) -> None:
+        """Writes the record with these changes."""
+        self.record = self.record.model_copy(update=changes)
+        write_atomically(self.folder / RUN, self.record.model_dump_json(indent=2))
+
+    def end(self, store: Store, status: str, reason: str = "", **changes: Any) -> None:
+        """Records how the command ended, with the durations of the steps in the store."""
+        seconds = dict[str, float]()
+        for label, name in self.record.artifacts.items():
+            with suppress(OSError, ValueError, KeyError):
+                seconds[label] = json.loads((store.folder(name) / MANIFEST).read_text(encoding="utf-8"))["seconds"]
+        self.save(status=status, reason=reason, ended=datetime.now(UTC), seconds=seconds, **changes)
+
+    def finish(
+        self, store: Store, artifact: Artifact, metrics: Mapping[str, float], failures: Mapping[str, str]
+    ) -> None:
+        """Records the finished table, links its files into the folder, and `newest` to the run."""
+        profile, table = self.folder.parent, {next(reversed(self.record.artifacts)): artifact.folder.name}
+        with guarded(self.root / ".locks"):
+            reason = "; ".join(f"{name}: {why}" for name, why in failures.items())
+            changes = {"artifacts": {**self.record.artifacts, **table}, "metrics": {**metrics}}
+            self.end(store, "failed" if failures else "finished", reason, **changes)
+            for file in sorted(artifact.folder.iterdir()):
+                _link(self.folder / file.name, file)
+            _link(profile / NEWEST, self.folder)
+            for entry in sorted(self.folder.iterdir()):
+                _link(profile / entry.name, profile / NEWEST / entry.name)
+            for entry in profile.iterdir():
+                is_ours = _target(entry).startswith(f"{NEWEST}{os.sep}")
+                if is_ours and not entry.exists():  # only an earlier run had it
+                    entry.unlink()
+
+
+@contextmanager
+def begun(store: Store, workflow: str, profile: str, table: Step[Artifact], command: str) -> Iterator[Run]:
+    """Yields the run of a command, which is recorded as failed if the body raises an error.
+
+    A table with a run already keeps it; any other gets the next number. Raises UserError if the file system has no
+    symbolic links.
+    """
+    run = begin_run(store, workflow, profile, table, command)
+    with run.lock(command) as lock:
+        lock.take()  # if another process runs the same command, it keeps the lock
+        try:
+            yield run
+        except Exception as error:
+            text = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+            run.end(store, "failed", text)
+            raise
+
+
+def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact], command: str = "") -> Run:
+    """Writes a run's record and links its models, and returns it. Raises UserError like `begun`."""
+    place = store.root / workflow / file_name(profile)
+    steps = labelled(table)
+    try:
+        with guarded(store.root / ".locks"):
+            known = {number: _table_of(place / str(number)) for number in run_numbers(place)}
+            number = next((n for n, name in known.items() if name == table.name), 1 + max(known, default=0))
+            folder, began = place / str(number), datetime.now(UTC)
+            with suppress(UserError):
+                began = Run.read(store.root, folder).record.began
+            record = Record(
+                command=command,
+                commit=commit(),
+                host=socket.gethostname(),
+                began=began,
+                table=table.name,
+                artifacts={label: step.name for label, step in steps.items()},
+            )
+            for name, step in _models(steps.values()):
+                _link(folder / MODELS / name, store.folder(step.name))
+            folder.mkdir(parents=True, exist_ok=True)
+            run = Run(store.root, folder, record)
+            run.save()
+            if store.uri:
+                (store.root / BUCKET).write_text(store.uri, encoding="utf-8")
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
+            raise
+        raise UserError(f"{place}: cannot create symbolic links ({error.strerror}); choose another --store") from None
+    return run
+
+
+def labelled(table: Step[Artifact]) -> dict[str, Step[Artifact]]:
+    """Returns a table and all steps behind it by label, the table last.
+
+    Raises ValueError if two steps share a label or two models a name, since each must identify one artifact.
+    """
+    steps = in_order([table])
+    for names in ([step.label for step in steps], [name for name, _ in _models(steps)]):
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise ValueError(f"{twice[0]}: two steps have this label, or two models this name")
+    return {step.label: step for step in steps}
+
+
+def _models(steps: Iterable[Step[Artifact]]) -> list[tuple[str, Step[Artifact]]]:
+    """Returns the steps that build models, with the models' names: `average en-de base` -> `en-de-base`."""
+    return [(short_name(step.label), step) for step in steps if step.stage.short_name in MODEL_STAGES]
+
+
+def runs_in(store: Store) -> Iterator[Run | UserError]:
+    """Yields the runs of a store; for one whose record is damaged, the error."""
+    for path in store.root.glob(f"*/*/*/{RUN}"):
+        if path.parent.name.isdecimal():
+            try:
+                yield Run.read(store.root, path.parent)
+            except UserError as error:
+                yield error
+
+
+def run_numbers(profile: Path) -> list[int]:
+    """Returns the numbers of a profile's runs, highest first."""
+    return sorted((int(run.name) for run in profile.glob("*") if run.name.isdecimal()), reverse=True)
+
+
+def file_name(text: str) -> str:
+    """Turns text into a file name: `en-de A1 seed 1` -> `en-de-A1-seed-1`."""
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "-"
+
+
+def short_name(label: str) -> str:
+    """Returns a label without its first word, as a file name: `train en-de base` -> `en-de-base`."""
+    return file_name(label.partition(" ")[2] or label)
+
+
+def commit() -> str:
+    """Returns the commit of the source, with "+" if files differ from it; empty outside a repository."""
+    try:
+        git = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
+        return subprocess.run(git, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replaces a file's content."""
+    temporary = path.with_name(f".making-{os.getpid()}-{path.name}")
+    temporary.write_text(f"{text}\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _table_of(run: Path) -> str:
+    """Returns the folder of a run's table; without a readable record, of the link of earlier versions."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((run / RUN).read_text(encoding="utf-8"))["table"])
+    return os.path.basename(_target(run / "table"))
+
+
+def _target(link: Path) -> str:
+    return os.readlink(link) if link.is_symlink() else ""
+
+
+def _link(name: Path, target: Path) -> None:
+    """Creates or replaces a relative link to `target`; a user's file or folder of that name stays."""
+    relative = os.path.relpath(target, name.parent)
+    if _target(name) == relative:
+        return
+    if name.exists() and not name.is_symlink():
+        logger.warning("%s is not a link, so it is left as it is", name)
+        return
+    name.parent.mkdir(parents=True, exist_ok=True)
+    temporary = name.with_name(f".making-{name.name}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(relative)
+    os.replace(temporary, name)
