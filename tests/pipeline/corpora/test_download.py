@@ -4,6 +4,7 @@ import hashlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,29 +133,30 @@ def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, tar
     assert ranges(server) == [None, None]
 
 
-def test_a_wrong_hash_leaves_no_file(server: RangeServer, target: Path) -> None:
-    with pytest.raises(UserError, match=r"not the expected file \(sha256 .* instead of 0{64}\); pass --data DIR"):
-        get(server, target, checksum="sha256:" + "0" * 64)
+@pytest.mark.parametrize(
+    ("status", "expected", "message", "n_requests"),
+    [
+        # Other content than the published one is downloaded once more, and never used.
+        (
+            200,
+            {"checksum": "sha256:" + 64 * "0"},
+            r"not the expected file \(sha256 .* instead of 0{64}\); pass --data",
+            2,
+        ),
+        # A login page in place of gigabytes is recognized by its length, before the content arrives.
+        (200, {"size_bytes": 500_000}, "300000 bytes instead of 500000", 1),
+        (404, {}, "HTTP 404 Not Found; pass --data DIR", 1),
+        (503, {}, "HTTP 503", 3),  # may be gone a moment later
+    ],
+)
+def test_another_file_is_reported_and_leaves_nothing(
+    server: RangeServer, target: Path, status: int, expected: dict[str, Any], message: str, n_requests: int
+) -> None:
+    server.status = status
+    with pytest.raises(UserError, match=message):
+        get(server, target, **expected)
     assert list(target.parent.iterdir()) == []
-    assert ranges(server) == [None, None]
-
-
-def test_a_wrong_size_is_reported_before_the_content_arrives(server: RangeServer, target: Path) -> None:
-    """A login page in place of gigabytes is recognized by its length."""
-    with pytest.raises(UserError, match="300000 bytes instead of 500000"):
-        get(server, target, size_bytes=500_000)
-    assert list(target.parent.iterdir()) == []
-
-
-def test_a_missing_page_is_reported_at_once(server: RangeServer, target: Path) -> None:
-    server.status = 404
-    with pytest.raises(UserError, match=r"HTTP 404 Not Found; pass --data DIR"):
-        get(server, target)
-    assert len(server.asked) == 1
-    server.status = 503
-    with pytest.raises(UserError, match="HTTP 503"):
-        get(server, target)
-    assert len(server.asked) == 1 + 3
+    assert len(server.asked) == n_requests
 
 
 def test_a_mirror_goes_on_where_the_first_server_stopped(server: RangeServer, target: Path, tmp_path: Path) -> None:
