@@ -34,7 +34,6 @@ from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
 from pipeline.text.lines import count_lines
-from pipeline.text.word_spaces import have_word_spaces
 
 
 def _not_a_split(name: str) -> str:
@@ -141,11 +140,6 @@ class FilesSettings(Settings):
             return sum(cached(sides.source, "lines-1", count_lines) for sides in self.train)
         except OSError as error:
             raise UserError(f"cannot read {error.filename}: {error.strerror}; check the path") from None
-
-    def has_word_spaces(self) -> bool:
-        """Whether both languages separate words by spaces, judged by the first training lines. Raises UserError."""
-        sources, targets = [sides.source for sides in self.train], [sides.target for sides in self.train]
-        return have_word_spaces(sources) and have_word_spaces(targets)
 
     def texts(self) -> list[FilesText]:
         """Returns the files of training text, dev set and test sets, main one first."""

@@ -115,11 +115,11 @@ def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str], re
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, resamples: int = 0) -> Bleu | None:
     """Returns corpus BLEU-4 of `paper_tokens`: case-sensitive, unsmoothed, like multi-bleu.perl (§6.1).
 
-    None if the references are written without spaces, since Moses' tokenizer would leave clauses whole. Raises
+    None if the language is written without spaces, since Moses' tokenizer would leave clauses whole. Raises
     UserError if the numbers of lines differ or are 0.
     """
     _check_lines(hypotheses, references)
-    if not has_word_spaces(references):
+    if not has_word_spaces(language):
         return None
     tokenized = [[paper_tokens(line, language) for line in side] for side in (hypotheses, references)]
     return _bleu(BLEU(tokenize="none", smooth_method="none", force=True), tokenized[0], tokenized[1], resamples)
@@ -128,11 +128,11 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
 def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, resamples: int = 0) -> Bleu:
     """Returns sacreBLEU's default score of detokenized, case-sensitive lines.
 
-    The tokenizer is the language's, or else 13a, or `char` for text without spaces. Raises UserError if the numbers of
+    The tokenizer is the language's, or else 13a, or `char` for one without spaces. Raises UserError if the numbers of
     lines differ or are 0, or if the tokenizer is not installed.
     """
     _check_lines(hypotheses, references)
-    tokenizer = tokenizer_of(language) or (DEFAULT if has_word_spaces(references) else CHARACTERS)
+    tokenizer = tokenizer_of(language) or (DEFAULT if has_word_spaces(language) else CHARACTERS)
     return _bleu(BLEU(tokenize=tokenizer), hypotheses, references, resamples)
 
 

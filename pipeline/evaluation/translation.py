@@ -36,7 +36,6 @@ from pipeline.text.encoding import decode_ids
 from pipeline.text.lines import normalised
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import SPACE_SIGN, load
-from pipeline.text.word_spaces import has_word_spaces
 
 logger = logging.getLogger(__name__)
 
@@ -204,10 +203,10 @@ class Translator:
         return [self._vocabulary.id_to_piece(i).startswith(SPACE_SIGN) for i in range(len(self._vocabulary))]
 
     def _join(self, parts: Sequence[Hypothesis]) -> Translation:
-        """Joins the outputs of a line's parts into one translation, by spaces if its language has them."""
+        """Joins the outputs of a line's parts into one translation, by spaces if they have any."""
         texts = decode_ids(self._vocabulary, [part.tokens for part in parts])
         return Translation(
-            (" " if has_word_spaces(texts) else "").join(texts),
+            (" " if any(" " in text for text in texts) else "").join(texts),
             sum(len(part.tokens) + 1 for part in parts),
             sum(part.score for part in parts),
             sum(part.log_probability for part in parts),

@@ -3,7 +3,8 @@
 WMT14's archives need this; the paper states no rule (§5.1). Lines are `normalised`. Evaluation sets are not cleaned,
 since scores need every line.
 
-Lengths are counted in words, or in characters if either side is written without spaces.
+Lengths are counted in words, or in characters if either language is written without spaces
+(`pipeline.text.word_spaces`).
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from pipeline.store.artifacts import Corpus, Shard
 from pipeline.store.scratch import Scratch
 from pipeline.text.aligned import CorpusWriter, write_shards
 from pipeline.text.lines import is_utf8, normalised, read_pairs
-from pipeline.text.word_spaces import sides_with_word_spaces
+from pipeline.text.word_spaces import has_word_spaces
 
 REASONS = ("blank", "too_long", "ratio", "invalid")
 CHARACTERS_PER_WORD = 5
@@ -31,7 +32,7 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
     "collections": {name: {"read", "kept", "dropped"}}}. Each shard holds pairs of one collection. Raises UserError if
     no pair is kept.
     """
-    shards, in_words = corpus.shards, all(sides_with_word_spaces(context, corpus))
+    shards, in_words = corpus.shards, all(map(has_word_spaces, corpus.languages))
     counts_of: dict[str, Counter[str]] = {shard.collection: Counter() for shard in shards}
     writer = CorpusWriter(context, corpus.languages)
     calls = [(shard.collection, (context.scratch, shard, corpus.languages, settings, in_words)) for shard in shards]

@@ -26,7 +26,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard, Vocabulary
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
-from pipeline.text.word_spaces import sides_with_word_spaces
+from pipeline.text.word_spaces import has_word_spaces
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
@@ -140,7 +140,8 @@ def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[s
     sample_pairs = min(pairs, at_most_pairs)
     line_every = -(-sample_pairs // KEPT_LINES)
     rows_before = accumulate((shard.pairs for shard in shards), initial=0)
-    has_spaces = sides_with_word_spaces(context, corpus)
+    source, target = corpus.languages
+    has_spaces = has_word_spaces(source), has_word_spaces(target)
     calls = [
         (context.scratch, shard, before, sample_pairs, pairs, has_spaces, line_every)
         for shard, before in zip(shards, rows_before, strict=False)

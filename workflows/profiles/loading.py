@@ -6,6 +6,7 @@ from pathlib import Path
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
 from pipeline.evaluation.bleu_tokenizers import tokenizer_of
+from pipeline.text.word_spaces import has_word_spaces
 from workflows.profiles.changes import named_profile, read_config
 from workflows.profiles.own_text import DATA, own_profile
 from workflows.profiles.profile import Profile, configure, describe, finished
@@ -39,8 +40,10 @@ def load_profile(
     if named or not (recorded or texts):
         profile = named_profile(PROFILES, named or EMBEDDED.name)
     else:
-        has_word_spaces = all(text.has_word_spaces() for text in texts.values())
-        profile = recorded or own_profile(min(text.count_train_pairs() for text in texts.values()), has_word_spaces)
+        all_have_spaces = all(
+            has_word_spaces(language) for text in texts.values() for language in (text.source, text.target)
+        )
+        profile = recorded or own_profile(min(text.count_train_pairs() for text in texts.values()), all_have_spaces)
     described = describe(profile)
     if texts:
         described |= {"data": DATA, "corpora": texts}
