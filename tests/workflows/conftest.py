@@ -15,8 +15,8 @@ from pipeline.evaluation import costs, scoring
 from pipeline.evaluation.perplexity import Perplexity, PerplexityRecord
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Hypotheses, TrainingRun
-from pipeline.store.records import AveragingRecord, DecodingRecord
+from pipeline.store.artifacts import Checkpoint, EvaluationSet, Hypotheses, Scores, TrainingRun
+from pipeline.store.records import AveragingRecord, DecodingRecord, ScoringRecord
 from pipeline.text.lines import write_lines
 from tests.support.parallel_text import corpus_of, set_of
 from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides
@@ -55,6 +55,19 @@ def copy_of_table2(made_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.
     """A copy of `finished_cell` that a test may change."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     return made_table2.copied(tmp_path / "runs")
+
+
+SCORED: dict[tuple[str, ...], ScoringRecord] = {}
+"""Scores by texts and names, since their intervals take a second to resample."""
+
+
+def scored(context: Context, hypotheses: Hypotheses, text: EvaluationSet) -> Scores:
+    """Scores a translation, or writes the scores of the same one."""
+    files = (hypotheses.path(text), text.references)
+    key = (files[0].name, *(path.read_text(encoding="utf-8") for path in files))
+    if key not in SCORED:
+        SCORED[key] = scoring.score(context, hypotheses, text).load()
+    return Scores(context.folder).write(SCORED[key])
 
 
 @pytest.fixture
@@ -113,7 +126,7 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
         scores = []
         for name, text in zip(names, test_sets, strict=True):
             write_lines(hypotheses.path(text), translated)
-            scores.append(scoring.score(Context(folder(*place, f"scores {name}")), hypotheses, text))
+            scores.append(scored(Context(folder(*place, f"scores {name}")), hypotheses, text))
         perplexity = Perplexity(folder(*place, "perplexity"))
         perplexity.write(PerplexityRecord(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
         return Translation(

@@ -79,7 +79,6 @@ def test_what_makes_no_sense_is_refused(profile: str) -> None:
 
 
 def test_more_parts_than_tokens_are_refused() -> None:
-    """More micro-batches than tokens would leave some without any."""
     with pytest.raises(UserError, match=r"recipes\.base\.training: micro_batches is 9, but budget_tokens only 8"):
         load_profile(overrides=[f"recipes.base.training.{one}" for one in ("micro_batches=9", "budget_tokens=8")])
 

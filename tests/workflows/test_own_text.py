@@ -7,19 +7,11 @@ from pathlib import Path
 import pytest
 
 from model.flops import count_parameters
-from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
-from pipeline.evaluation.scoring import score
-from pipeline.store.artifact import Artifact, Context, publish
-from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Hypotheses
+from pipeline.store.artifact import Artifact, publish
+from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet
 from pipeline.store.store import Store
-from pipeline.text.cleaning import clean
-from pipeline.text.encoding import encode
-from pipeline.text.lines import write_lines
-from pipeline.text.vocabulary import learn, load
-from tests.support.read_text import read_text
 from tests.support.tiny_dag import run_table, table_of
-from tests.support.unspaced_text import ENGLISH, TEXTS
 from workflows import reproduce_table2, stages
 from workflows.cli.prepared import PROFILE, record, recorded
 from workflows.engine.dag import Step, in_order, to_run
@@ -168,7 +160,6 @@ def test_text_described_by_a_file_is_changed_there(tmp_path: Path) -> None:
 
 
 def test_a_byte_order_mark_is_no_part_of_a_description(tmp_path: Path) -> None:
-    """Some editors begin every file with a byte order mark."""
     toml, config = _describe(tmp_path, 5), tmp_path / "mine.toml"
     toml.write_text(toml.read_text(), encoding="utf-8-sig")
     config.write_text('profile = "multi30k"\n', encoding="utf-8-sig")
@@ -220,49 +211,6 @@ def test_a_scorer_that_is_not_installed_is_named_before_anything_runs(
     for profile in (None, "embedded"):
         with pytest.raises(UserError, match=r"'ja'.*not installed; pip install 'sacrebleu\[ja\]'$"):
             load_profile(profile, files=[toml])
-
-
-@pytest.mark.parametrize("language", TEXTS)
-def test_text_without_spaces_between_words_goes_all_the_way(tmp_path: Path, language: str) -> None:
-    """From files to scores, except training: no pair is dropped, every line can be encoded, nearly correct output
-    scores high, and wrong output low."""
-    for name, lines in (("en", ENGLISH), (language, TEXTS[language])):
-        write_lines(tmp_path / f"train.{name}", lines)
-        write_lines(tmp_path / f"test.{name}", lines[-8:])
-    toml = tmp_path / "text.toml"
-    both = [f'{{source = "{split}.en", target = "{split}.{language}"}}' for split in ("train", "test")]
-    toml.write_text(
-        f'source = "en"\ntarget = "{language}"\ntrain = {both[0]}\ndev = {both[1]}\ntest.test = {both[1]}\n'
-    )
-    profile = load_profile(files=[toml], overrides=["vocabulary.size=800"])
-    assert (profile.vocabulary.character_coverage, profile.vocabulary.byte_fallback) == (0.9995, True)
-
-    def context(name: str) -> Context:
-        (tmp_path / name).mkdir()
-        return Context(tmp_path / name)
-
-    settings = profile.corpora[f"en-{language}"]
-    assert isinstance(settings, FilesSettings)
-    text = read_text(tmp_path / "text", settings)
-    corpus = clean(context("clean"), text.corpus, profile.cleaning)
-    assert corpus.read_json("corpus.json")["report"]["kept"] == len(ENGLISH)
-    vocabulary = learn(context("vocabulary"), corpus, profile.vocabulary)
-    dataset = encode(context("dataset"), corpus, text.sets["dev"], vocabulary, profile.encoding)
-    described = dataset.read_json("dataset.json")
-    assert described["left_out"] == 0
-    assert not any(shard["unknown"] for split in described["splits"].values() for shard in split)
-
-    processor, hypotheses = load(vocabulary.path), Hypotheses(tmp_path / "hypotheses")
-    hypotheses.folder.mkdir()
-    spelled = [processor.decode(processor.encode(line)) for line in TEXTS[language][-8:]]
-    scores = {}
-    for name, lines in (("right", spelled), ("nearly", [spelled[0][:-3], *spelled[1:]]), ("wrong", spelled[::-1])):
-        write_lines(hypotheses.folder / f"test.{language}", lines)
-        scores[name] = score(context(name), hypotheses, text.sets["test"]).load()
-    assert scores["right"].sacrebleu == pytest.approx(100)
-    assert 80 < scores["nearly"].sacrebleu < 100
-    assert 0 < scores["wrong"].sacrebleu < 20
-    assert {scored.paper_bleu for scored in scores.values()} == {None}
 
 
 def test_without_spaces_between_words_there_are_more_pieces() -> None:

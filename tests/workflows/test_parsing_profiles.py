@@ -40,7 +40,6 @@ def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_one_line(options: dict[str, object], message: str) -> None:
-    """The line states the problem and the place."""
     with pytest.raises(UserError, match=message) as caught:
         load_parsing_profile(**options)  # type: ignore[arg-type]
     assert "\n" not in str(caught.value)

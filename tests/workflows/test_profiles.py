@@ -33,7 +33,6 @@ def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
 
 
 def test_a_profile_without_changes_is_the_profile() -> None:
-    """Profiles survive a round trip through their dictionaries."""
     assert load_profile() == EMBEDDED
     for name, profile in PROFILES.items():
         assert load_profile(name) == profile
@@ -68,7 +67,6 @@ def test_a_profile_without_changes_is_the_profile() -> None:
     ],
 )
 def test_a_wrong_setting_is_reported_in_one_line(overrides: list[str], message: str) -> None:
-    """The message names the setting and its valid values."""
     with pytest.raises(UserError, match=message) as caught:
         load_profile(overrides=overrides)
     assert "\n" not in str(caught.value)
@@ -100,7 +98,6 @@ def test_table_3_has_its_own_text() -> None:
 
 
 def test_the_line_of_settings_names_what_changes_them(tmp_path: Path) -> None:
-    """The first line printed has the profile and the options that change it."""
     config = tmp_path / "my settings.toml"
     config.write_text('profile = ["multi30k"]\n')
     assert load_profile().in_force() == "settings of profile embedded: generated text"
@@ -130,7 +127,6 @@ def test_competitors_are_of_bases_size(profile: Profile) -> None:
 
 
 def test_unnamed_models_are_the_default() -> None:
-    """It can be named, and keeps the profile's order."""
     known, default = EMBEDDED.recipes, EMBEDDED.default_models
     assert chosen_names("models", None, known, default) == ["base", "big"]
     assert chosen_names("models", "convolutional,base", known, default) == ["base", "convolutional"]

@@ -107,7 +107,6 @@ def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTab
 
 
 def test_mlflow_has_the_corpus_report(made_table2: MadeTable2) -> None:
-    """Its metrics and files are the table's run's."""
     tracked = Tracked(made_table2)
     (prepared,) = (made_table2.store / "store").glob("corpus_report-*/corpus_report.json")
     plan = json.loads(prepared.read_text())["plan"]
@@ -117,7 +116,6 @@ def test_mlflow_has_the_corpus_report(made_table2: MadeTable2) -> None:
 
 
 def test_mlflow_registers_the_model(made_table2: MadeTable2) -> None:
-    """Under its name, with two aliases and the run that trained it."""
     tracked = Tracked(made_table2)
     (model,) = tracked.client.search_logged_models([tracked.experiment.experiment_id])
     assert (model.source_run_id, model.name) == (tracked.child.info.run_id, "en-de base")
@@ -127,7 +125,6 @@ def test_mlflow_registers_the_model(made_table2: MadeTable2) -> None:
 
 
 def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
-    """Its record has MLflow's metrics of the table."""
     (run,) = runs_in(Store(made_table2.store))
     assert not isinstance(run, UserError)
     assert (run.name, run.status) == ("table2/embedded/1", "finished")
@@ -137,7 +134,6 @@ def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
 
 
 def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2: MadeTable2) -> None:
-    """In a separate process, without Ray, torch and MLflow."""
     before, made = copy_of_table2.stages(), copy_of_table2
     done = run_in_process(*command_of_table2(made.store, python=["-X", "importtime"]))
     assert done.returncode == 0, done.stderr[-2000:]
@@ -203,7 +199,6 @@ def test_a_search_is_chosen_on_the_dev_set(copy_of_table2: MadeTable2, capsys: p
 
 
 def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """--plan names the stages of all four cells and creates no folder."""
     reproduce_table2.main(plan=True, verbose=True, choose_decoding=True, store=tmp_path / "new")
     output = capsys.readouterr().out
     for stage in (
@@ -220,7 +215,6 @@ def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest
 
 
 def test_cells_of_a_pair_share_its_text_and_vocabulary() -> None:
-    """Base and big of one pair are trained on one dataset, with one fingerprint."""
     cells = reproduce_table2.cells_of(load_profile(), ["en-de"], ["base", "big"])
     base, big = (cell.training.inputs[0] for cell in cells)
     assert base.fingerprint == big.fingerprint

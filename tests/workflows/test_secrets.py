@@ -55,7 +55,6 @@ def _found_in(folder: Path, planted: dict[str, str]) -> dict[str, list[str]]:
 def test_a_run_that_succeeds_and_one_that_fails(
     environment: dict[str, str], planted: dict[str, str], tmp_path: Path
 ) -> None:
-    """Neither files, nor output, nor the server's data contain a secret."""
     store = tmp_path / "runs"
     good = run_in_process(*command_of_table2(store), environment=environment)
     assert good.returncode == 0, good.stderr

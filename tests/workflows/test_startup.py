@@ -28,5 +28,4 @@ def test_commands_import_no_large_library() -> None:
 
 
 def test_what_only_waits_does_not_import_torch() -> None:
-    """Otherwise each of these processes would use two CPU seconds for it."""
     assert "torch" not in loaded_by(f"pipeline.{module}" for module in WAITING)

@@ -38,7 +38,6 @@ def test_more_seeds_leave_what_was_trained_with_one() -> None:
 
 
 def test_a_trial_decodes_with_the_fewest_workers_of_an_elastic_run() -> None:
-    """So that other trials fit beside it."""
     profile = load_profile("embedded", overrides=["grid.training.workers=2:3"]).for_pair("en-de")
     (trial,) = trials_of(TEXT, rows(profile.grid, "A1"), 1, profile.decoding)
     hypotheses = trial.evaluation.hypotheses

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from model.config import BASE, BIG, OptimizerConfig, TransformerConfig
-from pipeline.settings import TrainingSettings, VocabularySettings
+from model.config import BASE, BIG, OptimizerConfig
+from pipeline.settings import VocabularySettings
 from workflows.profiles.profile import Profile, Recipe
-from workflows.profiles.translation import MULTI30K, WMT14, Competitor, with_competitors
+from workflows.profiles.translation import MULTI30K, WMT14, Competitor, recipes_of, sized, with_competitors
 
 OWN = "own"
 DATA = "text of the user's own"
@@ -44,20 +44,15 @@ def _recipes(
 ) -> dict[str, Recipe]:
     """Returns the recipes of base, big and the competitors; widths of base and big are multiples of `D_K`."""
 
-    def model(paper: TransformerConfig, width: int, dropout: float) -> TransformerConfig:
-        n_heads = width // D_K
-        return replace(
-            paper, n_layers=n_layers, d_model=width, d_ff=4 * width, n_heads=n_heads, d_k=D_K, d_v=D_K, dropout=dropout
-        )
-
     optimizer = OptimizerConfig(warmup_steps=warmup_steps, learning_rate_scale=0.7)
-    training = {"micro_batches": 1, "log_updates": 50, **training}
-    recipes = {
-        name: Recipe(
-            training=TrainingSettings(model=model(paper, width, dropout), optimizer=optimizer, threads=2, **training)
-        )
-        for name, paper, width, dropout in (("base", BASE, base, dropouts[0]), ("big", BIG, big, dropouts[1]))
-    }
+    shared = {"optimizer": optimizer, "threads": 2, "micro_batches": 1, "log_updates": 50, **training}
+    recipes = recipes_of(
+        *(
+            sized(paper, n_layers, width, 4 * width, width // D_K, dropout)
+            for paper, width, dropout in zip((BASE, BIG), (base, big), dropouts, strict=True)
+        ),
+        **shared,
+    )
     tuned = {name: recipe.training.optimizer.learning_rate_scale for name, recipe in MULTI30K.recipes.items()}
     return with_competitors(recipes, 0.2, {name: Competitor(*size, tuned[name]) for name, size in competitors.items()})
 

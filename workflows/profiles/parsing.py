@@ -6,7 +6,6 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -31,6 +30,7 @@ from pipeline.settings import (
 from workflows.paper import PARSER_MODEL
 from workflows.profiles.changes import named_profile, read_config
 from workflows.profiles.profile import Profile, Recipe, configure, describe, finished
+from workflows.profiles.translation import sized
 
 SUPERVISED, SEMI_SUPERVISED = "supervised", "semi-supervised"
 EMBEDDED_NAME, TREEBANK_NAME, WSJ_NAME = "embedded", "treebank", "wsj"
@@ -85,7 +85,7 @@ EMBEDDED_TREES = ParsingProfile(
     recipes={
         "parser": Recipe(
             training=TrainingSettings(
-                model=replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
+                model=sized(BASE, 2, 128, 512, 4, 0.0),
                 optimizer=OptimizerConfig(warmup_steps=300, learning_rate_scale=0.2),
                 dtype="float32",
                 updates=2600,
@@ -121,7 +121,7 @@ def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
         recipes={
             "parser": Recipe(
                 training=TrainingSettings(
-                    model=replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.1),
+                    model=sized(BASE, 2, 128, 512, 4, 0.1),
                     optimizer=OptimizerConfig(warmup_steps=500, learning_rate_scale=0.4),
                     dtype="float32",
                     updates=10_000,

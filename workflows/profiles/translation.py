@@ -12,8 +12,20 @@ from pipeline.settings import AveragingSettings, EncodingSettings, TrainingSetti
 from workflows.profiles.profile import Grid, Profile, Recipe
 
 
-def _recipe(model: TransformerConfig, **training: Any) -> Recipe:
-    return Recipe(training=TrainingSettings(model=model, **training))
+def sized(
+    model: TransformerConfig, n_layers: int, d_model: int, d_ff: int, n_heads: int, dropout: float
+) -> TransformerConfig:
+    """Returns base or big in other sizes; the heads are together as wide as the model (§3.2.2)."""
+    d_k = d_model // n_heads
+    return replace(
+        model, n_layers=n_layers, d_model=d_model, d_ff=d_ff, n_heads=n_heads, d_k=d_k, d_v=d_k, dropout=dropout
+    )
+
+
+def recipes_of(base: TransformerConfig, big: TransformerConfig, **training: Any) -> dict[str, Recipe]:
+    """Returns the recipes of base and big, which share their other settings."""
+    models = {"base": base, "big": big}
+    return {name: Recipe(training=TrainingSettings(model=model, **training)) for name, model in models.items()}
 
 
 class Competitor(NamedTuple):
@@ -60,18 +72,7 @@ EMBEDDED = Profile(
     },
     vocabulary=VocabularySettings(size=1500, character_coverage=1, byte_fallback=False),
     recipes=with_competitors(
-        {
-            "base": _recipe(
-                replace(BASE, n_layers=2, d_model=128, d_ff=512, n_heads=4, d_k=32, d_v=32, dropout=0.0),
-                **_GENERATED,
-                updates=1100,
-            ),
-            "big": _recipe(
-                replace(BIG, n_layers=2, d_model=144, d_ff=576, n_heads=4, d_k=36, d_v=36, dropout=0.0),
-                **_GENERATED,
-                updates=1100,
-            ),
-        },
+        recipes_of(sized(BASE, 2, 128, 512, 4, 0.0), sized(BIG, 2, 144, 576, 4, 0.0), **_GENERATED, updates=1100),
         dropout=0.0,
         competitors={"recurrent": Competitor(2, 160), "convolutional": Competitor(4, 120)},
     ),
@@ -79,7 +80,7 @@ EMBEDDED = Profile(
         text={"vocabulary": {"size": 1000}, "corpora": {pair: {"train_pairs": 4000} for pair in ("en-de", "en-fr")}},
         base_seeds=3,
         training=TrainingSettings(
-            model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8, dropout=0.05),
+            model=sized(BASE, 3, 64, 256, 8, 0.05),
             dtype="float32",
             updates=2300,
             **{
@@ -109,17 +110,14 @@ MULTI30K = Profile(
     corpora={"en-de": Multi30kSettings(target="de"), "en-fr": Multi30kSettings(target="fr")},
     vocabulary=VocabularySettings(size=6000, character_coverage=1, byte_fallback=False),
     recipes=with_competitors(
-        {
-            "base": _recipe(replace(BASE, n_layers=2, d_model=256, d_ff=512, n_heads=4, dropout=0.15), **_MULTI30K),
-            "big": _recipe(replace(BIG, n_layers=2, d_model=384, d_ff=768, n_heads=6, dropout=0.2), **_MULTI30K),
-        },
+        recipes_of(sized(BASE, 2, 256, 512, 4, 0.15), sized(BIG, 2, 384, 768, 6, 0.2), **_MULTI30K),
         dropout=0.2,
         competitors={"recurrent": Competitor(2, 264, 1.4), "convolutional": Competitor(4, 200, 2.8)},  # docs/log.md
     ),
     grid=Grid(
         text={"vocabulary": {"size": 3000}},
         training=TrainingSettings(
-            model=replace(BASE, n_layers=3, d_model=64, d_ff=256, n_heads=8, d_k=8, d_v=8),
+            model=sized(BASE, 3, 64, 256, 8, 0.1),
             dtype="float32",
             **{
                 **_MULTI30K,

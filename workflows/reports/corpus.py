@@ -8,8 +8,19 @@ from collections.abc import Sequence
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
-from pipeline.text.corpus_statistics import CorpusStatistics, measure
-from workflows.reports import corpus_text
+from pipeline.text.cleaning import REASONS as CLEANING_REASONS
+from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, CorpusStatistics, measure
+from workflows.quantities import percent, rounded
+from workflows.tables.table import NAME, Column, Table, columns, in_order
+
+REASONS = dict(
+    zip(
+        (*CLEANING_REASONS, TOO_MANY_TOKENS),
+        ("blank side", "too many words", "lengths too different", "not UTF-8", "too many tokens"),
+        strict=True,
+    )
+)
+"""Why pairs are dropped, in words."""
 
 
 class CorpusReport(JsonArtifact[CorpusStatistics]):
@@ -20,16 +31,35 @@ class CorpusReport(JsonArtifact[CorpusStatistics]):
     @property
     def summary(self) -> str:
         """The main statistics on one line."""
-        return corpus_text.summary(self.load())
+        statistics = self.load()
+        total, padding = statistics.total, statistics.plan.padding_fraction
+        source, target = statistics.lengths
+        return (
+            f"{rounded(total.kept)} of {rounded(total.read)} training pairs kept, {source.mean:.1f} source "
+            f"and {target.mean:.1f} target tokens per pair, {percent(total.unknown_fraction)} unknown"
+            + ("" if padding is None else f", {percent(padding)} padding")
+        )
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The main statistics for MLflow."""
+        statistics = self.load()
+        total, plan, (source, target) = statistics.total, statistics.plan, statistics.lengths
+        values = {
+            "pairs_read": total.read,
+            "pairs_kept": total.kept,
+            **{f"pairs_dropped.{reason}": pairs for reason, pairs in total.dropped.items()},
+            "source_tokens_a_pair": source.mean,
+            "target_tokens_a_pair": target.mean,
+            "unknown_fraction": total.unknown_fraction,
+            "padding_fraction": plan.padding_fraction,
+            "updates_an_epoch": plan.updates,
+        }
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def report_corpus(
-    context: Context,
-    corpus: Corpus,
-    vocabulary: Vocabulary,
-    dataset: EncodedDataset,
-    data: str,
-    plan: Sequence[int],
+    context: Context, corpus: Corpus, vocabulary: Vocabulary, dataset: EncodedDataset, data: str, plan: Sequence[int]
 ) -> CorpusReport:
     """Writes the statistics of a language pair's text and of the first epoch of a run on it.
 
@@ -41,7 +71,50 @@ def report_corpus(
     budget_tokens, micro_batches, seed = plan
     training = TrainingSettings(budget_tokens=budget_tokens, micro_batches=micro_batches, seed=seed)
     statistics = measure(data, corpus, vocabulary, dataset.on_this_node(context.scratch), training)
-    report = CorpusReport(context.folder)
-    report.write(statistics)
+    report = CorpusReport(context.folder).write(statistics)
     (context.folder / "corpus_report.svg").write_text(lengths_svg(statistics), encoding="utf-8")
     return report
+
+
+def title(statistics: CorpusStatistics) -> str:
+    """Returns the language pair and the data, e.g. `EN-DE, WMT 2014`."""
+    return f"{statistics.pair.upper()}, {statistics.data}"
+
+
+def collections(statistics: CorpusStatistics) -> Table:
+    """Returns a table of the pairs read, kept and dropped per collection, and of all if there are several."""
+    shown = [
+        Column(NAME, "training pairs"),
+        *columns("read", "kept", spec=","),
+        *(Column(reason, words, spec=",") for reason, words in REASONS.items()),
+        Column("unknown_fraction", "unknown tokens", unit="%"),
+    ]
+    listed = [*statistics.collections, *[statistics.total] * (len(statistics.collections) > 1)]
+    dropped = [[of.dropped[reason] for reason in REASONS] for of in listed]
+    rows = [
+        in_order(shown, of.name, of.read, of.kept, *counts, of.unknown_fraction)
+        for of, counts in zip(listed, dropped, strict=True)
+    ]
+    return Table(title(statistics), shown, rows)
+
+
+def facts(statistics: CorpusStatistics) -> dict[str, str]:
+    """Returns the facts listed below the collections, by name."""
+    plan, sample, sides = statistics.plan, statistics.sample, statistics.lengths
+    means = ", ".join(f"{side.language} {side.mean:.3g}" for side in sides)
+    longest = ", ".join(f"{side.language} {side.quantiles['0.99']:.3g}" for side in sides)
+    of_text = {
+        "tokens per sentence": f"mean: {means}; 99th percentile: {longest}",
+        "unknown tokens": ", ".join(f"{split.name} {percent(split.unknown_fraction)}" for split in statistics.splits),
+        "vocabulary": f"{rounded(sample['size'])} pieces, learned from {rounded(sample['sampled_pairs'])} of "
+        f"{rounded(sample['train_pairs'])} pairs with {rounded(sample['words'])} distinct words",
+    }
+    if plan.updates is None or plan.padding_fraction is None:
+        return {**of_text, "padding": plan.problem}
+    estimated = f", estimated from one pair in {plan.every}" * (plan.every > 1)
+    passes = f", each in {plan.micro_batches} micro-batches" * (plan.micro_batches > 1)
+    return {
+        **of_text,
+        "padding": f"{percent(plan.padding_fraction)} of the tokens computed{estimated}",
+        "one epoch": f"{rounded(plan.updates)} updates of up to {rounded(plan.budget_tokens)} tokens per side{passes}",
+    }

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.quantities import rounded
-from workflows.reports.corpus_text import title
+from workflows.reports.corpus import title
 from workflows.reports.plots import COLORS, figure, svg
 
 LONGEST_SHOWN = "0.999"

@@ -20,8 +20,7 @@ from pipeline.store.artifact import Context
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.quantities import duration, flop_text, rounded
-from workflows.reports import corpus_text
-from workflows.reports.corpus import CorpusReport
+from workflows.reports.corpus import CorpusReport, collections, facts, title
 from workflows.reports.corpus_plot import lengths_figure
 from workflows.reports.seeds import seeds_csv
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
@@ -89,9 +88,9 @@ def write(
     main, *others = results.tables
     texts = [
         Section(
-            f"Training text: {corpus_text.title(corpus)}",
+            f"Training text: {title(corpus)}",
             drawings=[lengths_figure(corpus)],
-            tables=[corpus_text.collections(corpus), facts_table("", corpus_text.facts(corpus))],
+            tables=[collections(corpus), facts_table("", facts(corpus))],
         )
         for corpus in (report.load() for report in reports)
     ]

@@ -22,7 +22,6 @@ from pipeline.store.artifacts import METRICS, read_metrics_line
 from pipeline.store.store import Store
 from workflows.engine.dag import to_artifact, to_step
 from workflows.reports.corpus import CorpusReport
-from workflows.reports.corpus_text import metrics
 from workflows.tables.measurements import TrainedModel
 from workflows.tracking.lineage import datasets_of, settings_of, to_params
 from workflows.tracking.models import registered_name, serve
@@ -106,7 +105,7 @@ class Exporter:
         run, figures = self.open(), dict(main_metrics)
         if SENT_TAG not in self._runs[""].data.tags:
             for name, report in reports.items():
-                figures |= metrics(report.load(), name)
+                figures |= {f"{metric}.{name}": value for metric, value in report.metrics.items()}
                 self._server.client.log_artifacts(run, str(report.folder), f"corpus-{name}")
             self._send(run, _points(figures, 0))
             self._server.client.log_artifacts(run, str(table.folder))

@@ -21,7 +21,6 @@ def report(cell: Callable[..., Translation], tmp_path: Path) -> str:
 
 
 def test_text_from_outside_is_escaped(report: str) -> None:
-    """Markup in a sentence is shown and not interpreted."""
     assert "<b>" not in report
     assert "&lt;b&gt;Bücher&lt;/b&gt;" in report
     reader = Reader(report)
@@ -75,7 +74,6 @@ def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
 
 
 def test_nothing_was_run(tmp_path: Path) -> None:
-    """A table of printed values only says so first."""
     report = page_of(tmp_path, table2_report.tabulate, [])
     assert "Nothing was run: the table has only the paper’s values." in Reader(report).text
     assert drawings(report) == []

@@ -50,7 +50,6 @@ def cells_of(report: str, name: str) -> list[str]:
 
 
 def test_text_from_outside_is_escaped(report: str) -> None:
-    """Markup in a row's name or a reason is shown and not interpreted."""
     assert not {"b", "i"} & set(re.findall(r"<(\w+)>", report))
     assert "F<b>1" in Reader(report).text
     assert "<i>node 2</i>" in Reader(report).text

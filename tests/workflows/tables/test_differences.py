@@ -79,7 +79,6 @@ def scored(cell: Translation, **sentences: int) -> Translation:
 
 
 def test_a_training_like_the_paper_s_differs_in_its_time_alone(printed: Translation) -> None:
-    """Both times are listed, with the seconds per update."""
     (time,) = differences([printed])
     assert (time.paper, time.here) == ("12 hours, 0.4 s per update", "12 h 00 min, 0.43 s per update")
 
@@ -112,7 +111,6 @@ def test_vocabulary_is_the_paper_s_within_a_hundredth(printed: Translation, size
 
 
 def test_test_set_updates_and_hardware_are_reported(printed: Translation) -> None:
-    """Any other number of sentences or updates, or any other device, differs."""
     assert aspects_of(scored(printed, newstest2014=3000))["test set"].here == "newstest2014, 3,000 sentences"
     assert aspects_of(scored(printed, newstest2013=3003)).keys() == {"test set"}
     longer = changed(printed, "training", updates=100_001)
@@ -137,7 +135,6 @@ def test_averaging_differs_in_number_or_interval(printed: Translation) -> None:
 
 
 def test_optimizer_decoding_and_model_name_what_differs(printed: Translation) -> None:
-    """Only differing fields are listed, in the paper's symbols, on both sides."""
     optimizer = replace(printed.settings.optimizer, beta_2=0.98, warmup_steps=400, label_smoothing=0.0)
     settings = printed.settings.model_copy(update={"optimizer": optimizer})
     aspects = aspects_of(replace(printed, recipe=printed.recipe.model_copy(update={"training": settings})))
@@ -150,7 +147,6 @@ def test_optimizer_decoding_and_model_name_what_differs(printed: Translation) ->
 
 
 def test_cells_that_differ_alike_share_an_entry(printed: Translation) -> None:
-    """All of several cells are `all`; some of them, or the only cell, are named."""
     wide = of_pairs(printed, 9_000_000)
     other = replace(wide, pair="en-fr", model="big")
     data = {entry.cells for entry in differences([wide, replace(wide, model="base")]) if entry.what == "training data"}

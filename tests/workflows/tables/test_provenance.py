@@ -23,7 +23,6 @@ def test_one_line_names_type_devices_and_torch(cell: Cell) -> None:
 
 
 def test_dev_pairs_that_were_too_long_are_counted(cell: Cell) -> None:
-    """A separate note has their number, if there are any."""
     assert len(provenance_notes([cell("en-de", "base")])) == 1
     inputs = cell("en-fr", "base")
     inputs.training.write(inputs.training.load().model_copy(update={"dev_left_out": 2}))
@@ -33,7 +32,6 @@ def test_dev_pairs_that_were_too_long_are_counted(cell: Cell) -> None:
 
 
 def test_the_form_of_the_batches_is_named(cell: Cell) -> None:
-    """Packed batches and a CUDA graph, if used."""
     inputs = cell("en-de", "base")
     packed = replace(TOGETHER, packed=True, captured=True)
     inputs.training.write(inputs.training.load().model_copy(update={"segments": (packed,)}))

@@ -59,7 +59,6 @@ def printed(width: int, *shown: RenderableType) -> list[str]:
 
 
 def test_a_terminal_shows_everything_within_its_width(made: JsonArtifact[Any]) -> None:
-    """Every table has its title, all its values, and all notes and differences."""
     table = made.load()
     for width in (60, 80, 100, 140):
         lines = printed(width, render_terminal(table, width))
@@ -94,7 +93,6 @@ def test_markdown_has_a_line_for_each_line(made: JsonArtifact[Any]) -> None:
 
 
 def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
-    """In few parts, each with the leading columns."""
     assert printed(50, *terminal_table(SCORES, 50))[1:] == [
         "                    perplexity",
         "row   change             paper       here",
@@ -118,7 +116,6 @@ def test_blocks_stand_beneath_each_other_where_they_do_not() -> None:
 
 @pytest.mark.parametrize("width", [38, 24])
 def test_words_too_long_for_their_column_are_folded(width: int) -> None:
-    """Nothing is lost and nothing is wider than the terminal."""
     shown = [Column(NAME, "name"), *columns("why")]
     table = Table("Names", shown, [in_order(shown, "restricted self-attention", "x" * 20)])
     lines = printed(width, *terminal_table(table, width))
@@ -127,7 +124,6 @@ def test_words_too_long_for_their_column_are_folded(width: int) -> None:
 
 
 def test_markdown_escapes_what_it_would_interpret() -> None:
-    """Measured rows are marked; a text's lines are aligned."""
     shown = [Column(NAME, "model"), *columns("BLEU", block="EN-DE", spec="d")]
     rows = [in_order(shown, "a|b\\| *", 1, origin="paper"), in_order(shown, "c\nd", 2, origin="measured")]
     assert markdown_table(Table("", shown, rows)) == [

@@ -20,7 +20,6 @@ EXPECTED = Path(__file__).with_name("expected.jsonl")
 
 
 def test_values_are_those_stored(made: JsonArtifact[Any]) -> None:
-    """Every table's page lists the warnings and loads nothing."""
     page = (made.folder / "report.html").read_text(encoding="utf-8")
     assert_asks_for_nothing_outside(page)
     assert WARNING in Reader(page).text

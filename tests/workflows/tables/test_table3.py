@@ -27,7 +27,6 @@ def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
 
 
 def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_row: TrainedRow) -> None:
-    """The heading of paper BLEU says so, and a note below the table defines Δ."""
     chinese = {"references": CHINESE[:3], "pair": "en-zh"}
     base = trained_row("base", 7.0, translated=CHINESE[:3], **chinese)
     other = trained_row("B1", 8.0, translated=[*CHINESE[:2], CHINESE[3]], **chinese)

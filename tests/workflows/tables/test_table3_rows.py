@@ -88,7 +88,6 @@ def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_in_a_row_of_one_s_own_is_one_line(tmp_path: Path, written: str, message: str) -> None:
-    """The line has the row and its valid settings."""
     config = tmp_path / "mine.toml"
     config.write_text(f"[grid.rows]\n{written}\n")
     with pytest.raises(UserError, match=f"^{message}") as caught:

@@ -33,7 +33,6 @@ def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> Non
 
 
 def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row) -> None:
-    """Also in the report's first screen and sentence, and in MLflow."""
     inputs = parser_row()
     assert inputs.free is not None
     scored = inputs.free.scores
@@ -50,7 +49,6 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
 
 
 def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
-    """No value, and the reason for each."""
     made = parser_row()
     failed = ParserRow(made.training, made.data, (), made.failures, made.baseline, None, None)
     results = table4.compute([failed])
