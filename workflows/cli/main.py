@@ -31,7 +31,7 @@ from pipeline.errors import UserError
 from pipeline.parsing.evalb import SHORT_WORDS
 from pipeline.parsing.evalb import score_trees as tree_scores
 from pipeline.settings import AveragingSettings, DecodingSettings
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import MANIFEST, Artifact, Context
 from pipeline.store.artifacts import METRICS, Checkpoint, EncodedDataset, TrainingRun
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
@@ -215,7 +215,13 @@ def average(
     """Average the last checkpoints (paper §6.1) into a model for translation."""
     made_by = TrainingRun(named_folder("train", training, METRICS))
     settings = checked(AveragingSettings, last=last)
-    manifest = {"stage": stages.AVERAGE.name, "settings": [settings.model_dump(mode="json")], "run": str(training)}
+    known = made_by.manifest if (made_by.folder / MANIFEST).exists() else {}
+    manifest = {
+        "stage": stages.AVERAGE.name,
+        "settings": [settings.model_dump(mode="json")],
+        "inputs": [{"label": known["label"], "fingerprint": known["fingerprint"]}] if known else [],
+        "run": str(made_by.folder.resolve()),
+    }
     _publish(out, "average", lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
     console.print(f"model: {out}", highlight=False, soft_wrap=True)
 

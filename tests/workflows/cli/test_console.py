@@ -135,14 +135,9 @@ def _in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     ("environment", "redirected", "status", "stdout", "stderr"),
     [
         ("", ">&-", 0, "", ""),
-        ("", "2>&-", 0, "settings of profile cpu; changed by --config 'größe.toml'", ""),
-        ("", "<&-", 0, "settings of profile cpu; changed by --config 'größe.toml'", ""),
         ("", "--set seed=1 <&- >&-", 2, "", "there is no setting 'seed'"),
-        ("", "--set seed=1 2>&-", 2, "", ""),
-        ("PYTHONIOENCODING=ascii", "", 0, r"settings of profile cpu; changed by --config 'gr\xf6\xdfe.toml'", ""),
-        ("LC_ALL=C", "", 0, "settings of profile cpu; changed by --config 'größe.toml'", ""),
+        ("LC_ALL=C", "2>&-", 0, "settings of profile cpu; changed by --config 'größe.toml'", ""),
         ("PYTHONIOENCODING=ascii", "--set größe=1", 2, "", r"'gr\xf6\xdfe'"),
-        ("LC_ALL=C", "--set größe=1", 2, "", "'größe'"),
     ],
 )
 def test_streams_that_are_closed_or_take_few_characters(
@@ -167,11 +162,7 @@ def test_a_closed_stream_s_number_is_no_other_file_s() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_odd_place_or_width_is_no_obstacle(tmp_path: Path) -> None:
-    """With COLUMNS=0, lines are as long as on any pipe. A deleted working directory is a one-line error."""
-    wide = _in_shell(f"COLUMNS=0 {sys.executable} {PLAN}", tmp_path)
-    assert wide.stdout == _in_shell(f"{sys.executable} {PLAN}", tmp_path).stdout
-    assert "3 stages to run" in wide.stdout
+def test_a_deleted_working_directory_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     gone = _in_shell(f"cd gone; rmdir ../gone; {sys.executable} {PLAN}", tmp_path)
     wanted = "error: the working directory no longer exists; change to another one\n"
@@ -239,7 +230,8 @@ def test_an_error_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch
 def _run(folder: Path) -> Path:
     """Writes the folder of a run with one checkpoint, enough for averaging to begin writing."""
     (folder / "checkpoints" / "00000001").mkdir(parents=True)
-    (folder / "run.json").write_text("{}")
+    for name in ("run.json", "metrics.jsonl"):
+        (folder / name).write_text("{}")
     return folder
 
 

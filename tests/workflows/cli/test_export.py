@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.store.artifact import Artifact
+from pipeline.store.artifacts import Checkpoint
 from pipeline.store.records import BleuScores
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
@@ -107,6 +109,13 @@ def test_the_card_says_what_the_store_knows(tmp_path: Path) -> None:
     ):
         assert line in card.splitlines()
     assert "160 pieces" in card
+    made = {key: value for key, value in checkpoint.manifest.items() if key != "fingerprint"}
+    (training,) = store.artifacts.glob("training-*")
+    averaged = Checkpoint(Path(shutil.copytree(checkpoint.folder, tmp_path / "by aiayn average")))
+    (averaged.folder / "manifest.json").unlink()
+    averaged.write_json("manifest.json", {**made, "run": str(training)})
+    write_card(tmp_path, averaged, "transformers", "print('Hallo')")
+    assert "- licence of the text: Apache License 2.0, like the project" in (tmp_path / "README.md").read_text()
     copied = make_checkpoint(tmp_path / "copied", make_corpus(tmp_path / "corpus"))
     write_card(copied.folder, copied, "ctranslate2", "print('Hallo')")
     names = [
