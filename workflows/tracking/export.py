@@ -5,8 +5,8 @@
     exporter.table(artifact, table.metrics, reports)
     exporter.stop("FAILED", "the reason")       # ends the runs that are still open
 
-Each call may be repeated, also by another process after a kill, and sends what MLflow lacks. A table's run is
-identified by the fingerprint of its step, a model's by its name and the table's run.
+Each call may be repeated, also by another process after a kill, and sends what MLflow lacks. A run is identified by the
+fingerprint of the table's step and the run's name.
 """
 
 import os
@@ -59,24 +59,25 @@ class Exporter:
     def __init__(self, server: Server, workflow: Workflow, store: Store) -> None:
         """Sends nothing yet."""
         self._server, self._workflow, self._store = server, workflow, store
+        self._title = f"{server.experiment} {workflow.profile}"
         self._runs: dict[str, Any] = {}
-        """MLflow's runs by model name; the table's run has no name."""
+        """MLflow's runs by name, as of their opening or end."""
         self._known: dict[str, dict[tuple[str, int], float]] = {}
         """The points that MLflow has, by run: values by metric and update."""
 
     def open(self) -> str:
-        """Opens the table's run unless it is open, and returns its id. Ends those whose process was killed."""
-        if "" not in self._runs:
+        """Opens the table's run unless it is open, and returns its id. Ends the runs of killed commands."""
+        if self._title not in self._runs:
             for run in self._search("attributes.status = 'RUNNING'"):
                 if _is_gone(run.data.tags.get(DRIVER_TAG, "")):
                     self._server.client.set_terminated(run.info.run_id, "KILLED")
-            workflow, models = self._workflow, self._workflow.models.values()
-            shared = [set(settings_of(model).items()) for model in models]
-            params = {**dict(set.intersection(*shared) if shared else ()), **to_params(workflow.params)}
+            models = self._workflow.models.values()
+            settings = [set(settings_of(model).items()) for model in models]
+            shared = dict(set.intersection(*settings)) if settings else {}
             datasets = {each.dataset.digest: each for model in models for each in datasets_of(model, self._store)}
-            title = f"{self._server.experiment} {workflow.profile}"
-            self._open("", title, {WORKFLOW_TAG: workflow.fingerprint}, {}, params, [*datasets.values()])
-        return str(self._runs[""].info.run_id)
+            params = {**shared, **to_params(self._workflow.params)}
+            self._open(self._title, {}, params, [*datasets.values()])
+        return str(self._runs[self._title].info.run_id)
 
     def model(self, name: str, failure: str = "") -> None:
         """Sends what the store has of a model, and ends its run if all is measured or there is a `failure`.
@@ -84,35 +85,33 @@ class Exporter:
         Raises UserError for a missing or damaged file.
         """
         model = self._workflow.models[name]
+        training = to_step(model.training)
         if name not in self._runs:
-            about = {TRAINING_TAG: to_step(model.training).fingerprint, **self._about(model)}
-            key = {PARENT_TAG: self.open(), NAME_TAG: name}
-            self._open(name, name, key, about, settings_of(model), datasets_of(model, self._store))
-        run = self._runs[name]
-        if SENT_TAG in run.data.tags:
+            tags = {PARENT_TAG: self.open(), TRAINING_TAG: training.fingerprint, **self._about(model)}
+            self._open(name, tags, settings_of(model), datasets_of(model, self._store))
+        if self._is_sent(name):
             return
-        text = self._store.peek(to_step(model.training).name, METRICS) or ""
-        lines = map(read_metrics_line, text.split("\n")[:-1])  # the last one may be incomplete
         if not failure and all(self._store.find(step.name) for step in reversed(model.steps)):
-            self._results(name, run.info.run_id)
-        else:
-            self._send(run.info.run_id, _curves([line for line in lines if line], time.time()))
-            if failure:
-                self._end(name, "FAILED", failure)
+            self._results(name)
+            return
+        lines = map(read_metrics_line, (self._store.peek(training.name, METRICS) or "").split("\n")[:-1])
+        self._send(name, _curves([line for line in lines if line], time.time()))  # without the last, half-written line
+        if failure:
+            self._end(name, "FAILED", failure)
 
     def table(self, table: Artifact, main_metrics: Mapping[str, float], reports: Mapping[str, CorpusReport]) -> None:
         """Sends the table and the corpus reports, and ends the table's run."""
-        run, figures = self.open(), dict(main_metrics)
-        if SENT_TAG not in self._runs[""].data.tags:
+        run, results = self.open(), dict(main_metrics)
+        is_complete = all(map(self._is_sent, self._workflow.models))
+        if not self._is_sent(self._title):
             for name, report in reports.items():
-                figures |= {f"{metric}.{name}": value for metric, value in report.metrics.items()}
+                results |= {f"{metric}.{name}": value for metric, value in report.metrics.items()}
                 self._server.client.log_artifacts(run, str(report.folder), f"corpus-{name}")
-            self._send(run, _points(figures, 0))
+            self._send(self._title, _points(results, 0))
             self._server.client.log_artifacts(run, str(table.folder))
-            self._end("", "FINISHED", is_sent=self._has_models())
-        if self._has_models() and (mark := self._server.complete_mark(self._workflow.fingerprint)):
-            mark.parent.mkdir(parents=True, exist_ok=True)
-            mark.touch()
+            self._end(self._title, "FINISHED", is_sent=is_complete)
+        if is_complete:
+            self._server.mark_complete(self._workflow.fingerprint)
 
     def stop(self, status: Status, why: str, details: str = "") -> None:
         """Ends all runs that are still open; `details` go into a file."""
@@ -120,13 +119,8 @@ class Exporter:
             if self._server.client.get_run(run.info.run_id).info.status == "RUNNING":
                 self._end(name, status, why, details)
 
-    def forget(self) -> None:
-        """Forgets what MLflow has, since a request may arrive even if its answer does not."""
-        self._known.clear()
-
-    def _has_models(self) -> bool:
-        names = self._workflow.models
-        return all(name in self._runs and SENT_TAG in self._runs[name].data.tags for name in names)
+    def _is_sent(self, name: str) -> bool:
+        return name in self._runs and SENT_TAG in self._runs[name].data.tags
 
     def _about(self, model: TrainedModel) -> dict[str, str]:
         return {"pair": model.pair, "model": model.model, "profile": self._workflow.profile}
@@ -134,48 +128,35 @@ class Exporter:
     def _search(self, condition: str) -> list[Any]:
         return list(self._server.client.search_runs([self._server.experiment_id], condition, max_results=50_000))
 
-    def _open(
-        self,
-        name: str,
-        title: str,
-        key: Mapping[str, str],
-        about: Mapping[str, str],
-        params: Mapping[str, str],
-        datasets: Sequence[Any],
-    ) -> None:
-        """Finds the run with the tags `key` or creates it, and sends tags, parameters and datasets that it lacks."""
-        from mlflow.entities import Param, RunTag
+    def _open(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], datasets: Sequence[Any]) -> None:
+        """Finds or creates a run, and sends the tags, parameters and datasets that it lacks."""
+        from mlflow.entities import Param
         from mlflow.tracking.context.registry import resolve_tags
 
-        client = self._server.client
+        client, key = self._server.client, {WORKFLOW_TAG: self._workflow.fingerprint, NAME_TAG: name}
+        driver = f"{socket.gethostname()} {os.getpid()}"
+        source = {DRIVER_TAG: driver, "mlflow.source.name": f"workflows.reproduce_{self._server.experiment}"}
+        tags = {**key, **tags, **resolve_tags(source)}  # user and commit, too
         known = self._search(" and ".join(f"tags.`{tag}` = '{value}'" for tag, value in key.items()))
-        run = known[0] if known else client.create_run(self._server.experiment_id, run_name=title, tags=dict(key))
-        if SENT_TAG not in run.data.tags:
-            driver = f"{socket.gethostname()} {os.getpid()}"
-            source = {DRIVER_TAG: driver, "mlflow.source.name": f"workflows.reproduce_{self._server.experiment}"}
-            tags = {**about, **resolve_tags(source)}  # user and commit, too
-            self._batch(run.info.run_id, "tags", [RunTag(*tag) for tag in tags.items()])
+        run = known[0] if known else client.create_run(self._server.experiment_id, run_name=name, tags=tags)
+        self._runs[name] = run
+        if not self._is_sent(name):
+            self._tag(name, tags)
             # MLflow rejects changed parameters: those of the command that created the run stay.
-            lacking = [Param(*param) for param in params.items() if param[0] not in run.data.params]
-            self._batch(run.info.run_id, "params", lacking)
+            self._batch(name, "params", [Param(*each) for each in params.items() if each[0] not in run.data.params])
             client.log_inputs(run.info.run_id, datasets)
             client.update_run(run.info.run_id, status="RUNNING")
-        self._runs[name] = run
 
-    def _results(self, name: str, run: str) -> None:
-        from mlflow.entities import RunTag
-
-        client, steps = self._server.client, self._workflow.models[name]
+    def _results(self, name: str) -> None:
+        client, run, steps = self._server.client, self._runs[name], self._workflow.models[name]
         model = steps.published(self._store)
-        training = to_artifact(model.training)
-        ended_s = datetime.fromisoformat(training.manifest["started"]).timestamp() + training.manifest["seconds"]
+        manifest = to_artifact(model.training).manifest
+        curves = _curves(model.metrics, datetime.fromisoformat(manifest["started"]).timestamp() + manifest["seconds"])
         # A result that is also a curve, like `train_s`, is its last point.
         results = {key: value for key, value in model.final_metrics().items() if key not in model.metrics[-1]}
-        series = model.series().items()
-        later = [
-            point for key, values in series for step, value in values.items() for point in _points({key: value}, step)
-        ]
-        self._send(run, [*_curves(model.metrics, ended_s), *_points(results, 0), *later])
+        by_update = [(key, *point) for key, series in model.series().items() for point in series.items()]
+        later = [point for key, update, value in by_update for point in _points({key: value}, update)]
+        self._send(name, [*curves, *_points(results, 0), *later])
         last, search = model.run.segments[-1], model.decoding.settings
         used = {
             "dtype": last.dtype,
@@ -186,34 +167,40 @@ class Exporter:
             "length_penalty": search.length_penalty,
             "decoding_dtype": model.decoding.dtype,
         }
-        self._batch(run, "tags", [RunTag(f"used.{key}", str(value)) for key, value in used.items()])
-        client.log_text(run, model.samples_text() + "\n", "samples.txt")
-        client.log_dict(run, training.manifest, MANIFEST)
+        self._tag(name, to_params({"used": used}))
+        client.log_text(run.info.run_id, model.samples_text() + "\n", "samples.txt")
+        client.log_dict(run.info.run_id, manifest, MANIFEST)
         # To a SQLite file, only weights on this machine are sent.
         has_weights = not self._server.has_file or self._store.has(to_step(steps.checkpoint).name)
         if self._workflow.is_served and has_weights:
             served = registered_name(name, model.pair)
-            serve(client, self._runs[name], served, to_artifact(model.checkpoint), self._store, self._about(steps))
+            serve(client, run, served, to_artifact(model.checkpoint), self._store, self._about(steps))
         self._end(name, "FINISHED", is_sent=has_weights or not self._workflow.is_served)
 
-    def _send(self, run: str, points: Sequence[Any]) -> None:
+    def _send(self, name: str, points: Sequence[Any]) -> None:
         """Sends the points that MLflow lacks: other updates, and results (update 0) of another value."""
-        client = self._server.client
-        if run not in self._known:
-            histories = [client.get_metric_history(run, name) for name in client.get_run(run).data.metrics]
-            self._known[run] = {(point.key, point.step): point.value for each in histories for point in each}
-        known = self._known[run]
+        client, run = self._server.client, self._runs[name].info.run_id
+        known = self._known.pop(run, None)  # asked again after an error: a request may arrive without its answer
+        if known is None:
+            histories = [client.get_metric_history(run, metric) for metric in client.get_run(run).data.metrics]
+            known = {(point.key, point.step): point.value for each in histories for point in each}
         lacking = [
             point
             for point in points
             if (point.key, point.step) not in known or (point.step == 0 and known[point.key, 0] != point.value)
         ]
-        self._batch(run, "metrics", lacking)
-        known |= {(point.key, point.step): point.value for point in lacking}
+        self._batch(name, "metrics", lacking)
+        self._known[run] = known | {(point.key, point.step): point.value for point in lacking}
 
-    def _batch(self, run: str, kind: str, items: Sequence[Any]) -> None:
+    def _tag(self, name: str, tags: Mapping[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        self._batch(name, "tags", [RunTag(*tag) for tag in tags.items()])
+
+    def _batch(self, name: str, kind: str, items: Sequence[Any]) -> None:
         for start in range(0, len(items), A_REQUEST[kind]):
-            self._server.client.log_batch(run, **{kind: items[start : start + A_REQUEST[kind]]})
+            batch = {kind: items[start : start + A_REQUEST[kind]]}
+            self._server.client.log_batch(self._runs[name].info.run_id, **batch)
 
     def _end(self, name: str, status: Status, why: str = "", details: str = "", *, is_sent: bool = False) -> None:
         client, run = self._server.client, self._runs[name].info.run_id
@@ -250,11 +237,7 @@ def _curves(lines: Sequence[Mapping[str, Any]], last_at_s: float) -> list[Any]:
 def _is_gone(driver: str) -> bool:
     """Whether a driver was a process of this host and has ended."""
     host, _, pid = driver.rpartition(" ")
-    if host == socket.gethostname():
-        try:
-            os.kill(int(pid), 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:  # another user's process
-            return False
-    return False
+    try:
+        return host == socket.gethostname() and not os.getpgid(int(pid))
+    except ProcessLookupError:
+        return True

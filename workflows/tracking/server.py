@@ -39,20 +39,24 @@ class Server:
         self.uri, self.experiment = uri, experiment
         self.has_file = uri.startswith("sqlite")
         self._database, self._files = root.absolute() / "mlflow.db", root.absolute() / "mlartifacts"
-        self._next_request_s, self._has_warned = 0.0, False
+        self._marks, self._has_own_file = self._files / ".complete", uri == sqlite_uri(self._database)
+        self.next_request_s = 0.0
+        """When to ask a server again that did not answer, by the monotonic clock."""
+        self._has_warned = False
         for name, value in SETTINGS.items():
             os.environ.setdefault(name, value)
 
-    def complete_mark(self, workflow: str) -> Path | None:
-        """Returns the file that says that the store's own SQLite file has all of a workflow; None for other addresses.
-
-        It spares commands that find everything the import of MLflow.
-        """
-        if self.uri != sqlite_uri(self._database):
-            return None
+    def is_complete(self, workflow: str) -> bool:
+        """Whether the store's own SQLite file has all of a workflow, without importing MLflow."""
         if not self._database.exists():  # the user has removed it
-            rmtree(self._files / ".complete", ignore_errors=True)
-        return self._files / ".complete" / workflow
+            rmtree(self._marks, ignore_errors=True)
+        return self._has_own_file and (self._marks / workflow).exists()
+
+    def mark_complete(self, workflow: str) -> None:
+        """Notes that the store's own SQLite file has all of a workflow."""
+        if self._has_own_file:
+            self._marks.mkdir(parents=True, exist_ok=True)
+            (self._marks / workflow).touch()
 
     def check(self) -> None:
         """Raises UserError if the address, the password or the SQLite file is wrong. Warns of a server that is away."""
@@ -68,12 +72,9 @@ class Server:
             place, reason = public_address(self.uri), reason_of(error, self.uri)
             raise UserError(f"MLflow at {place} does not answer ({reason}); {remedy}") from None
 
-    def attempt(self, send: Callable[[], object], *, again: bool = False) -> None:
-        """Calls `send`, and warns of the first failure.
-
-        After a server has not answered, does nothing for `AWAY_S`, except once with `again`.
-        """
-        if again or time.monotonic() > self._next_request_s:
+    def attempt(self, send: Callable[[], object]) -> None:
+        """Calls `send` unless the server has not answered within the last `AWAY_S`, and warns of the first failure."""
+        if time.monotonic() > self.next_request_s:
             try:
                 send()
             except Exception as error:
@@ -89,7 +90,7 @@ class Server:
     def _warn(self, error: Exception) -> None:
         is_away = self._is_away(error)
         if is_away:
-            self._next_request_s = time.monotonic() + AWAY_S
+            self.next_request_s = time.monotonic() + AWAY_S
         if not self._has_warned:
             logger.warning(
                 "MLflow at %s %s (%s); continuing without it; rerun the same command later to send what is missing",

@@ -5,7 +5,7 @@ Whatever MLflow or the store cannot do meanwhile causes one warning. The same co
 
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -18,11 +18,13 @@ from pipeline.store.store import Store
 from workflows.engine.dag import Step
 from workflows.engine.runner import Watcher
 from workflows.reports.corpus import CorpusReport
-from workflows.tracking.export import Exporter, Status, Workflow
+from workflows.tracking.export import Exporter, Workflow
 from workflows.tracking.server import Server
 
 LIVE_S = 5.0
 """Seconds between exports of running models."""
+CHECK_S = 10.0
+"""Seconds that the start waits for MLflow."""
 NOT_EXPORTED = "not exported: the store lacks its results, or MLflow rejected them"
 
 
@@ -33,15 +35,16 @@ class MlflowWatcher(Watcher):
         """Raises UserError if the address or the password is wrong, unless MLflow has the workflow already."""
         self._server, self._models = server, workflow.models
         self._exporter = Exporter(server, workflow, store)
-        mark = server.complete_mark(workflow.fingerprint)
-        self._is_complete = mark is not None and mark.exists()
+        self._is_complete = server.is_complete(workflow.fingerprint)
         self._news: set[str] = set()
         """Names of the models with news since the last export."""
         self._next_export_s = 0.0
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mlflow")
         if not self._is_complete:
-            server.check()
-            self._thread.submit(self._attempt, self._exporter.open)
+            checked = self._thread.submit(server.check)
+            self._thread.submit(self._server.attempt, self._exporter.open)
+            with suppress(TimeoutError):
+                checked.result(CHECK_S)
 
     def begin(self, steps: Collection[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
         """Exports what is cached."""
@@ -64,7 +67,7 @@ class MlflowWatcher(Watcher):
 
     def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
         """Sends the reason and ends the model's run."""
-        self._thread.submit(self._attempt, partial(self._exporter.model, name, why))
+        self._thread.submit(self._server.attempt, partial(self._exporter.model, name, why))
 
     def finish(
         self,
@@ -76,40 +79,31 @@ class MlflowWatcher(Watcher):
         """Exports all that is missing and ends all runs. If MLflow did not answer before, tries once more."""
         self._thread.shutdown(cancel_futures=True)
         if not self._is_complete:
-            self._attempt(self._exporter.open, again=True)
+            self._server.next_request_s = 0.0
             for name in self._models:
-                self._attempt(partial(self._exporter.model, name, failures.get(name, "")))
-            self._attempt(partial(self._exporter.table, table, main_metrics, reports))
-            self._attempt(partial(self._exporter.stop, "FAILED", NOT_EXPORTED))
+                self._server.attempt(partial(self._exporter.model, name, failures.get(name, "")))
+            self._server.attempt(partial(self._exporter.table, table, main_metrics, reports))
+            self._server.attempt(partial(self._exporter.stop, "FAILED", NOT_EXPORTED))
 
-    def close(self, status: Status, error: BaseException) -> None:
-        """Ends all runs after an error."""
-        self._thread.shutdown(cancel_futures=status == "KILLED")
+    def close(self, error: BaseException) -> None:
+        """Ends all runs after an error. What has happened before is sent, unless the user stopped the workflow."""
+        is_stopped = isinstance(error, KeyboardInterrupt)
+        self._thread.shutdown(cancel_futures=is_stopped)
         why = str(error).strip() or type(error).__name__
         details = "" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
-        self._attempt(partial(self._exporter.stop, status, why, details))
+        self._server.attempt(partial(self._exporter.stop, "KILLED" if is_stopped else "FAILED", why, details))
 
     def _models_of(self, step: Step[Artifact]) -> set[str]:
         return {name for name, model in self._models.items() if step in model.steps}
 
     def _export_news(self, names: Collection[str]) -> None:
+        def export(name: str) -> None:
+            with suppress(UserError):  # damaged artifacts are rebuilt for the table
+                self._exporter.model(name)
+
         for name in names:
-            self._attempt(partial(self._export_written, name))
+            self._server.attempt(partial(export, name))
         self._next_export_s = time.monotonic() + LIVE_S
-
-    def _export_written(self, name: str) -> None:
-        with suppress(UserError):  # damaged artifacts are rebuilt for the table
-            self._exporter.model(name)
-
-    def _attempt(self, send: Callable[[], object], *, again: bool = False) -> None:
-        def sending() -> None:
-            try:
-                send()
-            except Exception:
-                self._exporter.forget()
-                raise
-
-        self._server.attempt(sending, again=again)
 
 
 @contextmanager
@@ -119,5 +113,5 @@ def tracked(server: Server, workflow: Workflow, store: Store) -> Iterator[Mlflow
     try:
         yield watcher
     except BaseException as error:
-        watcher.close("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED", error)
+        watcher.close(error)
         raise

@@ -17,7 +17,7 @@ from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, run_in_pr
 from workflows.profiles.loading import load_profile
 from workflows.reproduce_table2 import cells_of
 from workflows.tracking.addresses import default_uri
-from workflows.tracking.export import FAILURE_TAG, NAME_TAG, PARENT_TAG, Exporter, Workflow
+from workflows.tracking.export import FAILURE_TAG, PARENT_TAG, Exporter, Workflow
 from workflows.tracking.server import Server
 
 BASE = "en-de base"
@@ -25,7 +25,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.workflows.tracking.test_export import exporter_of
-exporter = exporter_of(Path(sys.argv[1]), sys.argv[2], profile="embedded", mirrors=["https://me:secret@mirror/"])
+exporter = exporter_of(Path(sys.argv[1]), "workflow", profile="embedded", mirrors=["https://me:secret@mirror/"])
 exporter.model("en-de base")
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -39,12 +39,10 @@ def exporter_of(root: Path, fingerprint: str, **params: Any) -> Exporter:
     return Exporter(Server(default_uri(root), "table2", root), workflow, Store(root))
 
 
-def runs_of(root: Path) -> dict[str, Run]:
-    """The runs of Table 2 by name; fails if two have the same."""
+def runs_of(root: Path, condition: str = "tags.`aiayn.workflow` = 'workflow'") -> dict[str, Run]:
+    """The runs of Table 2 under a condition, by name."""
     server = Server(default_uri(root), "table2", root)
-    runs = server.client.search_runs([server.experiment_id])
-    assert len({run.info.run_name for run in runs}) == len(runs)
-    return {run.info.run_name: run for run in runs}
+    return {run.info.run_name: run for run in server.client.search_runs([server.experiment_id], condition)}
 
 
 def points_of(root: Path, run: Run) -> Counter[tuple[str, int]]:
@@ -63,15 +61,20 @@ def made(copy_of_table2: MadeTable2) -> MadeTable2:
 
 
 def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> None:
-    """The curve comes from a process that is killed before the model is scored, the rest from two complete exports."""
+    """The curve comes from a process that is killed before the model is scored, the rest from two complete exports.
+
+    Meanwhile, the command of another table ends the runs that the kill has left.
+    """
     root = made.store
     (scored,) = [path for path in root.glob("store/scoring-*") if "words" not in (path / "manifest.json").read_text()]
     aside = scored.rename(root / "aside")
-    assert run_in_process(sys.executable, "-c", KILLED, str(root), "workflow").returncode == -signal.SIGKILL
+    assert run_in_process(sys.executable, "-c", KILLED, str(root)).returncode == -signal.SIGKILL
     half = runs_of(root)
     assert {run.info.status for run in half.values()} == {"RUNNING"}
     assert "loss" in half[BASE].data.metrics
     assert "sacrebleu.test" not in half[BASE].data.metrics
+    exporter_of(root, "another").open()
+    assert {run.info.status for run in runs_of(root).values()} == {"KILLED"}
     aside.rename(scored)
 
     table, counts = Artifact(next(root.glob("store/tabulating-*"))), []
@@ -101,7 +104,8 @@ def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> N
 
 def test_runs_show_their_texts_and_user(made_table2: MadeTable2) -> None:
     """The names of a run's texts, with a digest each, and their use."""
-    runs = runs_of(made_table2.store)
+    runs = runs_of(made_table2.store, "")
+    assert runs.keys() == {"table2 embedded", BASE}
     for run in runs.values():
         assert run.info.user_id == run.data.tags["mlflow.user"] != "unknown"
         inputs = {each.dataset.name: each.tags[0].value for each in run.inputs.dataset_inputs}
@@ -133,19 +137,3 @@ def test_a_failure_is_shown_until_it_is_repaired(made: MadeTable2) -> None:
     repaired = runs_of(root)[BASE]
     assert repaired.info.status == "FINISHED"
     assert FAILURE_TAG not in repaired.data.tags
-
-
-def test_another_table_ends_the_runs_of_a_killed_command(made: MadeTable2) -> None:
-    """A model that both show has a run below each; its weights are logged once."""
-    root = made.store
-    shutil.move(next(root.glob("store/dev_*"), next(root.glob("store/perplexity-*"))), root / "aside")
-    run_in_process(sys.executable, "-c", KILLED, str(root), "killed")
-    assert {run.info.status for run in runs_of(root).values()} == {"RUNNING"}
-    exporter_of(root, "another").open()
-    server = Server(default_uri(root), "table2", root)
-    runs = server.client.search_runs([server.experiment_id])
-    assert sorted((run.data.tags.get(NAME_TAG, ""), run.info.status) for run in runs) == [
-        ("", "KILLED"),
-        ("", "RUNNING"),
-        (BASE, "KILLED"),
-    ]
