@@ -34,6 +34,7 @@ MODEL_NAMES = {
     **paper.MODEL_SYMBOLS,
     "attention_window": "r of the encoder (0: no limit)",
     "attention_dropout": "dropout of attention weights",
+    "attention": "attention function",
 }
 """The fields of Table 3, and those that the paper only considers (§4) or uses only for parsing (§6.3)."""
 DECODING_NAMES = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "output at most input +"}
