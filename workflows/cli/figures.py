@@ -37,7 +37,7 @@ def figures(
     store: StoreOption = "runs",
     address: AddressOption = None,
 ) -> None:
-    """Draw the attention of a model's heads (the paper's Figures 3 to 5): SVG, PNG and an interactive page."""
+    """Draw the attention of a model's heads (the paper's Figures 3 to 5): SVG and an interactive page."""
     drawn = draw(
         store,
         [View(console)],

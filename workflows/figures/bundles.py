@@ -1,4 +1,4 @@
-"""Draws attention as lines between two columns of words, like Figures 3 to 5 of the paper, as SVG and PNG.
+"""Draws attention as lines between two columns of words, like Figures 3 to 5 of the paper, as SVG.
 
     draw([Panel(attended, "encoder", layer=1, heads=(0, 2), word=5)], "title", folder / "figure4")
 
@@ -30,7 +30,6 @@ ROW_IN, GAP_ROWS, PANEL_IN = 0.2, 0.35, 4.2
 """Height of a piece; distance between words, in pieces; width of a panel."""
 FAINT = 0.01
 """Weights below this are not drawn."""
-PNG_DPI = 160
 
 
 class Panel(NamedTuple):
@@ -54,7 +53,7 @@ class Panel(NamedTuple):
 
 
 def draw(panels: Sequence[Panel], title: str, path: Path) -> None:
-    """Writes `path`.svg and `path`.png with the panels side by side; text in the SVG stays text."""
+    """Writes `path`.svg with the panels side by side; text stays text."""
     style: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": path.name,
@@ -65,14 +64,13 @@ def draw(panels: Sequence[Panel], title: str, path: Path) -> None:
     }
     rows = max(_rows(side)[-1] + 1 for panel in panels for side in panel.attended.sides(panel.kind))
     with rc_context(style):
-        figure = Figure(figsize=(PANEL_IN * len(panels), ROW_IN * rows + 0.9), dpi=PNG_DPI)
+        figure = Figure(figsize=(PANEL_IN * len(panels), ROW_IN * rows + 0.9))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _draw_panel(axes, panel, rows)
         figure.suptitle(title, x=0.02, ha="left", fontsize=10, fontweight="bold")
         figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=1 - 0.75 / (ROW_IN * rows + 0.9), wspace=0.04)
         no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(path.with_suffix(".svg"), facecolor="white", metadata=no_metadata)
-        figure.savefig(path.with_suffix(".png"), facecolor="white", metadata={"Software": None})
 
 
 def color_of(head: int) -> str:

@@ -69,7 +69,7 @@ class DrawnFigures(Record):
 
 
 class AttentionFigures(JsonArtifact[DrawnFigures]):
-    """`figure3.svg` to `figure5.png`, `attention.html` and `figures.json`."""
+    """`figure3.svg` to `figure5.svg`, `attention.html` and `figures.json`."""
 
     record_file = "figures.json"
 
