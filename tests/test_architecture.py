@@ -30,11 +30,11 @@ IN_MODEL = {"torch", *sys.stdlib_module_names}
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
 MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
-    "model pipeline": (18_302, 16_500),
-    "workflows": (11_627, 9_500),
-    "benchmarks": (1_500, 1_500),
-    "tests": (25_198, 20_000),
-    "a table": (7_354, 5_200),
+    "model pipeline": (16_749, 16_500),
+    "workflows": (11_403, 9_500),
+    "benchmarks": (1_478, 1_500),
+    "tests": (23_322, 20_000),
+    "a table": (7_246, 5_200),
     "a file": (400, 400),
 }
 """Python lines of folders, of what a table imports from workflows/, and of any one file."""
