@@ -1,4 +1,4 @@
-# make reproduce   Table 2 on generated text; needs only Python 3.11+, pip, make and git
+# make reproduce   Table 2 on generated text; needs only Python 3.11.4+, pip, make and git
 # make test        the linters and the test suite
 .DEFAULT_GOAL := help
 PYTHON ?= python3

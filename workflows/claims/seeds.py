@@ -48,26 +48,26 @@ def read(paths: Sequence[Path]) -> Runs:
     rows, and generated text, on which no claim is judged.
     """
     found: dict[tuple[str, int], Run] = {}
-    texts: dict[tuple[str, str], Path] = {}
+    text: tuple[str, str] | None = None
     for path in paths:
         for place, row in _rows(path):
-            run = _run(row, place)
+            if row["data"].startswith(GENERATED):
+                raise UserError(
+                    f"{path} is of {row['data']}, which cannot answer what the paper claims; use real text, e.g. "
+                    "python -m workflows.reproduce_table3 --profile multi30k --seeds 3"
+                )
+            run, text_here = _run(row, place), (row["data"], row["pair"])
+            text = text or text_here
+            if text_here != text:
+                raise UserError(
+                    f"{place} is on {' '.join(text_here)}, the runs before it on {' '.join(text)}; judge each text by "
+                    "a command of its own (Table 2: --pairs)"
+                )
             if (key := (run.model, run.seed)) in found:
                 raise UserError(f"{place}: {run.model} with seed {run.seed} stands in these files twice; name it once")
             found[key] = run
-            texts.setdefault((row["data"], row["pair"]), path)
-    if len(texts) > 1:
-        (first, one), (second, other), *_ = texts.items()
-        raise UserError(
-            f"{one} is on {' '.join(first)} and {other} on {' '.join(second)}; judge each text by a command of its own"
-        )
-    (data, pair), path = next(iter(texts.items()))
-    if data.startswith(GENERATED):
-        raise UserError(
-            f"{path} is of {data}, which cannot answer what the paper claims; use real text, e.g. "
-            "python -m workflows.reproduce_table3 --profile multi30k --seeds 3"
-        )
-    return Runs(data, pair, [*found.values()])
+    assert text, "each file has a run"
+    return Runs(*text, [*found.values()])
 
 
 def _rows(path: Path) -> list[tuple[str, dict[str, str]]]:
