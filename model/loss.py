@@ -118,5 +118,7 @@ def _add_product(sum_VD: Tensor, p_VC: Tensor, hidden_CD: Tensor) -> None:
     """Adds a product to a sum of the same or a higher dtype."""
     if sum_VD.dtype == p_VC.dtype:
         torch.addmm(sum_VD, p_VC, hidden_CD, out=sum_VD)
+    elif sum_VD.is_cuda:  # CPUs have no product of bfloat16 factors that is not rounded to bfloat16
+        torch.addmm(sum_VD, p_VC, hidden_CD, out_dtype=sum_VD.dtype, out=sum_VD)
     else:
         sum_VD += p_VC @ hidden_CD

@@ -191,7 +191,7 @@ class _Search:
         parts = []
         for first in range(0, batch, size := max(1, CHUNK_ROWS[hidden_BWD.device.type] // width)):
             sentences = slice(first, first + size)
-            logits_NV = decoder.logits(hidden_BWD[sentences].flatten(0, 1)).to(self.log_p_BW.dtype)
+            logits_NV = decoder.logits(hidden_BWD[sentences].flatten(0, 1))
             log_p_NV = torch.log_softmax(logits_NV, dim=-1, out=logits_NV)
             # A slice: a list of ids would be copied to the device synchronously at every position.
             log_p_NV[:, NEVER_PRODUCED.start : NEVER_PRODUCED.stop] = -math.inf
