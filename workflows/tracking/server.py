@@ -9,12 +9,14 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 from pipeline.errors import UserError
+from pipeline.store.locks import guarded
 from workflows.tracking.addresses import causes, public_address, reason_of, sqlite_uri
 
 logger = logging.getLogger(__name__)
@@ -61,7 +63,8 @@ class Server:
     def check(self) -> None:
         """Raises UserError if the address, the password or the SQLite file is wrong. Warns of a server that is away."""
         try:
-            self.client.search_experiments(max_results=1)
+            with guarded(self._files) if self.has_file else nullcontext():  # MLflow creates its tables without a lock
+                self.client.search_experiments(max_results=1)
         except Exception as error:  # MLflow, SQLAlchemy, databases and HTTP have different errors
             if self._is_away(error):
                 self._warn(error)

@@ -1,6 +1,8 @@
 """workflows.tracking.server: a wrong address ends a command at once, a server that is away costs one warning."""
 
 import socket
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -84,3 +86,14 @@ def test_a_removed_file_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [*tmp_path.iterdir()] == [folder]
     (folder / "mlflow.db").unlink()
     assert not server.is_complete("workflow")
+
+
+def test_commands_that_create_one_file_at_once(tmp_path: Path) -> None:
+    """MLflow creates and migrates its tables without a lock."""
+    code = "from workflows.tracking.server import *; Server(*sys.argv[1:3], Path(sys.argv[2])).check()"
+    uri = default_uri(tmp_path)
+    commands = [[sys.executable, "-c", f"import sys; {code}", uri, str(tmp_path)] for _ in range(2)]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
+    for process in processes:
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
