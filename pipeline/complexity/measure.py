@@ -124,21 +124,13 @@ def _crossover(device: str, settings: LayerSettings, timing: TimingSettings, wid
     layers = [layer.to(device) for layer in layers]
     points: list[CrossoverPoint] = []
     for length in lengths(FIRST_LENGTH, timing.crossover_length):
-        rounds_s = _rounds_s(layers, random_input(batch, length, width, device), timing.least_s)
-        attention_s, projected_s, recurrent_s = map(median, rounds_s)
-        points.append(
-            CrossoverPoint(
-                length=length,
-                attention_s=attention_s,
-                projected_s=projected_s,
-                recurrent_s=recurrent_s,
-                projected_rounds_s=rounds_s[1],
-                recurrent_rounds_s=rounds_s[2],
-            )
+        attention_s, projected_s, recurrent_s = _medians_s(
+            layers, random_input(batch, length, width, device), timing.least_s
         )
-        slower = (attention_s > recurrent_s, projected_s > recurrent_s)
+        last = CrossoverPoint(length=length, attention_s=attention_s, projected_s=projected_s, recurrent_s=recurrent_s)
+        points.append(last)
         has_been_faster = any(point.attention_s < point.recurrent_s for point in points)
-        if all(slower) and has_been_faster:
+        if has_been_faster and min(attention_s, projected_s) > recurrent_s:
             break
     return Crossover(width=width, batch=batch, points=tuple(points))
 
@@ -152,10 +144,10 @@ def lengths(first: int, last: int) -> list[int]:
     return lengths
 
 
-def _rounds_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[tuple[float, ...]]:
-    """Returns each layer's seconds per forward and backward pass in each round, interleaved."""
+def _medians_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[float]:
+    """Returns each layer's median seconds per forward and backward pass, over interleaved rounds."""
     timers = [Timer(layer, x_BLD, least_s) for layer in layers]
-    return [*zip(*([sum(timer.time()) for timer in timers] for _ in range(CROSSOVER_ROUNDS)), strict=True)]
+    return [*map(median, zip(*([sum(timer.time()) for timer in timers] for _ in range(CROSSOVER_ROUNDS)), strict=True))]
 
 
 def random_input(batch: int, length: int, width: int, device: str) -> Tensor:

@@ -70,9 +70,6 @@ class CrossoverPoint(Record):
     projected_s: float
     """For self-attention with its projections and heads."""
     recurrent_s: float
-    projected_rounds_s: tuple[float, ...] = ()
-    """By round, like `recurrent_rounds_s`; empty in older files, which have only medians."""
-    recurrent_rounds_s: tuple[float, ...] = ()
 
 
 class Crossover(Record):

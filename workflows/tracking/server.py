@@ -27,8 +27,7 @@ SETTINGS = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "GIT_PYTHON_REFRESH": "quiet",
 }
-"""Defaults for MLflow's settings. Its own defaults wait for minutes, print a run's address with its password, and warn
-without git."""
+"""Defaults for MLflow's settings. Its own wait for minutes, print addresses with passwords, and warn without git."""
 AWAY_S = 60.0
 """Seconds before the next request to a server that did not answer."""
 
@@ -45,8 +44,7 @@ class Server:
         self.next_request_s = 0.0
         """When to ask a server again that did not answer, by the monotonic clock."""
         self._has_warned = False
-        for name, value in SETTINGS.items():
-            os.environ.setdefault(name, value)
+        os.environ.update(SETTINGS | os.environ)
 
     def is_complete(self, workflow: str) -> bool:
         """Whether the store's own SQLite file has all of a workflow, without importing MLflow."""
@@ -91,8 +89,7 @@ class Server:
         return not is_invalid and (status >= 500 or any(isinstance(cause, OSError) for cause in kinds))
 
     def _warn(self, error: Exception) -> None:
-        is_away = self._is_away(error)
-        if is_away:
+        if is_away := self._is_away(error):
             self.next_request_s = time.monotonic() + AWAY_S
         if not self._has_warned:
             logger.warning(

@@ -91,9 +91,5 @@ def test_a_removed_file_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_commands_that_create_one_file_at_once(tmp_path: Path) -> None:
     """MLflow creates and migrates its tables without a lock."""
     code = "from workflows.tracking.server import *; Server(*sys.argv[1:3], Path(sys.argv[2])).check()"
-    uri = default_uri(tmp_path)
-    commands = [[sys.executable, "-c", f"import sys; {code}", uri, str(tmp_path)] for _ in range(2)]
-    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for command in commands]
-    for process in processes:
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors
+    command = [sys.executable, "-c", f"import sys; {code}", default_uri(tmp_path), str(tmp_path)]
+    assert [process.wait() for process in [subprocess.Popen(command), subprocess.Popen(command)]] == [0, 0]
