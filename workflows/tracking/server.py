@@ -44,7 +44,7 @@ class Server:
         self.next_request_s = 0.0
         """When to ask a server again that did not answer, by the monotonic clock."""
         self._has_warned = False
-        os.environ.update(SETTINGS | os.environ)
+        os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
 
     def is_complete(self, workflow: str) -> bool:
         """Whether the store's own SQLite file has all of a workflow, without importing MLflow."""

@@ -90,6 +90,6 @@ def test_a_removed_file_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_commands_that_create_one_file_at_once(tmp_path: Path) -> None:
     """MLflow creates and migrates its tables without a lock."""
-    code = "from workflows.tracking.server import *; Server(*sys.argv[1:3], Path(sys.argv[2])).check()"
-    command = [sys.executable, "-c", f"import sys; {code}", default_uri(tmp_path), str(tmp_path)]
+    code = f"Server({default_uri(tmp_path)!r}, 'table2', Path({str(tmp_path)!r})).check()"
+    command = [sys.executable, "-c", f"from pathlib import Path; from workflows.tracking.server import Server; {code}"]
     assert [process.wait() for process in [subprocess.Popen(command), subprocess.Popen(command)]] == [0, 0]
