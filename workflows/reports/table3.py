@@ -73,9 +73,7 @@ def tabulate(
         "from base.",
         said=said(results),
         compared=compared,
-        pictures=[
-            dots(kind, points, within_noise(main, kind)) for kind in KINDS if (points := both_deltas(main, kind))
-        ],
+        pictures=[dots(kind, points) for kind in KINDS if (points := both_deltas(main, kind))],
         sections=[
             *[Section("Learning curves", explanation, groups)] * bool(groups),
             *map(page.translations, shown[:1]),
@@ -106,22 +104,14 @@ def both_deltas(table: Table, kind: Kind) -> dict[str, Point]:
     return {name: (x, y) for name, (x, y) in both.items() if x is not None and y is not None}
 
 
-def within_noise(table: Table, kind: Kind) -> set[str]:
-    """Returns the rows known not to differ from base beyond the noise between seeds."""
-    return {row.name for row in table.rows if row.values.get(f"{kind}.is_beyond_noise") is False}
-
-
-def dots(kind: Kind, points: Mapping[str, Point], noisy: set[str]) -> Markup:
+def dots(kind: Kind, points: Mapping[str, Point]) -> Markup:
     """Plots each row's measured difference from base (y) against the printed one (x).
 
     The axes have separate scales: on other text and after fewer updates, a row's effect can be ten times the paper's,
     or a tenth of it. The plot compares signs and order.
     """
-    colors = {
-        name: INK if name in noisy else SAME if printed * measured > 0 else OTHER
-        for name, (printed, measured) in points.items()
-    }
-    meanings = {SAME: "same sign as in the paper", OTHER: "opposite sign, or none", INK: "within noise"}
+    colors = {name: SAME if printed * measured > 0 else OTHER for name, (printed, measured) in points.items()}
+    meanings = {SAME: "same sign as in the paper", OTHER: "opposite sign, or none"}
 
     def draw(axes: Axes) -> None:
         for color, meaning in meanings.items():

@@ -32,8 +32,6 @@ from workflows.tables.table import (
     Value,
 )
 
-ALPHA = 0.05
-"""The level at which a row is said to differ from base."""
 PRINTED: dict[Kind, str] = {"perplexity": ".2f", "bleu": ".1f"}
 """The paper's decimals."""
 
@@ -88,36 +86,6 @@ class Table3Artifact(ResultsArtifact):
     record_file = "table3.json"
 
 
-@dataclass(frozen=True)
-class Seeds:
-    """A metric's values by row, one a seed; the variance between seeds is pooled over all rows."""
-
-    values: Mapping[str, Sequence[float]]
-
-    @property
-    def df(self) -> int:
-        """The degrees of freedom of the pooled variance."""
-        return sum(len(values) - 1 for values in self.values.values())
-
-    @property
-    def deviation(self) -> float:
-        """The pooled standard deviation; only if `df` is not 0."""
-        squares = (statistics.variance(of) * (len(of) - 1) for of in self.values.values() if len(of) > 1)
-        return math.sqrt(math.fsum(squares) / self.df)
-
-    def differ(self, row: str, other: str) -> bool | None:
-        """Whether two rows' means differ at the level 5% by Student's test; None if either has a single seed."""
-        from scipy.special import stdtr
-
-        of, to = self.values[row], self.values[other]
-        if min(len(of), len(to)) < 2:
-            return None
-        distance, error = abs(statistics.fmean(of) - statistics.fmean(to)), math.sqrt(1 / len(of) + 1 / len(to))
-        if not self.deviation:
-            return distance > 0
-        return bool(2 * stdtr(self.df, -distance / (self.deviation * error)) <= ALPHA)
-
-
 def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Translation]]]:
     """Computes the table; returns it with the measured runs by row."""
     cells = {row.name: list(row.trainings) for row in rows if row.trainings}
@@ -125,11 +93,7 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Trans
         name: {kind: statistics.fmean(_figure(kind, cell) for cell in of_row) for kind in KINDS}
         for name, of_row in cells.items()
     }
-    metrics: dict[Kind, Seeds] = {
-        "perplexity": Seeds({name: [cell.dev.dev_nll for cell in of_row] for name, of_row in cells.items()}),
-        "bleu": Seeds({name: [cell.main_bleu.deciding for cell in of_row] for name, of_row in cells.items()}),
-    }
-    lines = [_row(row, measured, metrics) for row in rows]
+    lines = [_row(row, measured) for row in rows]
     correlations = _correlations(measured)
     explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
     if correlations:
@@ -137,7 +101,7 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Trans
     results = Results(
         [Table("Table 3", COLUMNS, lines, explained)],
         _differences(cells),
-        _notes(lines, cells, metrics["perplexity"]),
+        _notes(lines, cells),
         _metrics(cells, measured, correlations),
     )
     return results, cells
@@ -156,12 +120,12 @@ def correlation_text(correlations: Mapping[Kind, tuple[float, int]]) -> str:
     )
 
 
-def _row(row: RowTrainings, means: Means, metrics: Mapping[Kind, Seeds]) -> Row:
+def _row(row: RowTrainings, means: Means) -> Row:
     variation = paper.VARIATIONS.get(row.name)
     change = paper.symbols(row.difference)
     values = _printed(variation) if variation else {}
     if row.trainings:
-        values |= _measured(row, means, metrics)
+        values |= _measured(row, means)
     else:
         state = Missing.FAILED if row.reason else Missing.NOT_RUN
         values |= {column.key: state for column in COLUMNS if column.is_measured}
@@ -183,7 +147,7 @@ def _printed(variation: paper.Variation) -> dict[str, Value]:
     return values
 
 
-def _measured(row: RowTrainings, means: Means, metrics: Mapping[Kind, Seeds]) -> dict[str, Value]:
+def _measured(row: RowTrainings, means: Means) -> dict[str, Value]:
     """Returns means over the seeds, of the last checkpoint on the dev set; perplexity is per word-piece."""
     cells, here, base = row.trainings, means[row.name], means.get("base")
     falls = [fall for cell in cells if (fall := last_fall(cell.metrics, cell.run.updates)) is not None]
@@ -205,7 +169,6 @@ def _measured(row: RowTrainings, means: Means, metrics: Mapping[Kind, Seeds]) ->
             values[f"{kind}.deviation"] = statistics.stdev(_figure(kind, cell) for cell in cells)
         if base and row.name != "base":
             values[f"{kind}.delta"] = here[kind] - base[kind]
-            values[f"{kind}.is_beyond_noise"] = metrics[kind].differ(row.name, "base")
     if any(cell.main_bleu.paper_bleu is None for cell in cells):
         values["bleu"] = Missing.NOT_DEFINED
     return values
@@ -255,14 +218,14 @@ def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
     return differences(cells[name][:1], in_table_3)
 
 
-def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], nll: Seeds) -> list[str]:
+def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]]) -> list[str]:
     measured = [cell for trainings in cells.values() for cell in trainings]
     notes = [
         "Δ is the difference from base in the same column. Perplexity is per word-piece and vocabularies differ, so "
         "printed and measured perplexities are not comparable; the signs of their differences are.",
         "BLEU is paper BLEU of the last checkpoint on the development set, as in the paper, with sacreBLEU beside it.",
         f"Each measured row is {seeds_text(cells.values())}.",
-        *(_noise(nll) if cells else []),
+        *([_noise(cells)] if cells else []),
     ]
     if falling := [row.name for row in rows if row.values.get("has_converged") is False]:
         notes.append(
@@ -296,15 +259,16 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]], nll: See
     return notes
 
 
-def _noise(nll: Seeds) -> list[str]:
-    """States the standard deviation between seeds."""
-    if not nll.df:
-        return [
+def _noise(cells: Mapping[str, list[Translation]]) -> str:
+    """States the standard deviation between seeds, pooled over all rows."""
+    values = [[cell.dev.dev_nll for cell in of_row] for of_row in cells.values() if len(of_row) > 1]
+    if not (df := sum(len(of_row) - 1 for of_row in values)):
+        return (
             "Every row was trained with one seed, so any difference may be chance: "
             "--seeds 3 trains every row three times, --set grid.base_seeds=3 only base."
-        ]
-    deviation = nll.deviation
-    return [
+        )
+    deviation = math.sqrt(math.fsum(statistics.variance(of_row) * (len(of_row) - 1) for of_row in values) / df)
+    return (
         f"The standard deviation between seeds is {deviation:.4f} nats per token, pooled over all rows "
-        f"({nll.df} degrees of freedom). `aiayn claims` judges the paper's claims by seeds.csv."
-    ]
+        f"({df} degrees of freedom). `aiayn claims` judges the paper's claims by seeds.csv."
+    )
