@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.chaos.comparison import Outcome, differences, outcome
+from tests.chaos.comparison import differences, outcome
 from tests.chaos.hosts import PYTHON, Host, can_make_hosts, hosts
 from tests.chaos.workflow_process import SETTINGS, TRAINING
 from tests.support.s3_server import CREDENTIALS
@@ -164,7 +165,7 @@ def nodes() -> Iterator[Nodes]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """The results without a lost host, with a shared disk."""
     with three_nodes() as started:
         workflow = started.workflow(tmp_path_factory.mktemp("undisturbed") / "runs")
@@ -181,7 +182,9 @@ def test_the_hosts_do_not_have_the_project(nodes: Nodes, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("shared", ["disk", "bucket"])
-def test_a_lost_host_changes_no_weight(nodes: Nodes, undisturbed: Outcome, tmp_path: Path, shared: str) -> None:
+def test_a_lost_host_changes_no_weight(
+    nodes: Nodes, undisturbed: dict[str, list[Any]], tmp_path: Path, shared: str
+) -> None:
     """Eight workers train on three hosts; one host is lost, two go on: every file is that of the undisturbed run.
 
     With a bucket, each host has a folder of its own, and nothing in it is seen by the others; the shards of text are

@@ -30,7 +30,6 @@ class TwoNodes:
             initialize_head=True,
             head_node_args={"num_cpus": CPUS, "include_dashboard": False, "_system_config": HEALTH_CHECKS},
         )
-        self._second: Any = None
         self._seen: set[psutil.Process] = set()
         self.add_second()
 
@@ -40,9 +39,9 @@ class TwoNodes:
         return str(self._cluster.address)
 
     @property
-    def second(self) -> psutil.Process | None:
-        """The second node's raylet, or None while there is no second node."""
-        return _raylet(self._second) if self._second else None
+    def second(self) -> psutil.Process:
+        """The second node's raylet."""
+        return _raylet(self._second)
 
     def add_second(self) -> None:
         """Starts a second node and waits until the head knows about it."""
@@ -50,8 +49,7 @@ class TwoNodes:
 
     def clear_second(self) -> None:
         """Removes what is left of the second node after its raylet was killed."""
-        node, self._second = self._second, None
-        self._cluster.remove_node(node, allow_graceful=False)
+        self._cluster.remove_node(self._second, allow_graceful=False)
 
     def workers(self) -> list[psutil.Process]:
         """Returns the processes in which Ray runs tasks, actors and its own services, on both nodes."""

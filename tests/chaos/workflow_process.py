@@ -1,7 +1,6 @@
 """Runs the workflow as a user would, the command of Table 2 in a process of its own, and watches its progress."""
 
 import os
-import re
 import subprocess
 import sys
 import time
@@ -43,9 +42,6 @@ SETTINGS = {
 NOT_A_SIGN = ("ray", ".locks")
 """Folders in the store that change without progress: Ray Train's own, the locks."""
 
-ERROR = re.compile(r"error: |[\w.]+(Error|Exception)\b")
-"""The beginning of a line that says why the command ended."""
-
 
 class Workflow:
     """The command on one store; when started again, it continues."""
@@ -75,6 +71,11 @@ class Workflow:
         return self.store / f"driver-{self.starts}.log"
 
     @property
+    def printed(self) -> str:
+        """The end of the log."""
+        return f"{self.log}:\n{self.log.read_text(errors='replace')[-3000:]}"
+
+    @property
     def status(self) -> int | None:
         assert self._process
         return self._process.poll()
@@ -84,26 +85,16 @@ class Workflow:
         assert self._process
         return psutil.Process(self._process.pid)
 
-    @property
-    def last_error(self) -> str:
-        """The last line of the output that names an error, or else the last line."""
-        lines = self.log.read_text(errors="replace").strip().split("\n")
-        return next((line for line in reversed(lines) if ERROR.match(line)), lines[-1])[:200]
-
     def look(self) -> None:
         """Updates `progress_s` if there are new files in the store."""
-        new = {name for name in self._names() if name not in self._seen}
-        if new:
-            self._seen |= new
-            self.progress_s = time.monotonic()
-
-    def _names(self) -> set[str]:
         names = set()
         # Unlike Path.rglob, os.walk tolerates folders that vanish meanwhile.
         for folder, folders, files in os.walk(self.store / "store"):
             folders[:] = [name for name in folders if name not in NOT_A_SIGN]
             names |= {os.path.join(folder, name) for name in files}
-        return names
+        if names - self._seen:
+            self._seen |= names
+            self.progress_s = time.monotonic()
 
     def stop(self) -> None:
         if self._process and self._process.poll() is None:

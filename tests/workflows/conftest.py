@@ -57,31 +57,24 @@ def copy_of_table2(made_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.
     return made_table2.copied(tmp_path / "runs")
 
 
-SCORED: dict[tuple[str, ...], ScoringRecord] = {}
-"""Scores by texts and names, since their intervals take a second to resample."""
-
-
-def scored(context: Context, hypotheses: Hypotheses, text: EvaluationSet) -> Scores:
-    """Scores a translation, or writes the scores of the same one."""
-    files = (hypotheses.path(text), text.references)
-    key = (files[0].name, *(path.read_text(encoding="utf-8") for path in files))
-    if key not in SCORED:
-        SCORED[key] = scoring.score(context, hypotheses, text).load()
-    return Scores(context.folder).write(SCORED[key])
-
-
-@pytest.fixture
-def cell(tmp_path: Path) -> Callable[..., Translation]:
+@pytest.fixture(scope="session")
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Translation]:
     """Writes the artifacts of a small run: `cell("en-de", "base")`. Costs and scores are computed.
 
     `cell("en-de", "A1", split="dev", seed=2)` writes a row of Table 3, scored on the dev set without averaging. Dev
     perplexity falls by the fraction `last_fall` over the last tenth of the updates.
     """
 
-    def folder(*parts: str) -> Path:
-        path = tmp_path.joinpath(*parts)
-        path.mkdir(parents=True)
-        return path
+    scored: dict[tuple[str, ...], ScoringRecord] = {}  # by texts, since intervals take a second to resample
+
+    def score(folder: Path, hypotheses: Hypotheses, text: EvaluationSet) -> Scores:
+        files = (hypotheses.path(text), text.references)
+        key = (files[0].name, *(path.read_text(encoding="utf-8") for path in files))
+        scores = (
+            Scores(folder).write(scored[key]) if key in scored else scoring.score(Context(folder), hypotheses, text)
+        )
+        scored[key] = scores.load()
+        return scores
 
     def build(
         pair: str,
@@ -98,13 +91,19 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
         references: Sequence[str] = GERMAN,
         translated: Sequence[str] = TRANSLATED,
     ) -> Translation:
-        languages, place, averaged = (pair[:2], pair[3:]), (pair, f"{model}-{seed}"), [400] if split else [300, 400]
-        pairs = list(zip(ENGLISH, references, strict=True))
-        corpus = corpus_of(folder(*place, "corpus"), pairs, languages)
-        names = [split] if split else ["test_a", "test_b"]
-        test_sets = [set_of(folder(*place, name), pairs, name, languages) for name in names]
+        root = tmp_path_factory.mktemp(model)
 
-        run = TrainingRun(folder(*place, "run"))
+        def folder(name: str) -> Path:
+            (root / name).mkdir()
+            return root / name
+
+        languages, averaged = (pair[:2], pair[3:]), [400] if split else [300, 400]
+        pairs = list(zip(ENGLISH, references, strict=True))
+        corpus = corpus_of(folder("corpus"), pairs, languages)
+        names = [split] if split else ["test_a", "test_b"]
+        test_sets = [set_of(folder(name), pairs, name, languages) for name in names]
+
+        run = TrainingRun(folder("run"))
         settings = TRAINING.settings.model_copy(update={"model": config, "seed": seed})
         run.write(trained_on(device_name, train_s=train_s, settings=settings, parameters=parameters))
         lines = []
@@ -116,18 +115,18 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
             lines.append({**shared, "dev_loss": loss, "dev_nll": loss, "dev_perplexity": math.exp(loss)})
         write_lines(run.folder / "metrics.jsonl", map(json.dumps, lines))
 
-        checkpoint = Checkpoint(folder(*place, "checkpoint"))
+        checkpoint = Checkpoint(folder("checkpoint"))
         checkpoint.write_json("model.json", config.__dict__)
         checkpoint.write(AveragingRecord(updates=averaged))
-        hypotheses = Hypotheses(folder(*place, "hypotheses"))
+        hypotheses = Hypotheses(folder("hypotheses"))
         hypotheses.write(
             DecodingRecord(sentences=3, seconds=0.5, tokens=20, settings=DecodingSettings(), dtype="float32")
         )
         scores = []
         for name, text in zip(names, test_sets, strict=True):
             write_lines(hypotheses.path(text), translated)
-            scores.append(scored(Context(folder(*place, f"scores {name}")), hypotheses, text))
-        perplexity = Perplexity(folder(*place, "perplexity"))
+            scores.append(score(folder(f"scores {name}"), hypotheses, text))
+        perplexity = Perplexity(folder("perplexity"))
         perplexity.write(PerplexityRecord(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
         return Translation(
             pair,
@@ -139,7 +138,7 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
             test_sets[0],
             hypotheses,
             perplexity,
-            costs.count(Context(folder(*place, "cost")), run),
+            costs.count(Context(folder("cost")), run),
             scores[0],
             tuple(scores[1:]),
             recipe=Recipe(training=settings, averaging=AveragingSettings(last=1)),
@@ -148,7 +147,7 @@ def cell(tmp_path: Path) -> Callable[..., Translation]:
     return build
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowTrainings]:
     """Writes a row of Table 3 trained with seeds 1 and 2: `trained_row("A1", 5.1, 5.3, errors=(1, 2))`.
 

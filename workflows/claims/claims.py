@@ -6,7 +6,7 @@ docs/protocol.md has the rules. The primary outcome is the dev set's negative lo
 written as log-likelihood, so that more is better; BLEU and accuracy decide only where the paper's sentence names them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from workflows.claims.inference import ALPHA, Decided, Estimate, Groups, decided, every, holm, two_sided, within
@@ -145,7 +145,9 @@ CLAIMS: tuple[Claim, ...] = (
 def judge(runs: Runs, margin_nats: float | None = None) -> list[Judged]:
     """Judges every claim; a margin is needed for texts without one in `MARGINS_NATS`."""
     margin = margin_nats or MARGINS_NATS.get(runs.data)
-    tested = [_tested(claim, runs, margin) for claim in CLAIMS]
+    metrics = {part.metric: _values(part.metric, runs) for claim in CLAIMS for part in claim.parts}
+    groups = {metric: (Groups(values), Groups(values, pooled=False)) for metric, values in metrics.items()}
+    tested = [_tested(claim, runs, groups, margin) for claim in CLAIMS]
     corrected: dict[int, float] = {}
     for family in dict.fromkeys(claim.family for claim in CLAIMS):
         numbers = [number for number, claim in enumerate(CLAIMS) if claim.family == family]
@@ -162,7 +164,9 @@ def judge(runs: Runs, margin_nats: float | None = None) -> list[Judged]:
     return judged
 
 
-def _tested(claim: Claim, runs: Runs, margin: float | None) -> tuple[float, float, list[Effect]] | str:
+def _tested(
+    claim: Claim, runs: Runs, groups: Mapping[str, tuple[Groups, Groups]], margin: float | None
+) -> tuple[float, float, list[Effect]] | str:
     """Returns the p-values that a claim holds and fails, with its effects; or why there are none."""
     rivals = [rival for part in claim.parts for rival in part.rivals if runs.of(rival)]
     models = dict.fromkeys([*(model for part in claim.parts for model in part.models), *rivals])
@@ -176,11 +180,11 @@ def _tested(claim: Claim, runs: Runs, margin: float | None) -> tuple[float, floa
             return f"not comparable: {name} {' and '.join(sorted(conditions))}"
     estimates, effects = [], []
     for part in claim.parts:
-        values = _values(part, runs)
+        pooled, _ = groups[part.metric]
+        values = pooled.values
         if not all(model in values and len(values[model]) == len(runs.of(model)) for model in (*part.models, *rivals)):
             return f"not run: {part.metric} of {' and '.join((*part.models, *rivals))}"
-        pooled = Groups(values)
-        both = [part.test(groups, rivals, margin or 0.0) for groups in (pooled, Groups(values, pooled=False))]
+        both = [part.test(each, rivals, margin or 0.0) for each in groups[part.metric]]
         tested = both[pooled.bartlett < ALPHA]
         estimates.append(replace(tested, p_fails=1.0) if len(rivals) < len(part.rivals) else tested)
         pooled_interval, welch = ((each.low, each.high) for each in both)
@@ -191,11 +195,11 @@ def _tested(claim: Claim, runs: Runs, margin: float | None) -> tuple[float, floa
     return *every(estimates), effects
 
 
-def _values(part: Part, runs: Runs) -> dict[str, list[float]]:
+def _values(metric: str, runs: Runs) -> dict[str, list[float]]:
     """Returns the values of every model that has the metric; more is better."""
-    sign = -1 if part.metric in LESS_IS_BETTER else 1
+    sign = -1 if metric in LESS_IS_BETTER else 1
     values: dict[str, list[float]] = {}
     for run in runs.runs:
-        if part.metric in run.metrics:
-            values.setdefault(run.model, []).append(sign * run.metrics[part.metric])
+        if metric in run.metrics:
+            values.setdefault(run.model, []).append(sign * run.metrics[metric])
     return values

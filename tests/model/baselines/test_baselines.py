@@ -111,10 +111,10 @@ def test_batched_search_is_plain_search(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_learns_to_copy(name: str) -> None:
-    """In 120 updates, to a perplexity of 1.02 on unseen sequences; search then copies them."""
+    """In 200 updates, to a perplexity of 1.02 on unseen sequences; search then copies them."""
     torch.manual_seed(0)
     config = config_of(name, vocabulary_size=8, n_layers=2, d_model=32, d_ff=64, dropout=0.0)
-    optimizer = OptimizerConfig(warmup_steps=40, learning_rate_scale=0.6, label_smoothing=0.0)
+    optimizer = OptimizerConfig(warmup_steps=40, learning_rate_scale=0.4, label_smoothing=0.0)
     step = TrainingStep(make_model(config), optimizer, torch.float32)
     generator = torch.Generator().manual_seed(1)
 
@@ -122,7 +122,7 @@ def test_learns_to_copy(name: str) -> None:
         lengths_B = torch.randint(1, 5, (n,), generator=generator)
         return padded([[*torch.randint(4, 8, (int(k),), generator=generator).tolist(), END_ID] for k in lengths_B])
 
-    for update in range(1, 121):
+    for update in range(1, 201):
         tokens_BL = digits(64)
         step.accumulate(Batch.padded(tokens_BL, tokens_BL, torch.float32), seed=update)
         step.apply(update, int((tokens_BL != PAD_ID).sum()))

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.artifact import Context
 from tests.support.baselines import config_of
 from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from tests.support.unspaced_text import CHINESE
@@ -14,10 +13,12 @@ from workflows.reports import table2 as table2_report
 from workflows.tables.measurements import Translation
 
 
-@pytest.fixture
-def report(cell: Callable[..., Translation], tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def report(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPathFactory) -> str:
     """The report of two cells."""
-    return page_of(tmp_path, table2_report.tabulate, [cell("en-de", "base"), cell("en-fr", "big")])
+    return page_of(
+        tmp_path_factory.getbasetemp(), table2_report.tabulate, [cell("en-de", "base"), cell("en-fr", "big")]
+    )
 
 
 def test_text_from_outside_is_escaped(report: str) -> None:
@@ -53,11 +54,8 @@ def test_first_screen_says_what_came_out(report: str) -> None:
 
 def test_without_a_paper_bleu_the_first_screen_has_sacre_bleu(cell: Callable[..., Translation], tmp_path: Path) -> None:
     """It names the score. None is 0."""
-    (tmp_path / "table").mkdir()
     cells = [cell("en-zh", "base", references=CHINESE[:3], translated=CHINESE[:3]), cell("en-de", "base")]
-    table = table2_report.tabulate(Context(tmp_path / "table"), cells)
-    report = Reader((table.folder / "report.html").read_text(encoding="utf-8"))
-    text = " ".join(report.text.split())
+    text = " ".join(Reader(page_of(tmp_path, table2_report.tabulate, cells)).text.split())
     assert "BLEU: EN-ZH base (sacreBLEU) 100.0, EN-DE base" in text
     assert "paper BLEU not defined, sacreBLEU 100.00" in text
 

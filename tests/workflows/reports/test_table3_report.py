@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ RIGHT = ["Das alte Haus steht auf dem HÃ¼gel.", "Ein gut-bekannter Mann liest â€
 COMMAND = CommandLine(typed="python -m workflows.reproduce_table3 --rows 'F<b>1'")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def rows(cell: Cell) -> list[RowTrainings]:
     """Base with two seeds, A1 worse, C1 better, rows that failed or were not run, and a user's row."""
     base = tuple(
@@ -37,10 +36,10 @@ def rows(cell: Cell) -> list[RowTrainings]:
     ]
 
 
-@pytest.fixture
-def report(rows: list[RowTrainings], tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def report(rows: list[RowTrainings], tmp_path_factory: pytest.TempPathFactory) -> str:
     """The report of all these rows."""
-    return page_of(tmp_path, table3_report.tabulate, rows, (), COMMAND)
+    return page_of(tmp_path_factory.getbasetemp(), table3_report.tabulate, rows, (), COMMAND)
 
 
 def cells_of(report: str, name: str) -> list[str]:

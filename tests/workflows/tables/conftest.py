@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,37 +25,32 @@ from workflows.tables.table3 import RowTrainings
 SEARCH = DecodingSettings(beam_size=4, length_penalty=0.3, max_extra_tokens=300)
 
 
-@pytest.fixture
-def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[..., ParserRow]:
+@pytest.fixture(scope="session")
+def parser_row(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ParserRow]:
     """Writes a row of two candidates. Every third output of the second lacks its last two symbols."""
+    trees = tmp_path_factory.mktemp("trees")
+    corpus = make_trees(trees)
+    dev, test = (make_tree_set(trees, name) for name in ("dev", "test"))  # type: ignore[arg-type]
 
-    def folder(*parts: str) -> Path:
-        path = tmp_path.joinpath(*parts)
-        path.mkdir(parents=True)
-        return path
-
-    def parsed(gold: EvaluationSet, name: str, cut: int) -> tuple[Hypotheses, Parses, ScoredTrees]:
-        split = gold.load().name
-        hypotheses = Hypotheses(folder(name, split, "hypotheses"))
+    def parsed(gold: EvaluationSet, cut: int) -> tuple[Hypotheses, Parses, ScoredTrees]:
+        hypotheses = Hypotheses(tmp_path_factory.mktemp("hypotheses"))
         symbols = [line.split() for line in read_lines(gold.references)]
         lines = [" ".join(written[: -cut or None] if i % 3 == 0 else written) for i, written in enumerate(symbols)]
         write_lines(hypotheses.path(gold), lines)
         hypotheses.write(DecodingRecord(sentences=len(lines), seconds=2.0, tokens=99, settings=SEARCH, dtype="float32"))
-        parses = rebuild_parses(Context(folder(name, split, "parses")), hypotheses, gold)
-        return hypotheses, parses, score_parses(Context(folder(name, split, "scores")), parses)
+        parses = rebuild_parses(Context(tmp_path_factory.mktemp("parses")), hypotheses, gold)
+        return hypotheses, parses, score_parses(Context(tmp_path_factory.mktemp("scores")), parses)
 
     def build(
         training: str = "WSJ only, discriminative",
         data: str = "generated trees",
         of_attention: tuple[float, float] = (0.0, 0.0),
     ) -> ParserRow:
-        corpus = make_trees(tmp_path / training)
-        dev, test = (make_tree_set(tmp_path / training, name) for name in ("dev", "test"))  # type: ignore[arg-type]
         candidates = []
         for (name, cut), attention_dropout in zip((("dropout 0", 2), ("dropout 0.1", 6)), of_attention, strict=True):
             config = TransformerConfig(vocabulary_size=800, n_layers=2, attention_dropout=attention_dropout)
             trained = cell("en-trees", f"{training} {name}", config=config)
-            hypotheses, parses, scores = parsed(dev, f"{training} {name}", cut)
+            hypotheses, parses, scores = parsed(dev, cut)
             candidates.append(
                 CandidateParser(
                     "semi-supervised" if training == "semi-supervised" else "supervised",
@@ -74,19 +68,19 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
                     recipe=trained.recipe,
                 )
             )
-        parser = ChosenParser(folder(training, "parser"))
+        parser = ChosenParser(tmp_path_factory.mktemp("parser"))
         f1 = {parser.model: parser.scores.load().total.f1 for parser in candidates}
         choice = {"model": "dropout 0", "models": f1, "beams": {1: 50.0, 4: f1["dropout 0"]}}
         parser.write_json(CHOICE_FILE, {**choice, "settings": SEARCH.model_dump()})
-        baseline = right_branching(Context(folder(training, "right")), corpus, test)
+        baseline = right_branching(Context(tmp_path_factory.mktemp("right")), corpus, test)
         return ParserRow(
             training,  # type: ignore[arg-type]
             data,
             tuple(candidates),
             {"dropout 0.3": "the loss is not finite"},
-            score_parses(Context(folder(training, "right scores")), baseline),
+            score_parses(Context(tmp_path_factory.mktemp("scores")), baseline),
             parser,
-            SearchedTrees(*parsed(test, f"{training} test", 7)),
+            SearchedTrees(*parsed(test, 7)),
         )
 
     return build
@@ -95,10 +89,10 @@ def parser_row(cell: Callable[..., Translation], tmp_path: Path) -> Callable[...
 WARNING = "read en-de: train.en is not the <published> file"
 
 
-@pytest.fixture(params=[1, 2, 3, 4])
+@pytest.fixture(scope="session", params=[1, 2, 3, 4])
 def made(
     request: pytest.FixtureRequest,
-    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
     cell: Callable[..., Translation],
     trained_row: Callable[..., RowTrainings],
     parser_row: Callable[..., ParserRow],
@@ -109,11 +103,12 @@ def made(
     were not run; Table 3 with several seeds, a row that has not converged, rows without values, and a user's own; Table
     4 with one row of three candidates, of which one failed.
     """
-    (tmp_path / "table").mkdir()
-    context = Context(tmp_path / "table", warnings=[WARNING])
+    context = Context(tmp_path_factory.mktemp("table"), warnings=[WARNING])
     match request.param:
         case 1:
-            counted, measured = CountsArtifact(tmp_path), MeasurementsArtifact(tmp_path)
+            counted, measured = (
+                kind(tmp_path_factory.mktemp("table1")) for kind in (CountsArtifact, MeasurementsArtifact)
+            )
             counted.write(counts())
             measured.write(measurements(theory_s))
             return table1.tabulate(context, counted, measured)

@@ -20,7 +20,7 @@ Cell = Callable[..., Translation]
 A = TypeVar("A", bound=Artifact)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def printed(cell: Cell) -> Translation:
     """A cell with the values of the paper's EN-DE base."""
     measured = replace(cell("en-de", "base", config=BASE), data="WMT 2014")
