@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.errors import UserError
-from pipeline.parsing.trees import PlacedTree, read_trees, trees_in
-from pipeline.text.lines import lines_of, open_unzipped, read_lines, readable
+from pipeline.parsing.trees import PlacedTree, read_trees
+from pipeline.text.lines import read_lines
 
 log = logging.getLogger(__name__)
 
@@ -33,21 +33,11 @@ class Selection(NamedTuple):
 
     path: Path
     begin: int = 0
-    """Counted from `offset`."""
     end: int | None = None
-    offset: int = 0
-    """Byte offset of a line outside any tree."""
-    lines_before: int = 0
-    name: str = ""
-    """Name in messages, if `path` is an unzipped copy."""
 
     def read(self) -> Iterator[PlacedTree]:
         """Yields the trees. Raises UserError."""
-        with readable(self.path), open_unzipped(self.path) as file:
-            file.seek(self.offset)
-            name = self.name or str(self.path)
-            lines = lines_of(file, name, lines_before=self.lines_before)
-            yield from islice(trees_in(lines, name, self.lines_before), self.begin, self.end)
+        yield from islice(read_trees(self.path), self.begin, self.end)
 
 
 def splits_of(treebank: Path) -> dict[str, list[Selection]]:

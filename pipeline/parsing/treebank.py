@@ -15,13 +15,11 @@ from typing import Any
 from pipeline.errors import UserError
 from pipeline.parsing.layouts import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
-from pipeline.parsing.pieces import cut
 from pipeline.parsing.recombination import Recombination, RecombinationSettings
 from pipeline.parsing.trees import Tree, bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.store.scratch import temporary_folder
 from pipeline.text.aligned import SHARD_PAIRS, CorpusWriter, content_sha256, write_set, write_shards
 from pipeline.text.amount import Amount
 from pipeline.text.lines import write_lines
@@ -94,12 +92,11 @@ def read(context: Context, settings: TreebankSettings) -> Corpus:
     if not writer.pairs:
         raise _no_tree(settings.treebank, "train")
     known = frozenset([WORD_SYMBOL, *symbols])
-    with temporary_folder(context.folder) as copies:
-        more = list(_more_sources(context, settings, selections, copies))
-        calls = [(name, ([source], settings.write_tags, known)) for name, source in more]
-        for done, (left_out, _) in enumerate(writer.add(_read_part, calls), start=1):
-            without_words += left_out
-            context.progress(done, len(more), "parts")
+    more = list(_more_sources(settings, selections))
+    calls = [(name, ([source], settings.write_tags, known)) for name, source in more]
+    for done, (left_out, _) in enumerate(writer.add(_read_part, calls), start=1):
+        without_words += left_out
+        context.progress(done, len(more), "parts")
     return writer.finish({"read": writer.pairs, "without_words": without_words}, known)
 
 
@@ -119,12 +116,11 @@ def read_set(context: Context, settings: TreebankSet) -> EvaluationSet:
 
 
 def _more_sources(
-    context: Context, settings: TreebankSettings, train: Sequence[Selection], copies: Path
+    settings: TreebankSettings, train: Sequence[Selection]
 ) -> Iterator[tuple[str, Selection | Recombination]]:
-    """Yields the pieces of silver files and the parts of recombined trees, with collection names."""
-    cuts = context.map(cut, [(path, SHARD_PAIRS, copies / str(number)) for number, path in enumerate(settings.silver)])
-    for path, pieces in zip(settings.silver, cuts, strict=True):
-        yield from ((path.name, piece) for piece in pieces)
+    """Yields the silver files and the parts of recombined trees, with collection names."""
+    for path in settings.silver:
+        yield path.name, Selection(path)
     if recombination := settings.recombination:
         for part, begin in enumerate(range(0, recombination.trees, PART_TREES)):
             trees = min(PART_TREES, recombination.trees - begin)

@@ -60,8 +60,8 @@ def read_trees(path: Path) -> Iterator[PlacedTree]:
     return trees_in(read_lines(path), str(path))
 
 
-def trees_in(lines: Iterable[str], name: str, lines_before: int = 0) -> Iterator[PlacedTree]:
-    """Yields the trees in `lines`, which follow `lines_before` others in their source, called `name` in messages.
+def trees_in(lines: Iterable[str], name: str) -> Iterator[PlacedTree]:
+    """Yields the trees in `lines` of a source called `name` in messages.
 
     Raises UserError if a bracket is not closed or not opened, has no label (except the outermost) or no content, or if
     a word is outside a tree or beside another word or constituent.
@@ -73,7 +73,7 @@ def trees_in(lines: Iterable[str], name: str, lines_before: int = 0) -> Iterator
     def wrong(problem: str) -> UserError:
         return UserError(f"{name}, line {number}: {problem}; correct the tree")
 
-    for number, line in enumerate(lines, lines_before + 1):
+    for number, line in enumerate(lines, 1):
         for tag, word, token in _TOKEN.findall(line):
             n_tokens += 4 if word else 1
             label_missing, label_expected = label_expected, token == "("

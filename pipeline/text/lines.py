@@ -10,7 +10,7 @@ import io
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from shlex import quote
@@ -77,26 +77,6 @@ def count_lines(path: Path) -> int:
     return lines + (not last.endswith(b"\n"))
 
 
-def copied_blocks(path: Path, copy: Path | None) -> Iterator[bytes]:
-    """Yields the blocks of a file (`read_blocks`), also writing them to `copy` if given.
-
-    Raises UserError if the copy would still be gzip.
-    """
-    with copy.open("wb") if copy else nullcontext() as unzipped:
-        for block in read_blocks(path):
-            if unzipped:
-                if not unzipped.tell() and block.startswith(GZIP_MAGIC):
-                    raise UserError(f"{path} is gzip within gzip; unzip it once")
-                unzipped.write(block)
-            yield block
-
-
-def is_gzip(path: Path) -> bool:
-    """Whether a file's content is gzip. Raises UserError if it cannot be read."""
-    with readable(path), path.open("rb") as file:
-        return file.read(2) == GZIP_MAGIC
-
-
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
     """Raises UserError if the body cannot read the file."""
@@ -108,12 +88,9 @@ def readable(path: Path) -> Iterator[None]:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
 
 
-def lines_of(file: BinaryIO, name: str, errors: Errors = "strict", lines_before: int = 0) -> Iterator[str]:
-    """Like `read_lines`, for an open file of plain bytes such as standard input; messages use `name`.
-
-    `lines_before` is the number of lines before the file's position.
-    """
-    number = lines_before
+def lines_of(file: BinaryIO, name: str, errors: Errors = "strict") -> Iterator[str]:
+    """Like `read_lines`, for an open file of plain bytes such as standard input; messages use `name`."""
+    number = 0
     try:
         while raw := file.readline(MAX_LINE_BYTES):
             number += 1

@@ -125,20 +125,6 @@ def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Cont
     ]
 
 
-@pytest.mark.parametrize("more", ["", "(S (NP (-NONE- *)))\n"])
-def test_a_silver_file_is_read_in_pieces(
-    wsj: Path, tmp_path: Path, here: Context, monkeypatch: pytest.MonkeyPatch, more: str
-) -> None:
-    """One call per shard writes the same trees as a single call, and no unzipped copy stays."""
-    trees = "".join(SILVER.format(i) + "\n" + more for i in range(7))
-    (tmp_path / "silver.gz").write_bytes(gzip.compress(trees.encode()))
-    monkeypatch.setattr("pipeline.parsing.treebank.SHARD_PAIRS", 3)
-    text = read_text(here.folder, TreebankSettings(treebank=wsj, silver=(tmp_path / "silver.gz",)))
-    assert names(text, "train")[60:] == [f"silver{i}" for i in range(7)]
-    assert [shard.pairs for shard in text.corpus.shards] == [3] * 20 + [3, 3, 1]
-    assert {path.suffix for path in text.corpus.folder.iterdir()} == {".en", ".trees", ".json"}
-
-
 def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> None:
     """Words are written as tags in all splits. Recombined trees come last, in training only, without new symbols."""
     write_lines(tmp_path / "silver", [SILVER.format(0)])

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from pipeline.errors import UserError
 from pipeline.text.lines import (
-    copied_blocks,
     normalised,
     open_unzipped,
     read_lines,
@@ -67,17 +66,6 @@ def test_a_gzip_file_is_closed(tmp_path: Path) -> None:
     assert file.read() == b"a\nb\n"
     file.close()
     assert compressed.closed
-
-
-def test_what_is_zipped_twice_is_not_copied(tmp_path: Path) -> None:
-    """A copy would be unzipped again, so offsets would not match. A file zipped once is copied while it is read."""
-    path, copy = tmp_path / "text.gz", tmp_path / "text"
-    path.write_bytes(gzip.compress(b"a\nb\n"))
-    assert b"".join(copied_blocks(path, copy)) == copy.read_bytes() == b"a\nb\n"
-    path.write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(UserError, match=r"text\.gz is gzip within gzip; unzip it once"):
-        [*copied_blocks(path, copy)]
-    assert len([*copied_blocks(path, None)]) == 1
 
 
 def test_normalised_lines_hold_no_other_line_end_or_column() -> None:
