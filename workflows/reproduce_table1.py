@@ -23,7 +23,7 @@ from workflows.profiles.complexity import ComplexityProfile, load_complexity_pro
 from workflows.tables.table1 import Table1Artifact
 
 COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:count"), CountsArtifact)
-MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:measure"), MeasurementsArtifact, 2, gpus=1)
+MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:measure"), MeasurementsArtifact, 3, gpus=1)
 TABULATE = Stage(
     "tabulating.tabulate_layers",
     Imported("workflows.reports.table1:tabulate"),

@@ -9,19 +9,16 @@ of the profiler's allocations, which excludes memory that libraries such as oneD
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from statistics import median
-from typing import NamedTuple
+from statistics import fmean
 
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from pipeline.complexity.layer_types.modules import make, make_projected
+from pipeline.complexity.layer_types.modules import make
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES
 from pipeline.complexity.records import (
     CountsArtifact,
-    Crossover,
-    CrossoverPoint,
     LayerMeasurements,
     Measurements,
     MeasurementsArtifact,
@@ -34,9 +31,6 @@ from pipeline.hardware import device_name, dtype_name
 from pipeline.store.artifact import Context
 
 SEED = 1
-FIRST_LENGTH = 32
-"""Length at which the search for a crossover starts."""
-CROSSOVER_ROUNDS = 3
 
 
 def measure(
@@ -55,15 +49,9 @@ def measure(
     torch.manual_seed(SEED)
     with threads_of(timing):
         layers = _sweeps(context, device, settings, sweep, timing)
-        compared = [(width, batch) for batch in timing.crossover_batches for width in timing.crossover_widths]
-        crossovers = []
-        for done, (width, batch) in enumerate(compared):
-            context.progress(done, len(compared), "crossovers")
-            crossovers.append(_crossover(device, settings, timing, width, batch))
         return MeasurementsArtifact(context.folder).write(
             Measurements(
                 layers=tuple(layers),
-                crossovers=tuple(crossovers),
                 timing=timing,
                 device=device,
                 device_name=device_name(device),
@@ -103,51 +91,9 @@ def _sweeps(
         for layer_type, n, d in cases
     ]
     sizes: dict[str, list[SizeMeasurements]] = {name: [] for name in LAYER_TYPES}
-    for (name, n, d), (peak, rounds) in zip(cases, costs(context, layers, timing), strict=True):
-        forward_s, backward_s = zip(*rounds, strict=True)
-        sizes[name].append(
-            SizeMeasurements(length=n, width=d, forward_s=forward_s, backward_s=backward_s, peak_bytes=peak)
-        )
+    for (name, n, d), (peak, rounds_s) in zip(cases, costs(context, layers, timing), strict=True):
+        sizes[name].append(SizeMeasurements(length=n, width=d, rounds_s=rounds_s, peak_bytes=peak))
     return [LayerMeasurements(name=name, sizes=tuple(sizes[name])) for name in LAYER_TYPES]
-
-
-def _crossover(device: str, settings: LayerSettings, timing: TimingSettings, width: int, batch: int) -> Crossover:
-    """Times self-attention and recurrence for growing n, until self-attention is slower in both its forms.
-
-    At small n it may be slower as well, since it launches more operations.
-    """
-    layers: list[nn.Module] = [
-        make("self-attention", settings.sizes(width)),
-        make_projected("self-attention", settings.sizes(width)),
-        make("recurrent", settings.sizes(width)),
-    ]
-    layers = [layer.to(device) for layer in layers]
-    points: list[CrossoverPoint] = []
-    for length in lengths(FIRST_LENGTH, timing.crossover_length):
-        attention_s, projected_s, recurrent_s = _medians_s(
-            layers, random_input(batch, length, width, device), timing.least_s
-        )
-        last = CrossoverPoint(length=length, attention_s=attention_s, projected_s=projected_s, recurrent_s=recurrent_s)
-        points.append(last)
-        has_been_faster = any(point.attention_s < point.recurrent_s for point in points)
-        if has_been_faster and min(attention_s, projected_s) > recurrent_s:
-            break
-    return Crossover(width=width, batch=batch, points=tuple(points))
-
-
-def lengths(first: int, last: int) -> list[int]:
-    """Returns lengths from `first` to at most `last`, two per octave."""
-    lengths = []
-    while first <= last:
-        lengths += [length for length in (first, first * 3 // 2) if length <= last]
-        first *= 2
-    return lengths
-
-
-def _medians_s(layers: Sequence[nn.Module], x_BLD: Tensor, least_s: float) -> list[float]:
-    """Returns each layer's median seconds per forward and backward pass, over interleaved rounds."""
-    timers = [Timer(layer, x_BLD, least_s) for layer in layers]
-    return [*map(median, zip(*([sum(timer.time()) for timer in timers] for _ in range(CROSSOVER_ROUNDS)), strict=True))]
 
 
 def random_input(batch: int, length: int, width: int, device: str) -> Tensor:
@@ -155,47 +101,35 @@ def random_input(batch: int, length: int, width: int, device: str) -> Tensor:
     return torch.randn(batch, length, width).to(device)
 
 
-class PassTimes(NamedTuple):
-    """Seconds of one pass, averaged over consecutive repetitions."""
-
-    forward_s: float
-    backward_s: float
-
-
 class Timer:
-    """Times passes of a layer. A first pass, on construction, determines the number of repetitions."""
+    """Times forward and backward passes of a layer. The first, on construction, sets the number of repetitions."""
 
     def __init__(self, layer: nn.Module, x_BLD: Tensor, least_s: float) -> None:
         self._layer, self._x_BLD = layer, x_BLD.detach().requires_grad_()
         self._ones_BLD = torch.ones_like(x_BLD)
         self._wait: Callable[[], None] = torch.cuda.synchronize if x_BLD.is_cuda else lambda: None
-        first = self._once()
-        self._repetitions = max(1, round(least_s / (first.forward_s + first.backward_s)))
+        self._repetitions = max(1, round(least_s / self._once()))
 
-    def time(self) -> PassTimes:
-        """Returns mean times of as many passes as take `least_s`."""
-        passes = [self._once() for _ in range(self._repetitions)]
-        return PassTimes(*(sum(times) / len(passes) for times in zip(*passes, strict=True)))
+    def time(self) -> float:
+        """Returns the mean seconds of as many passes as take `least_s`."""
+        return fmean(self._once() for _ in range(self._repetitions))
 
-    def _once(self) -> PassTimes:
+    def _once(self) -> float:
         self._wait()
         started_s = time.perf_counter()
-        y_BLD = self._layer(self._x_BLD)
+        self._layer(self._x_BLD).backward(self._ones_BLD)
         self._wait()
-        between_s = time.perf_counter()
-        y_BLD.backward(self._ones_BLD)
-        self._wait()
-        times = PassTimes(between_s - started_s, time.perf_counter() - between_s)
+        seconds = time.perf_counter() - started_s
         # The layers are kept for all rounds; their gradients need not be.
         self._layer.zero_grad(set_to_none=True)
         self._x_BLD.grad = None
-        return times
+        return seconds
 
 
 def costs(
     context: Context, layers: Sequence[tuple[nn.Module, Tensor]], timing: TimingSettings
-) -> list[tuple[int, tuple[PassTimes, ...]]]:
-    """Measures layers, each with its input: peak bytes, and the times of each round."""
+) -> list[tuple[int, tuple[float, ...]]]:
+    """Measures layers, each with its input: peak bytes, and the seconds of each round."""
     timers, peaks_bytes = [], []
     for done, (layer, x) in enumerate(layers):
         context.progress(done, len(layers), "layers")

@@ -45,12 +45,12 @@ class CountsArtifact(JsonArtifact[Counts]):
 
 
 class SizeMeasurements(Record):
-    """Times of one layer at one size, by round, and its peak memory."""
+    """Times of one layer at one size, and its peak memory."""
 
     length: int
     width: int
-    forward_s: tuple[float, ...]
-    backward_s: tuple[float, ...]
+    rounds_s: tuple[float, ...]
+    """Seconds of a forward and backward pass, by round."""
     peak_bytes: int
     """Of a forward and backward pass, excluding input and weights."""
 
@@ -60,24 +60,6 @@ class LayerMeasurements(Record):
 
     name: LayerType
     sizes: tuple[SizeMeasurements, ...]
-
-
-class CrossoverPoint(Record):
-    """Median seconds of a forward and backward pass at one length."""
-
-    length: int
-    attention_s: float
-    projected_s: float
-    """For self-attention with its projections and heads."""
-    recurrent_s: float
-
-
-class Crossover(Record):
-    """Self-attention and recurrence for growing n, at one d."""
-
-    width: int
-    batch: int
-    points: tuple[CrossoverPoint, ...]
 
 
 class Measurements(Record):
@@ -93,7 +75,6 @@ class Measurements(Record):
     seconds: float
     """Duration of the measurement."""
     layers: tuple[LayerMeasurements, ...]
-    crossovers: tuple[Crossover, ...]
 
 
 class MeasurementsArtifact(JsonArtifact[Measurements]):

@@ -80,11 +80,6 @@ class TimingSettings(Settings):
     """Minimum duration of a measurement, which repeats a pass."""
     batch: Size = 1
     """Sequences computed at a time."""
-    crossover_widths: tuple[Size, ...] = (64, 128, 256)
-    """Values of d at which self-attention and recurrence are compared for growing n."""
-    crossover_batches: tuple[Size, ...] = (1, 16)
-    crossover_length: int = Field(8192, ge=2, le=1 << 24)
-    """Largest n tried."""
     threads: int = Field(1, ge=0, le=1024)
     """CPU threads; 0: all available CPUs. In small layers several threads mostly wait, which hides how time grows."""
     device: Device = "auto"

@@ -5,8 +5,6 @@ from collections.abc import Callable
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.records import (
     Counts,
-    Crossover,
-    CrossoverPoint,
     LayerCounts,
     LayerMeasurements,
     Measurements,
@@ -53,7 +51,7 @@ def counts() -> Counts:
 
 
 def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurements:
-    """Three rounds of equal times, one of them disturbed. Self-attention meets recurrence at n = 200."""
+    """Three rounds of equal times, one of them disturbed."""
 
     def layer(name: LayerType) -> LayerMeasurements:
         return LayerMeasurements(
@@ -62,20 +60,15 @@ def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurement
                 SizeMeasurements(
                     length=n,
                     width=d,
-                    forward_s=(seconds(name, n, d), 50.0, seconds(name, n, d)),
-                    backward_s=(2 * seconds(name, n, d),) * 3,
+                    rounds_s=(seconds(name, n, d), 50.0, seconds(name, n, d)),
                     peak_bytes=4 * n * d,
                 )
                 for n, d in SWEEP.points(name)
             ),
         )
 
-    points = tuple(
-        CrossoverPoint(length=n, attention_s=n**2 / 200, projected_s=n / 2, recurrent_s=n) for n in (64, 128, 256)
-    )
     return Measurements(
         layers=tuple(map(layer, LAYER_TYPES)),
-        crossovers=(Crossover(width=32, batch=1, points=points),),
         timing=TimingSettings(),
         device="cpu",
         device_name="a machine",

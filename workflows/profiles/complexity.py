@@ -30,7 +30,7 @@ GPU = ComplexityProfile(
         separable_widths=(2048, 3072, 4096, 6144, 8192),
         length=2048,
     ),
-    timing=TimingSettings(device="gpu", crossover_widths=(512, 1024), crossover_length=32768),
+    timing=TimingSettings(device="gpu"),
 )
 """On a GPU, kernel launches dominate the time of smaller sizes."""
 COMPLEXITY_PROFILES = {profile.name: profile for profile in (CPU, GPU)}

@@ -2,7 +2,7 @@
 
 from markupsafe import Markup
 
-from pipeline.complexity.records import Counts, CountsArtifact, Crossover, MeasurementsArtifact
+from pipeline.complexity.records import Counts, CountsArtifact, MeasurementsArtifact
 from pipeline.store.artifact import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
@@ -32,7 +32,6 @@ def tabulate(
         "Time and memory cover forward and backward, FLOP only forward. Both axes are logarithmic, so a slope is an "
         "exponent."
     )
-    crossovers = [_crossover(crossover) for crossover in measurements.crossovers]
     return page.write(
         context,
         Table1Artifact,
@@ -41,7 +40,6 @@ def tabulate(
         f"counted and measured on {measurements.device_name}.",
         sections=[
             Section("Cost over n and d", explanation, drawings),
-            *[Section("Self-attention and recurrence", drawings=crossovers)] * bool(crossovers),
         ],
         command=command,
     )
@@ -57,16 +55,3 @@ def _sizes(counts: Counts, sizes: Sizes, quantity: Quantity, variable: Variable)
     ]
     other = f"d = {counts.sweep.width}" if variable == "n" else f"n = {counts.sweep.length}"
     return curves(title, f"{variable} ({other})", lines, f"{quantity}-over-{variable}", log=True)
-
-
-def _crossover(measured: Crossover) -> Markup:
-    """Plots the times of self-attention and recurrence over n."""
-    points = measured.points
-    lines = [
-        Curve("self-attention", [(point.length, 1e3 * point.attention_s) for point in points]),
-        Curve("with projections", [(point.length, 1e3 * point.projected_s) for point in points]),
-        Curve("recurrent", [(point.length, 1e3 * point.recurrent_s) for point in points]),
-    ]
-    sequences = "one sequence" if measured.batch == 1 else f"{measured.batch} sequences"
-    against, name = f"n (d = {measured.width}, {sequences})", f"crossover-{measured.width}-{measured.batch}"
-    return curves("time, ms", against, lines, name, log=True)

@@ -6,27 +6,23 @@ from typing import Literal
 
 from pipeline.complexity.exponents import Exponent, crossing, fit
 from pipeline.complexity.layer_types.sizes import LayerType
-from pipeline.complexity.records import Counts, Crossover, LayerCounts, Measurements
+from pipeline.complexity.records import Counts, LayerCounts, Measurements
 from workflows import paper
 from workflows.quantities import duration
 from workflows.tables.table import NAME, Column, Difference, Results, ResultsArtifact, Row, Table, Value
 
 TOLERANCE = 0.15
 """A note lists exponents farther than this from the theory."""
-Quantity = Literal["flop", "time", "forward", "backward", "memory"]
-"""The fitted quantities: FLOP of a forward pass, time of both passes and of each, and peak memory."""
+Quantity = Literal["flop", "time", "memory"]
+"""The fitted quantities: FLOP of a forward pass, and time and peak memory of a forward and backward pass."""
 Variable = Literal["n", "d"]
 VARIABLES: tuple[Variable, ...] = ("n", "d")
 QUANTITY_NAMES: dict[Quantity, str] = {
     "flop": "FLOP",
     "time": "time",
-    "forward": "time, forward",
-    "backward": "time, backward",
     "memory": "peak memory",
 }
 PRINTED = {row.name: row for row in (*paper.TABLE_1, paper.SEPARABLE)}
-CROSSOVERS = "Where self-attention becomes slower than recurrence"
-AT_EVERY_N = "at every n"
 NAMES = Column(NAME, "layer type")
 Sizes = Mapping[LayerType, Mapping[tuple[int, int], Mapping[Quantity, float]]]
 """A layer's cost at n and d: FLOP counted by torch; seconds and bytes as medians over rounds."""
@@ -45,12 +41,9 @@ def sizes_of(counts: Counts, measured: Measurements) -> Sizes:
     sizes: dict[LayerType, dict[tuple[int, int], dict[Quantity, float]]] = {layer.name: {} for layer in counts.layers}
     for layer in measured.layers:
         for size in layer.sizes:
-            forward_s, backward_s = median(size.forward_s), median(size.backward_s)
             sizes[layer.name][size.length, size.width] = {
                 "flop": flop[layer.name, size.length, size.width],
-                "time": forward_s + backward_s,
-                "forward": forward_s,
-                "backward": backward_s,
+                "time": median(size.rounds_s),
                 "memory": size.peak_bytes,
             }
     return sizes
@@ -62,7 +55,7 @@ def sweeps(counts: Counts, layer: LayerType) -> dict[Variable, list[tuple[int, i
 
 
 def compute(counts: Counts, measured: Measurements) -> Results:
-    """Computes the table: exponents and counts per layer type, then crossovers, all counts and all exponents."""
+    """Computes the table: exponents and counts per layer type, then all counts and all exponents."""
     sizes = sizes_of(counts, measured)
     fits: Fits = {
         layer: {
@@ -82,17 +75,15 @@ def compute(counts: Counts, measured: Measurements) -> Results:
         ]
     for key, block in (("sequential", "in sequence"), ("path", "longest path")):
         columns += [Column(f"{key}.paper", counted[0], block, "d"), Column(key, counted[1], block, "d")]
-    crossovers = [_crossover(crossover) for crossover in measured.crossovers]
     return Results(
         [
             Table("Table 1", columns, [_row(layer, fits) for layer in counts.layers]),
-            *[_crossovers(crossovers)] * bool(crossovers),
             _counts(counts),
             _exponents(counts, fits),
         ],
         _differences(counts),
-        _notes(counts, measured, fits),
-        _metrics(counts, sizes, fits, crossovers),
+        _notes(counts, measured, sizes, fits),
+        _metrics(counts, sizes, fits),
     )
 
 
@@ -165,38 +156,8 @@ def _exponents(counts: Counts, fits: Fits) -> Table:
     return Table("All exponents, with 95% confidence intervals", columns, rows, on_terminal=False)
 
 
-def _crossover(measured: Crossover) -> Row:
-    """Returns the length at which self-attention becomes slower than recurrence, at one width."""
-    points = measured.points
-    last = points[-1]
-    curves = {
-        "n": [(point.length, point.attention_s, point.recurrent_s) for point in points],
-        "n.projected": [(point.length, point.projected_s, point.recurrent_s) for point in points],
-    }
-    values: dict[str, Value] = {"d": measured.width, "sequences": measured.batch, "longest_n": last.length}
-    for key, curve in curves.items():
-        is_slower = curve[-1][1] > curve[-1][2]
-        n = crossing(curve)
-        values[key] = (AT_EVERY_N if is_slower else f"not up to {last.length}") if n is None else n
-    return Row(f"d = {measured.width}, {measured.batch} at once", "", values)
-
-
-def _crossovers(rows: list[Row]) -> Table:
-    columns = [
-        Column("d", "d", spec="d"),
-        Column("sequences", "sequences", spec="d"),
-        Column("n", "slower from n", spec=".0f"),
-        Column("n.projected", "with projections", spec=".0f"),
-    ]
-    explanation = (
-        "By counted operations, the crossover is at n = d. By time it is where the curves cross: a recurrent layer "
-        "computes its positions sequentially, however parallel the device is."
-    )
-    return Table(CROSSOVERS, columns, rows, explanation)
-
-
-def _metrics(counts: Counts, sizes: Sizes, fits: Fits, crossovers: list[Row]) -> dict[str, float]:
-    """Returns exponents, counts, times and crossovers."""
+def _metrics(counts: Counts, sizes: Sizes, fits: Fits) -> dict[str, float]:
+    """Returns exponents, counts and times."""
     metrics: dict[str, float] = {}
     for layer in counts.layers:
         for quantity, fitted in fits[layer.name].items():
@@ -206,9 +167,6 @@ def _metrics(counts: Counts, sizes: Sizes, fits: Fits, crossovers: list[Row]) ->
         metrics[f"longest_path.{layer.name}"] = layer.longest_path[longest]
         for n, d in counts.sweep.points(layer.name):
             metrics[f"time_s.{layer.name}.n_{n}.d_{d}"] = sizes[layer.name][n, d]["time"]
-    for row in crossovers:
-        if (length := row.number("n")) is not None:
-            metrics[f"crossover_n.d_{row.values['d']}.batch_{row.values['sequences']}"] = length
     return metrics
 
 
@@ -236,7 +194,7 @@ def _differences(counts: Counts) -> list[Difference]:
     ]
 
 
-def _notes(counts: Counts, measured: Measurements, fits: Fits) -> list[str]:
+def _notes(counts: Counts, measured: Measurements, sizes: Sizes, fits: Fits) -> list[str]:
     sweep = counts.sweep
     lengths, widths, separable = (
         ", ".join(map(str, sorted(set(sizes)))) for sizes in (sweep.lengths, sweep.widths, sweep.separable_widths)
@@ -250,6 +208,7 @@ def _notes(counts: Counts, measured: Measurements, fits: Fits) -> list[str]:
         "Time is a forward and backward pass over "
         f"{'one sequence' if measured.timing.batch == 1 else f'{measured.timing.batch} sequences'}: the median of "
         f"{measured.timing.rounds} rounds, in each of which every layer is timed at every size.",
+        _crossing(counts, sizes),
         "Peak memory is torch's allocator peak beyond input and weights: tensors saved for the backward pass, and "
         "gradients.",
         "Sequential operations are the longest chain of dependent matrix products and convolutions. The longest path "
@@ -271,3 +230,16 @@ def _notes(counts: Counts, measured: Measurements, fits: Fits) -> list[str]:
     else:
         notes.append(f"Every exponent of FLOP and of time is within {TOLERANCE} of the theory.")
     return notes
+
+
+def _crossing(counts: Counts, sizes: Sizes) -> str:
+    """Says from which n of the sweep self-attention takes longer than recurrence (§4)."""
+    of_attention, of_recurrence = sizes["self-attention"], sizes["recurrent"]
+    times = [(n, of_attention[n, d]["time"], of_recurrence[n, d]["time"]) for n, d in counts.sweep.over_n()]
+    if (n := crossing(times)) is not None:
+        found = f"self-attention takes longer than recurrence from n = {n:,.0f}"
+    else:
+        _, attention_s, recurrent_s = times[-1]
+        found = f"{'self-attention' if attention_s > recurrent_s else 'recurrence'} takes longer at every n"
+    d = counts.sweep.width
+    return f"By counted operations, self-attention and recurrence meet at n = d. By time, at d = {d}, {found}."

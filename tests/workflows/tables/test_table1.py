@@ -3,20 +3,21 @@
 import pytest
 
 from tests.support.tiny_complexity import counts, measurements, theory_s
-from workflows.tables.render import render_markdown
-from workflows.tables.table import Results
 from workflows.tables.table1 import compute
 
 
-@pytest.fixture
-def results() -> Results:
-    """A table of times as in theory."""
-    return compute(counts(), measurements(theory_s))
-
-
-def test_a_crossover_is_where_self_attention_becomes_the_slower(results: Results) -> None:
-    """By time at n = 200; with projections not up to the longest n measured."""
-    assert "| 32 | 1 | 200 | not up to 256 |" in render_markdown(results)
+@pytest.mark.parametrize(
+    ("slower", "found"),
+    [
+        (1, "self-attention takes longer at every n"),
+        (6, "self-attention takes longer than recurrence from n = 192"),
+        (100, "recurrence takes longer at every n"),
+    ],
+)
+def test_the_crossing_is_where_self_attention_becomes_the_slower(slower: int, found: str) -> None:
+    """Self-attention takes n²·d, recurrence `slower` times n·d²; d is 32, n 64 to 512."""
+    table = compute(counts(), measurements(lambda name, n, d: theory_s(name, n, d) * slower ** (name == "recurrent")))
+    assert any(f"By time, at d = 32, {found}." in note for note in table.notes)
 
 
 def test_exponents_far_from_the_theory_are_named() -> None:
