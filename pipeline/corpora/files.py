@@ -33,6 +33,7 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
+from pipeline.text.languages import tag_of
 from pipeline.text.lines import count_lines
 
 
@@ -108,8 +109,8 @@ class FilesSettings(Settings):
 
     @model_validator(mode="after")
     def _two_languages(self) -> "FilesSettings":
-        if self.source == self.target:
-            raise ValueError(f"source and target are both {self.source!r}; name two languages")
+        if tag_of(self.source) == tag_of(self.target):
+            raise ValueError(f"source {self.source} and target {self.target} are one language; name two")
         return self
 
     @classmethod

@@ -23,12 +23,12 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
 from pipeline.errors import UserError
-from pipeline.evaluation.bleu_tokenizers import CHARACTERS, DEFAULT, tokenizer_of
+from pipeline.evaluation.bleu_tokenizers import tokenizer_of
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EvaluationSet, Hypotheses, Scores
 from pipeline.store.records import BleuScores, ScoringRecord
+from pipeline.text.languages import has_word_spaces, tag_of
 from pipeline.text.lines import read_lines
-from pipeline.text.word_spaces import has_word_spaces
 
 logger = logging.getLogger(__name__)
 
@@ -57,10 +57,10 @@ def ascii_punctuation(text: str) -> str:
 
 @cache
 def _tokenizer(language: str) -> MosesTokenizer:
-    if language not in NonbreakingPrefixes().available_langs:
+    known = NonbreakingPrefixes().available_langs  # by code and by English name
+    if tag_of(language).language not in known:
         logger.warning("the Moses tokenizer has no rules for language %r; paper BLEU uses the English ones", language)
-        language = "en"
-    return MosesTokenizer(lang=language)
+    return MosesTokenizer(lang=known.get(tag_of(language).language, "en"))
 
 
 def moses_tokens(text: str, language: str) -> str:
@@ -80,7 +80,7 @@ def split_compounds(tokens: str) -> str:
 def paper_tokens(text: str, language: str) -> str:
     """Returns a line as paper BLEU scores it: ASCII punctuation, Moses tokens and, for German, split compounds."""
     tokens = moses_tokens(ascii_punctuation(text), language)
-    return split_compounds(tokens) if language == "de" else tokens
+    return split_compounds(tokens) if _tokenizer(language).lang == "de" else tokens
 
 
 def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
@@ -132,8 +132,7 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
     lines differ or are 0, or if the tokenizer is not installed.
     """
     _check_lines(hypotheses, references)
-    tokenizer = tokenizer_of(language) or (DEFAULT if has_word_spaces(language) else CHARACTERS)
-    return _bleu(BLEU(tokenize=tokenizer), hypotheses, references, resamples)
+    return _bleu(BLEU(tokenize=tokenizer_of(language)), hypotheses, references, resamples)
 
 
 def score_texts(

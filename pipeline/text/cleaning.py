@@ -4,7 +4,7 @@ WMT14's archives need this; the paper states no rule (§5.1). Lines are `normali
 since scores need every line.
 
 Lengths are counted in words, or in characters if either language is written without spaces
-(`pipeline.text.word_spaces`).
+(`pipeline.text.languages`).
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard
 from pipeline.store.scratch import Scratch
 from pipeline.text.aligned import CorpusWriter, write_shards
+from pipeline.text.languages import has_word_spaces
 from pipeline.text.lines import is_utf8, normalised, read_pairs
-from pipeline.text.word_spaces import has_word_spaces
 
 REASONS = ("blank", "too_long", "ratio", "invalid")
 CHARACTERS_PER_WORD = 5

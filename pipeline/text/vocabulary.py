@@ -4,7 +4,7 @@ Text is not normalised (rule `identity`): translations are scored against raw re
 write raw characters. Only runs of spaces become one. The most frequent characters, making up `character_coverage` of
 the text, are pieces. Others are spelled as UTF-8 bytes with `byte_fallback`, and unknown without.
 
-Pieces are learned from word counts. For a side written without spaces (`pipeline.text.word_spaces`), they are learned
+Pieces are learned from word counts. For a side written without spaces (`pipeline.text.languages`), they are learned
 from whole lines, spread evenly over the sample.
 
 If the target side consists of linearised trees (§6.3), each of their symbols is a piece, including the space before it.
@@ -25,8 +25,8 @@ from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard, Vocabulary
 from pipeline.store.scratch import Scratch
+from pipeline.text.languages import has_word_spaces
 from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
-from pipeline.text.word_spaces import has_word_spaces
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")

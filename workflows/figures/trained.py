@@ -14,6 +14,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.store.store import Store
+from pipeline.text.languages import tag_of
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import behind, inputs_of
 from workflows.names import named_folder, store_beside
@@ -56,7 +57,7 @@ class ExaminedModel:
         """
         if self.generated:
             return _with_pronouns(self.generated)
-        if self.dev and self.dev.load().source != "en":
+        if self.dev and tag_of(self.dev.load().source).language != "en":
             first = list(read_lines(self.dev.source))
             return tuple(line for line in first if 40 <= len(line) <= 160)[:N_DEV] or tuple(first[:1])
         return tuple(sentence for sentence, _ in PRINTED_FIGURES.values())

@@ -114,7 +114,7 @@ def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None
         (HEAD + SPLITS + TEST.replace("[test.t]", '[test."corpus.json"]'), r"names that end in json are reserved"),
         *((HEAD + SPLITS + TEST.replace("[test.t]", f'[test."t{end}"]'), "should match pattern") for end in ".-"),
         (HEAD.replace('"de"', '"json"') + SPLITS + TEST, r"target: .*names that end in json are reserved"),
-        (HEAD.replace("de", "en") + SPLITS + TEST, r"source and target are both 'en'"),
+        (HEAD.replace("de", "en") + SPLITS + TEST, "source en and target en are one language"),
         (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),
     ],
 )

@@ -155,9 +155,19 @@ def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> N
         assert scores.text == f"paper BLEU not defined, sacreBLEU {scores.sacrebleu:.2f}"
 
 
-def test_chinese_that_was_split_into_words_has_a_paper_bleu() -> None:
-    split = "她 从 五岁 起 就 一直 在 学 弹 钢琴 。"
-    assert paper_bleu([split], [split], "x-zh").score == pytest.approx(100)
+@pytest.mark.parametrize(
+    ("same", "line"),
+    [
+        ("de DE de-AT de_DE deu ger deu_Latn german", "Dr. Ey kauft z.B. Rich-Text"),
+        ("fr fra fre fr_CA", "l’arc-en-ciel d’Azay"),
+        ("cs ces cze", "tzv. sloh č. 5"),
+        ("x-zh", "她 从 五岁 起 就 一直 在 学 弹 钢琴 。"),  # split into words
+    ],
+)
+def test_any_code_of_a_language_has_its_paper_bleu(same: str, line: str) -> None:
+    codes = same.split()
+    assert {paper_tokens(line, code) for code in codes} == {paper_tokens(line, codes[0])}
+    assert paper_bleu([line * 2], [line * 2], codes[-1]).score == pytest.approx(100)
 
 
 @pytest.mark.parametrize(
