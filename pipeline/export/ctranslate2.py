@@ -22,9 +22,8 @@ from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from model.transformer import Transformer, sinusoids
-from pipeline.errors import UserError
 from pipeline.evaluation.ctranslate2 import MAX_OUTPUT_TOKENS, installed
-from pipeline.evaluation.translation import load_checkpoint
+from pipeline.export.transformer import load_transformer
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import VOCABULARY_FILE, Checkpoint, CTranslate2Model
 
@@ -37,26 +36,8 @@ def export(context: Context, checkpoint: Checkpoint) -> CTranslate2Model:
     """
     transformer_spec = installed("ctranslate2.specs.transformer_spec")
     checkpoint = checkpoint.on_this_node(context.scratch)
-    model, vocabulary = load_checkpoint(checkpoint.folder)
+    model, vocabulary = load_transformer(checkpoint, "CTranslate2")
     config = model.config
-    if not isinstance(model, Transformer):
-        raise UserError(
-            f"{checkpoint.folder}: CTranslate2 has no {config.architecture} model; translate with engine torch"
-        )
-    if config.d_k != config.d_v:
-        raise UserError(
-            f"{checkpoint.folder}: CTranslate2 needs d_k = d_v, but this model has d_k {config.d_k} and d_v "
-            f"{config.d_v}; translate with engine torch"
-        )
-    if config.attention != "scaled_dot_product":
-        raise UserError(
-            f"{checkpoint.folder}: CTranslate2 has no {config.attention} attention; translate with engine torch"
-        )
-    if config.attention_window:
-        raise UserError(
-            f"{checkpoint.folder}: CTranslate2 has no restricted self-attention, but this model has attention_window "
-            f"{config.attention_window}; translate with engine torch"
-        )
     sizes = {"num_layers": config.n_layers, "num_heads": config.n_heads, "head_dim": config.d_k, "pre_norm": False}
     spec = transformer_spec.TransformerSpec(
         transformer_spec.TransformerEncoderSpec(**sizes), transformer_spec.TransformerDecoderSpec(**sizes)

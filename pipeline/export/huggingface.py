@@ -26,8 +26,7 @@ from torch import Tensor
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID, SearchConfig, TransformerConfig
 from model.search import NEVER_PRODUCED
 from model.transformer import Transformer, sinusoids
-from pipeline.errors import UserError
-from pipeline.evaluation.translation import load_checkpoint
+from pipeline.export.transformer import load_transformer
 from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.artifacts import Checkpoint
@@ -57,22 +56,8 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
     Raises UserError if MarianMT does not support the model, or if the checkpoint is unusable.
     """
     checkpoint = checkpoint.on_this_node(context.scratch)
-    model, vocabulary = load_checkpoint(checkpoint.folder)
+    model, vocabulary = load_transformer(checkpoint, "MarianMT")
     config, exported = model.config, Artifact(context.folder)
-    if not isinstance(model, Transformer):
-        raise UserError(f"{checkpoint.folder}: MarianMT has no {config.architecture} model; translate with aiayn")
-    if not config.d_k == config.d_v == config.d_model / config.n_heads:
-        raise UserError(
-            f"{checkpoint.folder}: MarianMT needs d_k = d_v = d_model / n_heads = {config.d_model / config.n_heads:g}, "
-            f"but this model has d_k {config.d_k} and d_v {config.d_v}; translate with aiayn"
-        )
-    if config.attention != "scaled_dot_product":
-        raise UserError(f"{checkpoint.folder}: MarianMT has no {config.attention} attention; translate with aiayn")
-    if config.attention_window:
-        raise UserError(
-            f"{checkpoint.folder}: MarianMT has no restricted self-attention, but this model has attention_window "
-            f"{config.attention_window}; translate with aiayn"
-        )
     write_tensors(exported.folder / "model.safetensors", marian_weights(model), {"format": "pt"})
     sizes = marian_config(config)
     exported.write_json(

@@ -8,6 +8,7 @@ corpus = writer.finish({"read": writer.pairs})
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from os.path import commonpath, relpath
 from pathlib import Path, PurePath
 from shutil import rmtree
 from types import MappingProxyType
@@ -91,11 +92,11 @@ def write_shards(
 def copy_corpus(context: Context, languages: tuple[str, str], files: Sequence[tuple[Path, Path]]) -> Corpus:
     """Copies pairs of (source, target) files into a corpus, in order (`copy_files`).
 
-    A shard's collection is named after its source file: the shortest end of its path that is unique. Blank lines are
-    kept. Raises UserError if two sides differ in length, a line is not UTF-8 or all files are empty.
+    A shard's collection is named after its source file, from the folder common to all. Blank lines are kept. Raises
+    UserError if two sides differ in length, a line is not UTF-8 or all files are empty.
     """
-    writer, names = CorpusWriter(context, languages), _names([source for source, _ in files])
-    copy_files(context, writer, [(names[source], source, target) for source, target in files])
+    writer, folder = CorpusWriter(context, languages), commonpath([source.absolute().parent for source, _ in files])
+    copy_files(context, writer, [(relpath(source, folder), source, target) for source, target in files])
     if not writer.pairs:
         raise _empty(*files[0])
     return writer.finish({"read": writer.pairs})
@@ -163,19 +164,6 @@ def content_sha256(path: Path) -> str:
         return cached(path, "sha256", file_sha256)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
-
-
-def _names(paths: Iterable[Path]) -> dict[Path, str]:
-    """Returns the shortest unique end of each path."""
-    parts = {path: path.absolute().parts for path in paths}
-    names = {}
-    for path, path_parts in parts.items():
-        candidates, length = set(parts.values()), 0
-        while len(candidates) > 1 or not length:
-            length += 1
-            candidates = {other for other in candidates if other[-length:] == path_parts[-length:]}
-        names[path] = "/".join(path_parts[-length:])
-    return names
 
 
 def _blocks(pairs: Iterator[tuple[str, str]], size: int) -> Iterator[Iterator[tuple[str, str]]]:

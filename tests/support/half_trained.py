@@ -1,21 +1,15 @@
 """A checkpoint that has half learned to map some lines to others: outputs vary, and most of them end."""
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
-from model import architectures
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.transformer import Transformer
-from pipeline.errors import UserError
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint
 from pipeline.text import vocabulary
 from pipeline.training.checkpoints import write_weights
 from tests.support.batches import hidden_of
@@ -63,14 +57,3 @@ def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transf
         raise AssertionError(f"the loss is {loss:.2f} after {MAX_UPDATES} updates")
     write_weights(folder, model.state_dict(), dataclasses.asdict(model.config))
     return model.eval()
-
-
-def refusal(export: Callable[[Context, Checkpoint], Any], difference: dict[str, Any], folder: Path) -> str:
-    """Returns the UserError, of one line, with which a model that differs from TINY is not exported."""
-    checkpoint = make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"))
-    config = dataclasses.replace(TINY, **difference)
-    write_weights(checkpoint.folder, architectures.make_model(config).state_dict(), dataclasses.asdict(config))
-    with pytest.raises(UserError) as raised:
-        export(Context(folder), checkpoint)
-    assert "\n" not in str(raised.value)
-    return str(raised.value)

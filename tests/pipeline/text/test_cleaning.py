@@ -34,19 +34,10 @@ def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europa
     corpus = corpus_of(tmp_path / "corpus", europarl[:30] + NOISE + europarl[30:], shard_pairs=50)
     cleaned = clean(replace(here, map=map_processes), corpus, CleaningSettings(shard_pairs=20))
     assert pairs_of(cleaned) == [(source.strip(), target.strip()) for source, target in europarl]
-    assert cleaned.read_json("corpus.json")["report"] == {
-        "read": len(europarl) + 4,
-        "kept": len(europarl),
-        "dropped": {"blank": 2, "too_long": 1, "ratio": 1, "invalid": 0},
-        "carriage_returns": 0,
-        "collections": {
-            "all": {
-                "read": len(europarl) + 4,
-                "kept": len(europarl),
-                "dropped": {"blank": 2, "too_long": 1, "ratio": 1, "invalid": 0},
-            }
-        },
-    }
+    dropped = {"blank": 2, "too_long": 1, "ratio": 1, "invalid": 0}
+    counts = {"read": len(europarl) + 4, "kept": len(europarl), "dropped": dropped}
+    report = {**counts, "carriage_returns": 0, "collections": {"all": counts}}
+    assert cleaned.read_json("corpus.json")["report"] == report
     assert max(shard.pairs for shard in cleaned.shards) == 20
     assert {path.suffix for path in cleaned.folder.iterdir()} == {".json", ".en", ".de"}
 
@@ -79,12 +70,8 @@ def test_where_no_spaces_separate_words_characters_are_counted(here: Context, tm
         (tmp_path / f"clean {name}").mkdir()
         cleaned = clean(Context(tmp_path / f"clean {name}"), corpus, CleaningSettings())
         assert pairs_of(cleaned) == read[: len(pairs)]
-        assert cleaned.read_json("corpus.json")["report"]["dropped"] == {
-            "blank": 0,
-            "too_long": 0,
-            "ratio": 2,
-            "invalid": 0,
-        }
+        dropped = {"blank": 0, "too_long": 0, "ratio": 2, "invalid": 0}
+        assert cleaned.read_json("corpus.json")["report"]["dropped"] == dropped
 
 
 def test_a_word_allows_five_characters() -> None:
