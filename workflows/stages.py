@@ -37,12 +37,12 @@ READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable
     multi30k.Multi30kSettings: ("multi30k.read", 1, multi30k.read, multi30k.read_set),
     wmt14.Wmt14Settings: ("wmt14.read", 1, wmt14.read, wmt14.read_set),
     files.FilesSettings: ("files.read", 1, files.read, files.read_set),
-    treebank.TreebankSettings: ("treebank.read", 2, treebank.read, treebank.read_set),
+    treebank.TreebankSettings: ("treebank.read", 3, treebank.read, treebank.read_set),
 }
 """By class of a text's settings: its stage's name and version, and the functions that read text and evaluation sets."""
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
-CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, cpus=0)
-LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary)
+CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
+LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary, version=2)
 ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
 """The report reserves no CPU, so that no run waits for it."""
@@ -162,7 +162,7 @@ def text_of(name: str, settings: Any) -> tuple[Step[Corpus], dict[str, Step[Eval
     stage_name, version, read, read_set = READERS[type(settings)]
     label = f"{stage_name.partition('.')[2]} {name}"
     train, *sets = settings.texts()
-    of_sets = Stage(f"evaluation_set.{stage_name}", read_set, EvaluationSet, version, cpus=0)
+    of_sets = Stage(f"evaluation_set.{stage_name}", read_set, EvaluationSet, version + 1, cpus=0)  # 1: not normalised
     steps = {each.name: of_sets(f"{label} {each.name}", each) for each in sets}
     return Stage(stage_name, read, Corpus, version, cpus=0)(label, train), steps
 

@@ -22,7 +22,7 @@ from pipeline.attention.recording import KINDS, Kind, recording
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator, with_heads
 from pipeline.text.encoding import decode_ids
-from pipeline.text.lines import normalised
+from pipeline.text.normalisation import normalised
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import SPACE_SIGN
 

@@ -34,19 +34,13 @@ from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
 from pipeline.text.languages import tag_of
-from pipeline.text.lines import count_lines
-
-
-def _not_a_split(name: str) -> str:
-    if name in ("train", "dev"):
-        raise ValueError("a test set cannot be named train or dev")
-    return name
+from pipeline.text.lines import count_lines, readable
 
 
 def _not_ours(name: str) -> str:
     # Files such as `evaluation_set.json` and `decoding.json` lie beside `<test set>.<language>`.
-    if name == "json" or name.endswith(".json"):
-        raise ValueError("names that end in json are reserved; choose another name")
+    if name in ("train", "dev", "json") or name.endswith(".json"):
+        raise ValueError(f"the name {name} is reserved; choose another")
     return name
 
 
@@ -105,7 +99,7 @@ class FilesSettings(Settings):
         Field(min_length=1)
     )
     dev: FilePair
-    test: dict[Annotated[Name, AfterValidator(_not_a_split)], FilePair] = Field(min_length=1)
+    test: dict[Name, FilePair] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _two_languages(self) -> "FilesSettings":
@@ -137,10 +131,7 @@ class FilesSettings(Settings):
 
     def count_train_pairs(self) -> int:
         """Returns the number of training pairs, counted once (`cached`). Raises UserError if a file cannot be read."""
-        try:
-            return sum(cached(sides.source, "lines-1", count_lines) for sides in self.train)
-        except OSError as error:
-            raise UserError(f"cannot read {error.filename}: {error.strerror}; check the path") from None
+        return sum(_count_lines(sides.source) for sides in self.train)
 
     def texts(self) -> list[FilesText]:
         """Returns the files of training text, dev set and test sets, main one first."""
@@ -151,6 +142,11 @@ class FilesSettings(Settings):
     def amount(self) -> Amount:
         """Returns an unknown size: the number of lines requires reading the files."""
         return Amount()
+
+
+def _count_lines(path: Path) -> int:
+    with readable(path):
+        return cached(path, "lines-1", count_lines)
 
 
 def read(context: Context, settings: FilesText) -> Corpus:

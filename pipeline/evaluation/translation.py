@@ -33,7 +33,7 @@ from pipeline.parsing.constraint import TreeTokens, WellFormed, tree_tokens
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.encoding import decode_ids
-from pipeline.text.lines import normalised
+from pipeline.text.normalisation import normalised
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import SPACE_SIGN, load
 

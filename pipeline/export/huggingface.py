@@ -10,8 +10,8 @@ Writing and loading neither pickle nor need the network. Logits equal `model.tra
 
 - MarianMT's positions are all sines, then all cosines, where ours alternate, so every weight's d_model is reordered.
 - Its attention and projection have biases, which are set to 0.
-- The tokenizer runs the vocabulary's own sentencepiece, so ids are ours. Only `>>...<<` at the start of a line, its
-  language code, becomes one unknown piece. Lines must be `pipeline.text.lines.normalised` first.
+- The tokenizer runs the vocabulary's own sentencepiece, which normalises lines, so ids are ours. Only `>>...<<` at the
+  start of a line, its language code, becomes one unknown piece.
 
 `generate` with length_penalty=0 equals `model.search` with α = 0, unless a limit truncates an output: here 512 tokens,
 there 50 more than the source. For other α, the two differ (LENGTH_PENALTY).

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.parsing.trees import TOP, Tree, walk
+from pipeline.text.normalisation import normalised
 from pipeline.text.vocabulary import SPACE_SIGN
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ _SPACES = re.compile(rf"[\s{SPACE_SIGN}]")
 def one_word(word: str) -> str:
     """Returns a word as a model reads it, without characters that would split it.
 
-    These are Unicode spaces and line separators, and sentencepiece's space sign.
+    These are Unicode spaces and line separators, and sentencepiece's space sign. Never empty.
     """
-    return _SPACES.sub("_", word)
+    return normalised(_SPACES.sub("_", word)) or "_"
 
 
 def writes_trees(vocabulary: SentencePieceProcessor) -> bool:

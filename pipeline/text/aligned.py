@@ -20,7 +20,8 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import cached, file_sha256
 from pipeline.store.records import CorpusRecord, EvaluationSetRecord
 from pipeline.store.scratch import Scratch, Written
-from pipeline.text.lines import Errors, read_pairs, write_pairs
+from pipeline.text.lines import Errors, read_pairs, readable, write_pairs
+from pipeline.text.normalisation import normalised
 
 SHARD_PAIRS = 100_000
 """Pairs per shard: the unit that later stages hold in memory."""
@@ -143,9 +144,9 @@ def write_set(
     pairs: Iterable[tuple[str, str]],
     report: Mapping[str, Any] = MappingProxyType({}),
 ) -> EvaluationSet:
-    """Writes an evaluation set. Keeps every line, blank ones included, except for a "\\r" before the line end."""
+    """Writes an evaluation set of `normalised` lines, blank ones included."""
     source_path, target_path = (context.folder / f"{name}.{language}" for language in languages)
-    kept = ((source.removesuffix("\r"), target.removesuffix("\r")) for source, target in pairs)
+    kept = ((normalised(source), normalised(target)) for source, target in pairs)
     sentences = write_pairs(source_path, target_path, kept)
     return EvaluationSet(context.folder).write(
         EvaluationSetRecord(
@@ -160,10 +161,8 @@ def _empty(source: Path, target: Path) -> UserError:
 
 def content_sha256(path: Path) -> str:
     """Returns a file's sha256, computed once (`cached`). Raises UserError if it cannot be read."""
-    try:
+    with readable(path):
         return cached(path, "sha256", file_sha256)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
 
 
 def _blocks(pairs: Iterator[tuple[str, str]], size: int) -> Iterator[Iterator[tuple[str, str]]]:

@@ -18,7 +18,8 @@ from pipeline.store.artifacts import Corpus, Shard
 from pipeline.store.scratch import Scratch
 from pipeline.text.aligned import CorpusWriter, write_shards
 from pipeline.text.languages import has_word_spaces
-from pipeline.text.lines import is_utf8, normalised, read_pairs
+from pipeline.text.lines import is_utf8, read_pairs
+from pipeline.text.normalisation import normalised
 
 REASONS = ("blank", "too_long", "ratio", "invalid")
 CHARACTERS_PER_WORD = 5
@@ -28,7 +29,7 @@ CHARACTERS_PER_WORD = 5
 def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpus:
     """Filters the pairs of a corpus, with one call of `context.map` per shard.
 
-    The report is {"read", "kept", "dropped": {reason: pairs}, "carriage_returns": number of lines that ended in one,
+    The report is {"read", "kept", "dropped": {reason: pairs}, "normalised": lines changed within,
     "collections": {name: {"read", "kept", "dropped"}}}. Each shard holds pairs of one collection. Raises UserError if
     no pair is kept.
     """
@@ -49,7 +50,7 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
             f"cleaning drops all {read:,} training pairs ({dropped}); "
             "check that the two sides are the right files, or raise max_words or max_ratio"
         )
-    report["carriage_returns"] = total["carriage_returns"]
+    report["normalised"] = total["normalised"]
     report["collections"] = {name: _report(counted) for name, counted in counts_of.items()}
     return writer.finish(report, corpus.symbols)
 
@@ -67,8 +68,8 @@ def clean_shard(
 
     def kept() -> Iterator[tuple[str, str]]:
         for source, target in read_pairs(shard.source, shard.target, "surrogateescape"):
-            counts["carriage_returns"] += source.endswith("\r") + target.endswith("\r")
             pair = normalised(source), normalised(target)
+            counts["normalised"] += (pair[0] != source.strip()) + (pair[1] != target.strip())
             if reason := reason_to_drop(*pair, settings, in_words=in_words):
                 counts[reason] += 1
             else:

@@ -2,8 +2,7 @@
 
     statistics = measure("WMT 2014", corpus, vocabulary, dataset, TrainingSettings())
 
-Lengths are in tokens including END_ID and are read shard by shard; earlier stages recorded all other counts. To bound
-memory, the epoch of a large corpus is planned on a sample.
+Lengths are in tokens including END_ID; earlier stages recorded all other counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,8 +19,6 @@ from pipeline.text.batching import plan_epoch
 
 TOO_MANY_TOKENS = "too_many_tokens"
 """Encoding's reason for excluding pairs; cleaning's reasons are `pipeline.text.cleaning.REASONS`."""
-PLANNED_PAIRS = 5_000_000
-"""Maximum number of pairs planned here."""
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999)
 
 
@@ -37,15 +34,6 @@ class Collection:
     """Dropped pairs by reason."""
     unknown_fraction: float
     """Share of unknown tokens in the kept pairs."""
-
-
-@dataclass(frozen=True)
-class Split:
-    """An encoded split."""
-
-    name: str
-    unknown_fraction: float
-    """Share of unknown tokens over both sides."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +54,6 @@ class Plan:
 
     budget_tokens: int
     micro_batches: int
-    every: int
-    """Every N-th pair was planned; the values are estimates unless N is 1."""
     updates: int | None
     padding_fraction: float | None
     """Share of padding among all computed tokens."""
@@ -82,7 +68,10 @@ class CorpusStatistics:
     data: str
     """Short name of the data, e.g. "WMT 2014"."""
     collections: Sequence[Collection]
-    splits: Sequence[Split]
+    unknown: Mapping[str, float]
+    """Share of unknown tokens over both sides, by split."""
+    normalised: int
+    """Training lines that were changed other than at their ends (`pipeline.text.normalisation`)."""
     lengths: tuple[Lengths, Lengths]
     """Lengths of the source side and of the target side."""
     sample: Mapping[str, int]
@@ -105,7 +94,7 @@ class CorpusStatistics:
                 reason: sum(collection.dropped[reason] for collection in self.collections)
                 for reason in self.collections[0].dropped
             },
-            next(split.unknown_fraction for split in self.splits if split.name == "train"),
+            self.unknown["train"],
         )
 
 
@@ -121,28 +110,23 @@ def measure(
     Raises UserError if a file is missing or damaged.
     """
     # Imported here, since it imports pyarrow and every command imports this module.
-    from pipeline.text.encoding import shard_lengths
+    from pipeline.text.encoding import EncodedSplit
 
     encoded = dataset.read_json("dataset.json")
-    cleaned = corpus.load().report["collections"]
-    every = -(-sum(shard["pairs"] for shard in encoded["splits"]["train"]) // PLANNED_PAIRS)
-    histograms = [np.zeros(1, np.int64), np.zeros(1, np.int64)]
-    sampled: list[list[NDArray[np.int32]]] = [[], []]
-    for lengths_of_sides in shard_lengths(dataset, "train"):
-        for side, lengths in enumerate(lengths_of_sides):
-            histogram = np.bincount(lengths, minlength=len(histograms[side]))
-            histogram[: len(histograms[side])] += histograms[side]
-            histograms[side] = histogram
-            sampled[side].append(lengths[::every].copy())
+    cleaned = corpus.load().report
+    split = EncodedSplit.open(dataset, "train")
+    source, target = split.source_lengths, split.target_lengths
     return CorpusStatistics(
         data=data,
         collections=[
-            _collection(name, counts, encoded["collections"].get(name, {})) for name, counts in cleaned.items()
+            _collection(name, counts, encoded["collections"].get(name, {}))
+            for name, counts in cleaned["collections"].items()
         ],
-        splits=[Split(name, _unknown_fraction(shards)) for name, shards in encoded["splits"].items()],
-        lengths=(_lengths(corpus.languages[0], histograms[0]), _lengths(corpus.languages[1], histograms[1])),
+        unknown={name: _unknown_fraction(shards) for name, shards in encoded["splits"].items()},
+        normalised=cleaned["normalised"],
+        lengths=(_lengths(corpus.languages[0], source), _lengths(corpus.languages[1], target)),
         sample=vocabulary.read_json("vocabulary.json"),
-        plan=_plan(np.concatenate(sampled[0]), np.concatenate(sampled[1]), every, settings),
+        plan=_plan(source, target, settings),
     )
 
 
@@ -157,23 +141,21 @@ def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:
     return sum(count.get("unknown", 0) for count in counts) / max(tokens, 1)
 
 
-def _lengths(language: str, sentences: NDArray[np.int64]) -> Lengths:
-    """Summarises a histogram of the number of sentences with 0, 1, 2, ... tokens."""
+def _lengths(language: str, lengths: NDArray[np.int32]) -> Lengths:
+    sentences = np.bincount(lengths)
     ends = sentences.cumsum()
     return Lengths(
         language,
-        mean=float(np.arange(len(sentences)) @ sentences / ends[-1]),
+        mean=float(lengths.mean()),
         quantiles={f"{part:g}": int(ends.searchsorted(part * ends[-1])) for part in QUANTILES},
         sentences=sentences.tolist(),
     )
 
 
-def _plan(
-    source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], every: int, settings: TrainingSettings
-) -> Plan:
+def _plan(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], settings: TrainingSettings) -> Plan:
     budget_tokens, micro_batches = settings.budget_tokens, settings.micro_batches
     try:
         plan = plan_epoch(source_lengths, target_lengths, settings, epoch=0)
     except UserError as error:  # the text may still work with other settings
-        return Plan(budget_tokens, micro_batches, every, None, None, str(error))
-    return Plan(budget_tokens, micro_batches, every, len(plan) * every, plan.padding_fraction, "")
+        return Plan(budget_tokens, micro_batches, None, None, str(error))
+    return Plan(budget_tokens, micro_batches, len(plan), plan.padding_fraction, "")

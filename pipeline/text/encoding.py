@@ -170,15 +170,6 @@ def write_shard(path: Path, source: pa.ListArray, target: pa.ListArray, max_toke
     }
 
 
-def shard_lengths(dataset: EncodedDataset, split: str) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int32]]]:
-    """Yields each non-empty shard's source and target lengths in tokens, including END_ID."""
-    for i, counts in enumerate(dataset.read_json("dataset.json")["splits"][split]):
-        if counts["pairs"]:
-            batches = _open(dataset.folder / split / f"{i:05d}.arrow", counts["pairs"])
-            source, target = (_Mapped.of([batch.column(name) for batch in batches]).lengths() for name in SIDES)
-            yield source, target
-
-
 def bucket_bounds(max_tokens: int) -> list[int]:
     """Returns the maximum length of each bucket: 8, then 25% more each time, in steps of 4, up to `max_tokens`."""
     bounds = [8]
@@ -305,11 +296,7 @@ class _Mapped:
 
     def lengths(self) -> NDArray[np.int32]:
         """Returns the length of every sentence."""
-        edges = np.cumsum([0, *(len(offsets) - 1 for offsets in self.offsets)])
-        lengths = np.empty(edges[-1], np.int32)
-        for offsets, begin, end in zip(self.offsets, edges[:-1], edges[1:], strict=True):
-            np.subtract(offsets[1:], offsets[:-1], out=lengths[begin:end])
-        return lengths
+        return np.concatenate([np.diff(offsets) for offsets in self.offsets] or [np.empty(0, np.int32)])
 
     def edges(self, chunks: list[int], places: list[int]) -> NDArray[np.int64]:
         """Returns each sentence's begin (row 0) and end (row 1) in the values of its record batch."""

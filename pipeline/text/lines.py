@@ -7,7 +7,6 @@ misalign parallel text.
 import codecs
 import gzip
 import io
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,17 +26,6 @@ BLOCK_BYTES = 1 << 18
 BYTE_ORDER_MARK = "\ufeff"
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # neither is valid UTF-8
 GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files regardless of name
-_SEPARATORS = re.compile("[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
-
-
-def normalised(line: str) -> str:
-    """Normalises a line for training and translation.
-
-    Line separators and control characters that other programs treat as line ends or columns (tab, "\\r", U+0085,
-    U+2028, ...) become one space; leading and trailing spaces are dropped. Typographic spaces within, such as the
-    no-break space before a French "?", stay.
-    """
-    return _SEPARATORS.sub(" ", line).strip()
 
 
 def is_utf8(line: str) -> bool:
@@ -128,8 +116,7 @@ def read_pairs(source: Path, target: Path, errors: Errors = "strict") -> Iterato
 def write_lines(path: Path, lines: Iterable[str]) -> int:
     """Writes lines, gzip-compressed if the name ends in .gz; returns their number.
 
-    The bytes depend only on the lines. A byte order mark at the start of the first line is written twice, since reading
-    drops one. Raises ValueError if a line contains "\\n".
+    The bytes depend only on the lines. Raises ValueError if a line contains "\\n".
     """
     number = 0
     with ExitStack() as stack:
@@ -140,7 +127,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
         for number, line in enumerate(lines, 1):
             if "\n" in line:
                 raise ValueError(f"line {number} for {path} contains a line feed: {line!r}")
-            file.write((_marked(line) if number == 1 else line) + "\n")
+            file.write(line + "\n")
     return number
 
 
@@ -152,17 +139,10 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
         target.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as target_file,
     ):
         for source_line, target_line in pairs:
-            if not written:
-                source_line, target_line = _marked(source_line), _marked(target_line)
             source_file.write(source_line + "\n")
             target_file.write(target_line + "\n")
             written += 1
     return written
-
-
-def _marked(first_line: str) -> str:
-    """Escapes the first line of a file so that reading returns it unchanged."""
-    return BYTE_ORDER_MARK + first_line if first_line.startswith(BYTE_ORDER_MARK) else first_line
 
 
 def open_unzipped(path: Path) -> BinaryIO:

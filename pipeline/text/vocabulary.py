@@ -1,8 +1,8 @@
 """Learns one vocabulary for both languages: byte-pair encoding with "a shared source-target vocabulary" (§5.1).
 
-Text is not normalised (rule `identity`): translations are scored against raw references, so the model must read and
-write raw characters. Only runs of spaces become one. The most frequent characters, making up `character_coverage` of
-the text, are pieces. Others are spelled as UTF-8 bytes with `byte_fallback`, and unknown without.
+Text is normalised like all other (`pipeline.text.normalisation`), and runs of spaces become one. The most frequent
+characters, making up `character_coverage` of the text, are pieces. Others are spelled as UTF-8 bytes with
+`byte_fallback`, and unknown without.
 
 Pieces are learned from word counts. For a side written without spaces (`pipeline.text.languages`), they are learned
 from whole lines, spread evenly over the sample.
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
 from pipeline.errors import UserError
@@ -27,6 +28,7 @@ from pipeline.store.artifacts import Corpus, Shard, Vocabulary
 from pipeline.store.scratch import Scratch
 from pipeline.text.languages import has_word_spaces
 from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
+from pipeline.text.normalisation import sentencepiece_rules
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")
 TOO_SMALL = re.compile(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)")
@@ -46,7 +48,8 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
     the nearest possible size, if the text does not allow this one.
     """
     words = _count(context, corpus, settings.sample_pairs)
-    model = io.BytesIO()
+    model, rules = io.BytesIO(), context.folder / "rules.tsv"
+    write_lines(rules, sentencepiece_rules())
     options: dict[str, Any] = {"byte_fallback": settings.byte_fallback}
     if symbols := corpus.symbols:
         options["user_defined_symbols"] = [SPACE_SIGN + symbol for symbol in symbols]
@@ -59,7 +62,7 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             vocab_size=settings.size,
             character_coverage=settings.character_coverage,
             **options,
-            normalization_rule_name="identity",
+            normalization_rule_tsv=str(rules),
             max_sentence_length=MAX_LINE_BYTES,
             pad_id=PAD_ID,
             unk_id=UNKNOWN_ID,
@@ -76,7 +79,8 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             raise _wrong_size(settings.size, f"needs at least {smallest[1]} pieces, one for each {spelled}") from None
         raise
     vocabulary = Vocabulary(context.folder)
-    vocabulary.path.write_bytes(model.getvalue())
+    vocabulary.path.write_bytes(_without_path(model.getvalue()))
+    rules.unlink()
     processor = load(vocabulary.path)
     if len(processor) != settings.size:
         raise _wrong_size(settings.size, f"allows {len(processor)} pieces")
@@ -161,6 +165,13 @@ def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[s
     words.update({part: number * line_every for part, number in unspaced.items()})
     rare = characters.difference(*words)
     return [*words.items(), *((character, 1) for character in sorted(rare))]
+
+
+def _without_path(model: bytes) -> bytes:
+    """Removes the path of the rules, which depends on the run, from a model; their effect stays."""
+    proto = ModelProto.FromString(model)
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")
+    return bytes(proto.SerializeToString(deterministic=True))
 
 
 def _wrong_size(size: int, bound: str) -> UserError:

@@ -35,6 +35,7 @@ from pipeline.store.artifact import MANIFEST, Artifact, Context
 from pipeline.store.artifacts import METRICS, Checkpoint, EncodedDataset, TrainingRun
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
+from pipeline.text.normalisation import normalised
 from workflows import stages
 from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
@@ -311,7 +312,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print paper BLEU (tokenized), sacreBLEU (detokenized), chrF, and sacreBLEU's signatures."""
-    hypotheses, references = list(read_lines(hyp)), list(read_lines(ref))
+    hypotheses, references = ([*map(normalised, read_lines(path))] for path in (hyp, ref))
     if len(hypotheses) != len(references):
         raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; align them line by line")
     scores = score_texts(hypotheses, references, lang)

@@ -105,16 +105,16 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
     longest = ", ".join(f"{side.language} {side.quantiles['0.99']:.3g}" for side in sides)
     of_text = {
         "tokens per sentence": f"mean: {means}; 99th percentile: {longest}",
-        "unknown tokens": ", ".join(f"{split.name} {percent(split.unknown_fraction)}" for split in statistics.splits),
+        "unknown tokens": ", ".join(f"{split} {percent(part)}" for split, part in statistics.unknown.items()),
+        "normalised": f"{rounded(statistics.normalised)} training lines",
         "vocabulary": f"{rounded(sample['size'])} pieces, learned from {rounded(sample['sampled_pairs'])} of "
         f"{rounded(sample['train_pairs'])} pairs with {rounded(sample['words'])} distinct words",
     }
     if plan.updates is None or plan.padding_fraction is None:
         return {**of_text, "padding": plan.problem}
-    estimated = f", estimated from one pair in {plan.every}" * (plan.every > 1)
     passes = f", each in {plan.micro_batches} micro-batches" * (plan.micro_batches > 1)
     return {
         **of_text,
-        "padding": f"{percent(plan.padding_fraction)} of the tokens computed{estimated}",
+        "padding": f"{percent(plan.padding_fraction)} of the tokens computed",
         "one epoch": f"{rounded(plan.updates)} updates of up to {rounded(plan.budget_tokens)} tokens per side{passes}",
     }

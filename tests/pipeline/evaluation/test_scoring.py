@@ -23,7 +23,7 @@ from pipeline.evaluation.scoring import (
     split_compounds,
 )
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Hypotheses, Scores
+from pipeline.store.artifacts import Hypotheses
 from pipeline.store.records import BleuScores, ScoringRecord
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.parallel_text import set_of
@@ -122,12 +122,6 @@ def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeyp
         "sacrebleu_low": scores.sacrebleu_interval[0],
         "sacrebleu_high": scores.sacrebleu_interval[1],
     }
-
-
-def test_scores_from_before_chrf_are_readable(tmp_path: Path) -> None:
-    before = {"paper_bleu": 27.3, "sacrebleu": 26.9, "signature": "", "sentences": 9, "name": "test", "language": "de"}
-    (tmp_path / "scores.json").write_text(json.dumps(before))
-    assert Scores(tmp_path).load().defined == {"paper_bleu": 27.3, "sacrebleu": 26.9}
 
 
 NEARLY = {

@@ -36,7 +36,7 @@ def test_translation_keeps_order_whatever_the_batches(checkpoint: Checkpoint) ->
     assert translator.translate([]) == []
 
 
-@pytest.mark.parametrize("end", ["\r", "\t", "\u2028", "\x85", "\n", " \x0c"])
+@pytest.mark.parametrize("end", ["\r", "\t", "\u2028", "\x85\xad", "\n", " \x0c\ufeff"])
 def test_lines_are_normalised_as_training_text_was(checkpoint: Checkpoint, end: str) -> None:
     """Characters that cleaning drops from training text never reach the model: Windows line ends, tabs, separators."""
     translator = Translator(checkpoint.folder, FAST, "cpu")

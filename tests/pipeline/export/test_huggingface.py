@@ -16,6 +16,7 @@ from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.text import vocabulary
 from pipeline.text.encoding import decode_ids
+from pipeline.text.normalisation import normalised
 from pipeline.text.segmentation import encode_lines
 from tests.support.batches import hidden_of
 from tests.support.half_trained import LINES, shifted
@@ -101,6 +102,7 @@ def test_same_token_ids(parallel_text: Path, tmp_path: Path) -> None:
     tokenizer, _ = load(checkpoint.folder)
     pairs = text_pairs(parallel_text, "multi30k/test_2016_flickr", 1000)
     lines = [*(line for pair in pairs for line in pair), "", "  a  b ", "</s> is <unk> and <pad>", "日本 \u2581 <0x41>"]
-    expected = encode_lines(processor, lines)
+    lines += ["su\u0308\xadß\u2028\tja\r", "\ufeffo\u200bk"]
+    expected = encode_lines(processor, [normalised(line) for line in lines])
     assert tokenizer(lines)["input_ids"] == expected
     assert tokenizer.batch_decode(expected, skip_special_tokens=True) == decode_ids(processor, expected)

@@ -82,7 +82,7 @@ import importlib.metadata, json, sys
 
 class Hidden:
     def find_spec(self, name, path=None, target=None):
-        if name in ("ray", "obstore", "sacrebleu", "sacremoses", "typer", "workflows", "tests"):
+        if name in ("ray", "obstore", "sacrebleu", "sacremoses", "langcodes", "typer", "workflows", "tests"):
             raise ModuleNotFoundError(f"{name!r} is not among the model's requirements", name=name)
 
 folders, asked = sys.argv[1:3], json.loads(sys.argv[3])

@@ -36,18 +36,20 @@ def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europa
     assert pairs_of(cleaned) == [(source.strip(), target.strip()) for source, target in europarl]
     dropped = {"blank": 2, "too_long": 1, "ratio": 1, "invalid": 0}
     counts = {"read": len(europarl) + 4, "kept": len(europarl), "dropped": dropped}
-    report = {**counts, "carriage_returns": 0, "collections": {"all": counts}}
+    report = {**counts, "normalised": 0, "collections": {"all": counts}}
     assert cleaned.read_json("corpus.json")["report"] == report
     assert max(shard.pairs for shard in cleaned.shards) == 20
     assert {path.suffix for path in cleaned.folder.iterdir()} == {".json", ".en", ".de"}
 
 
 def test_separators_inside_training_lines_become_spaces(here: Context, tmp_path: Path) -> None:
-    """No other program can split the lines again. The French no-break space stays."""
-    corpus = corpus_of(tmp_path / "corpus", [("a\u2028b\x85\tc\r", "Quoi\u00a0? \x0c\x1c oui\r")])
+    """No other program can split the lines again. Lines changed within are counted."""
+    corpus = corpus_of(
+        tmp_path / "corpus", [("a\u2028b\x85\tc\r", "Quoi\u00a0? \x0c\x1c oui\r"), ("x \r", "\ty"), ("ü", "u\u0308")]
+    )
     cleaned = clean(here, corpus, CleaningSettings())
-    assert pairs_of(cleaned) == [("a b c", "Quoi\u00a0?   oui")]
-    assert cleaned.read_json("corpus.json")["report"]["carriage_returns"] == 2
+    assert pairs_of(cleaned) == [("a b c", "Quoi\u00a0?   oui"), ("x", "y"), ("ü", "ü")]
+    assert cleaned.read_json("corpus.json")["report"]["normalised"] == 3
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
-from pipeline.text.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, Split, measure
+from pipeline.text.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, measure
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings, page_of
 from tests.support.tiny_text import prepare_text
 from workflows.reports import table2 as table2_report
@@ -30,10 +30,11 @@ def lengths(language: str, *sentences: int) -> Lengths:
 STATISTICS = CorpusStatistics(
     data="two collections",
     collections=[collection("europarl-v7", 1_900, 60, 0, 30, 0, 10), collection("<b>web & more</b>", 1_000, *(0,) * 5)],
-    splits=[Split("train", 0.0002), Split("dev", 0.0)],
+    unknown={"train": 0.0002, "dev": 0.0},
+    normalised=12,
     lengths=(lengths("en", 100, 1_500, 1_000, 300), lengths("de", 50, 900, 1_000, 700, 250)),
     sample={"size": 500, "sampled_pairs": 1_000, "train_pairs": 2_910, "words": 4_200},
-    plan=Plan(budget_tokens=400, micro_batches=2, every=1, updates=26, padding_fraction=0.0421, problem=""),
+    plan=Plan(budget_tokens=400, micro_batches=2, updates=26, padding_fraction=0.0421, problem=""),
 )
 
 

@@ -1,0 +1,57 @@
+"""Normalises lines: alike in training text, evaluation sets, references and input to translate.
+
+Control characters (Unicode's Cc) and format characters (Cf) are removed: soft hyphens, zero-width spaces, byte order
+marks and the like. Letters are composed (NFC); typographic characters, such as ligatures, stay. Vocabularies contain
+the same rules, for other programs that encode with `joint.model`.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain, permutations
+from unicodedata import is_normalized, normalize
+
+_SEPARATORS = re.compile("[\t\n\v\f\r\x1c-\x1f\x85\u2028\u2029]+")
+_INVISIBLE = re.compile(  # fixed, since Python's Unicode version must not decide; without U+200C and U+200D
+    "[\0-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f\u202a-\u202e"
+    "\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]+"
+)
+
+
+def normalised(line: str) -> str:
+    """Normalises a line for training, evaluation and translation.
+
+    Line separators and control characters that other programs treat as line ends or columns (tab, "\\r", U+0085,
+    U+2028, ...) become one space; leading and trailing spaces are dropped. The joiners U+200C and U+200D stay, which
+    scripts need, and spaces within, such as the no-break space before a French "?".
+    """
+    if not line.isprintable():
+        line = _INVISIBLE.sub("", _SEPARATORS.sub(" ", line))
+    return normalize("NFC", line).strip()
+
+
+@cache
+def sentencepiece_rules() -> tuple[str, ...]:
+    """Returns lines of a `normalization_rule_tsv`: code points, a tab, and the code points that replace them."""
+
+    def code_points(text: str) -> str:
+        return " ".join(f"{ord(character):X}" for character in text)
+
+    return tuple(f"{code_points(text)}\t{code_points(replacement)}" for text, replacement in _rules())
+
+
+def _rules() -> Iterator[tuple[str, str]]:
+    for character in map(chr, chain(range(1, 0xD800), range(0xE000, 0x30000), range(0xE0000, 0xE0080))):
+        if character.isprintable() and is_normalized("NFD", character):
+            continue
+        composed = normalize("NFC", _INVISIBLE.sub("", _SEPARATORS.sub(" ", character)))
+        if composed != character:
+            yield character, composed
+            continue
+        decomposed = normalize("NFD", character)
+        for marks in permutations(decomposed[1:]):
+            for n in range(len(decomposed)):  # of which are composed already
+                text = normalize("NFC", decomposed[0] + "".join(marks[:n])) + "".join(marks[n:])
+                if text != character and normalize("NFC", text) == character:
+                    yield text, character
