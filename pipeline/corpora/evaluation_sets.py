@@ -1,10 +1,9 @@
-"""WMT's evaluation sets as sacreBLEU defines them: archives with md5 and members, and their text.
+"""WMT's evaluation sets as sacreBLEU defines them: archives with md5 and members.
 
 Archives are downloaded like the training archives, since sacreBLEU's own download has no mirrors, cannot resume and
-applies no data filter. Text is converted by sacreBLEU, so that scores are comparable.
+applies no data filter.
 """
 
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from sacrebleu import DATASETS
@@ -25,20 +24,3 @@ def archive_of(name: str, pair: str) -> Archive:
         raise UserError(f"sacreBLEU has no set {name!r} of SGML files for {pair}; choose another, e.g. wmt14/full")
     source, target = dataset.langpairs[pair][:2]
     return Archive(path=urlsplit(urls[0]).path.lstrip("/"), source=source, target=target, checksum=f"md5:{sums[0]}")
-
-
-def as_text(name: str, pair: str, source: Path, target: Path) -> tuple[Path, Path]:
-    """Converts two SGML files to text files in the same folder, one segment a line."""
-    sides = _Unpacked(name, langpairs={pair: [source.name, target.name]}, folder=source.parent).get_files(pair)
-    return Path(sides[0]), Path(sides[1])
-
-
-class _Unpacked(FakeSGMLDataset):
-    """A set whose SGML files are already in a folder."""
-
-    def __init__(self, name: str, langpairs: dict[str, list[str]], folder: Path) -> None:
-        super().__init__(name, langpairs=langpairs)
-        self._outdir = self._rawdir = str(folder)
-
-    def maybe_download(self) -> None:
-        """Does nothing."""

@@ -169,7 +169,7 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
 
 def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
     """Reads an evaluation set; its report is {"archive", "bytes", "sha256"}. Raises UserError like `read`."""
-    from pipeline.corpora.evaluation_sets import archive_of, as_text  # sacreBLEU is slow to import
+    from pipeline.corpora.evaluation_sets import archive_of  # sacreBLEU is slow to import
 
     languages, published = (SOURCE, settings.target), settings.published
     pair = "-".join(languages)
@@ -183,8 +183,8 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
             members = extract(archive, origin, folder)
         report = {"archive": archive.path, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
         with _naming({folder: archive}, "download the official archive"):
-            files = as_text(published.name, pair, members.source, members.target)
-            text = write_set(context, settings.name, languages, read_pairs(*files), report)
+            pairs = read_pairs(members.source, members.target)
+            text = write_set(context, settings.name, languages, pairs, report)
     _check(archive, text.load().sentences, published.pairs)
     return text
 

@@ -122,7 +122,7 @@ def copy_files(
 def _copy(
     part: Corpus, languages: tuple[str, str], source: Path, target: Path, errors: Errors
 ) -> tuple[list[int], int]:
-    shards = write_shards(part, languages, read_pairs(source, target, errors), SHARD_PAIRS)
+    shards = write_shards(part, languages, read_pairs(source, target, errors, notice=True), SHARD_PAIRS)
     return shards, sum(shards)
 
 
@@ -131,7 +131,7 @@ def copy_set(context: Context, name: str, languages: tuple[str, str], source: Pa
 
     Raises UserError if the sides differ in length, a line is not UTF-8 or the files are empty.
     """
-    text = write_set(context, name, languages, read_pairs(source, target))
+    text = write_set(context, name, languages, read_pairs(source, target, notice=True))
     if not text.load().sentences:
         raise _empty(source, target)
     return text

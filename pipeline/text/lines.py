@@ -4,7 +4,6 @@ U+2028, U+0085, "\\r" and the like stay inside a line; `str.splitlines` and text
 misalign parallel text.
 """
 
-import codecs
 import gzip
 import io
 import zlib
@@ -12,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from shlex import quote
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pipeline.errors import UserError
+from pipeline.text.formats import HEAD_BYTES, check_is_text, is_sgml, noticing, segments
 
 Errors: TypeAlias = Literal["strict", "surrogateescape"]
 """Invalid UTF-8 raises UserError, or becomes surrogates that `is_utf8` finds and that are written back as bytes."""
@@ -24,7 +23,6 @@ MAX_LINE_BYTES = 1 << 20
 BLOCK_BYTES = 1 << 18
 """Bytes read at a time where line boundaries do not matter."""
 BYTE_ORDER_MARK = "\ufeff"
-UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # neither is valid UTF-8
 GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files regardless of name
 
 
@@ -37,32 +35,26 @@ def is_utf8(line: str) -> bool:
     return True
 
 
-def read_lines(path: Path, errors: Errors = "strict") -> Iterator[str]:
+def read_lines(path: Path, errors: Errors = "strict", notice: bool = False) -> Iterator[str]:
     """Yields the lines of a plain or gzip file without "\\n"; a leading byte order mark is dropped.
 
-    Raises UserError, naming file and line, if the file is damaged, unreadable, not UTF-8 or has a line over 1 MiB. With
-    `errors` "surrogateescape", invalid UTF-8 is kept.
+    Of WMT's SGML, yields the segments. Raises UserError, naming file and line, if the file is damaged, unreadable, of
+    another format, not UTF-8 or has a line over 1 MiB. With `errors` "surrogateescape", invalid UTF-8 is kept. With
+    `notice`, warns of the marks of other tools (`pipeline.text.formats`).
     """
     with readable(path), open_unzipped(path) as file:
-        yield from lines_of(file, str(path), errors)
-
-
-def read_blocks(path: Path) -> Iterator[bytes]:
-    """Yields the bytes of a plain or gzip file, unzipped, in blocks of BLOCK_BYTES.
-
-    Raises UserError if the file is damaged or unreadable.
-    """
-    with readable(path), open_unzipped(path) as file:
-        while block := file.read(BLOCK_BYTES):
-            yield block
+        lines = lines_of(file, str(path), errors)
+        yield from noticing(lines, str(path)) if notice else lines
 
 
 def count_lines(path: Path) -> int:
-    """Counts the lines of a plain or gzip file; the last may lack its "\\n". Raises UserError like `read_blocks`."""
-    lines, last = 0, b"\n"
-    for last in read_blocks(path):
-        lines += last.count(b"\n")
-    return lines + (not last.endswith(b"\n"))
+    """Counts the lines of a plain or gzip file; the last may lack its "\\n". Raises UserError if it is unreadable."""
+    lines, block = 0, b"\n"
+    with readable(path), open_unzipped(path) as file:
+        while next_block := file.read(BLOCK_BYTES):
+            block = next_block
+            lines += block.count(b"\n")
+    return lines + (not block.endswith(b"\n"))
 
 
 @contextmanager
@@ -76,16 +68,19 @@ def readable(path: Path) -> Iterator[None]:
         raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
 
 
-def lines_of(file: BinaryIO, name: str, errors: Errors = "strict") -> Iterator[str]:
+def lines_of(file: io.BufferedReader, name: str, errors: Errors = "strict") -> Iterator[str]:
     """Like `read_lines`, for an open file of plain bytes such as standard input; messages use `name`."""
+    head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
+    check_is_text(head, name)
+    lines = _decoded(file, name, errors)
+    yield from segments(lines, name) if is_sgml(head) else lines
+
+
+def _decoded(file: io.BufferedReader, name: str, errors: Errors) -> Iterator[str]:
     number = 0
     try:
         while raw := file.readline(MAX_LINE_BYTES):
             number += 1
-            if number == 1 and raw.startswith(UTF_16):
-                raise UserError(
-                    f"{name} is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8 {quote(name)} > NEW"
-                )
             if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
                 raise UserError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text?")
             line = raw.removesuffix(b"\n").decode("utf-8", errors)
@@ -96,12 +91,14 @@ def lines_of(file: BinaryIO, name: str, errors: Errors = "strict") -> Iterator[s
         ) from None
 
 
-def read_pairs(source: Path, target: Path, errors: Errors = "strict") -> Iterator[tuple[str, str]]:
+def read_pairs(
+    source: Path, target: Path, errors: Errors = "strict", notice: bool = False
+) -> Iterator[tuple[str, str]]:
     """Yields pairs of lines of two files.
 
     Raises UserError like `read_lines`, and with both line counts at the end of the shorter file.
     """
-    pairs = zip_longest(read_lines(source, errors), read_lines(target, errors))
+    pairs = zip_longest(read_lines(source, errors, notice), read_lines(target, errors, notice))
     for number, (source_line, target_line) in enumerate(pairs):
         if source_line is None or target_line is None:
             longer = number + 1 + sum(1 for _ in pairs)
@@ -145,7 +142,7 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
     return written
 
 
-def open_unzipped(path: Path) -> BinaryIO:
+def open_unzipped(path: Path) -> io.BufferedReader:
     """Opens a file's bytes, decompressed if it is gzip."""
     file = path.open("rb")
     if not file.peek(2).startswith(GZIP_MAGIC):

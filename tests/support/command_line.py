@@ -40,7 +40,7 @@ class CommandLine:
         self._capture.readouterr()
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "argv", [module, *arguments])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode()))))
             with pytest.raises(SystemExit) as ended:
                 run_app(APPS[module], module)
         assert isinstance(ended.value.code, int)

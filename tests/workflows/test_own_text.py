@@ -9,7 +9,6 @@ import pytest
 from model.flops import count_parameters
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
-from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet
 from pipeline.store.store import Store
 from tests.support.tiny_dag import run_table, table_of
 from workflows import reproduce_table2, stages
@@ -37,33 +36,33 @@ def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) ->
     return toml
 
 
-@pytest.mark.parametrize("pairs", [1, 10_000, 10_001, 60_000, 60_001, 300_001, 2_000_001, 100_000_000])
-def test_every_size_has_settings_that_work(pairs: int) -> None:
-    """Both recipes are valid and consistent, Table 3's settings are included, and measured settings name their text."""
-    profile = own_profile(pairs)
-    base, big = profile.recipes["base"].training, profile.recipes["big"].training
-    assert count_parameters(base.model) < count_parameters(big.model)
-    assert base.model.vocabulary_size == profile.vocabulary.size == profile.grid.training.model.vocabulary_size
-    assert base.model.n_heads * base.model.d_k == base.model.d_model
-    profile.for_grid()
-    assert ("measured on Multi30k" in profile.in_force()) == (10_000 < pairs <= 60_000)
-    assert ("not measured at this size" in profile.in_force()) == (not 10_000 < pairs <= 60_000)
-
-
-def test_sizes_grow_up_to_the_paper_s() -> None:
+def test_every_size_has_settings_that_work() -> None:
     """More text means more pieces, parameters and updates. Multi30k's size has its profile, the largest the paper's."""
     profiles = [own_profile(int(min(size.most_pairs, 10**9))) for size in SIZES]
-    trainings = [profile.recipes["base"].training for profile in profiles]
+    for profile in profiles:
+        base, big = profile.recipes["base"].training, profile.recipes["big"].training
+        assert count_parameters(base.model) < count_parameters(big.model)
+        assert base.model.vocabulary_size == profile.vocabulary.size == profile.grid.training.model.vocabulary_size
+        assert base.model.n_heads * base.model.d_k == base.model.d_model
+        profile.for_grid()
     for values in (
         [size.most_pairs for size in SIZES],
         [profile.vocabulary.size for profile in profiles],
-        [count_parameters(training.model) for training in trainings],
-        [training.updates for training in trainings],
+        [count_parameters(profile.recipes["base"].training.model) for profile in profiles],
+        [profile.recipes["base"].training.updates for profile in profiles],
     ):
         assert values == sorted(set(values))
+    for pairs, measured in ((1, False), (10_000, False), (10_001, True), (60_000, True), (60_001, False)):
+        assert ("measured on Multi30k" in own_profile(pairs).in_force()) == measured
+        assert ("not measured at this size" in own_profile(pairs).in_force()) == (not measured)
     assert own_profile(29_000).recipes == MULTI30K.recipes
     assert own_profile(4_500_000).recipes == WMT14.recipes
     assert own_profile(4_500_000).vocabulary == WMT14.vocabulary
+    for pairs in (5000, 29_000, 4_500_000):
+        spaced, unspaced = own_profile(pairs), own_profile(pairs, has_word_spaces=False)
+        assert unspaced.vocabulary.size == spaced.vocabulary.size + 2000
+        assert "not measured" in unspaced.in_force()
+        assert unspaced.recipes["base"].training.updates == spaced.recipes["base"].training.updates
 
 
 def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
@@ -94,8 +93,6 @@ def test_a_named_profile_decides_as_before(tmp_path: Path) -> None:
     assert load_profile().own_pairs is None
     with pytest.raises(UserError, match="no profile 'own'"):
         load_profile("own")
-    with pytest.raises(UserError, match="--data does not apply to profile own: its text is that of --files"):
-        load_profile(files=[toml], data=tmp_path)
 
 
 def _steps(toml: Path) -> list[Step[Artifact]]:
@@ -107,7 +104,7 @@ def _steps(toml: Path) -> list[Step[Artifact]]:
 
 
 def test_another_test_set_trains_nothing_again(tmp_path: Path) -> None:
-    """Only the new test set is read, translated and scored, like a changed one. Earlier steps do not depend on it."""
+    """Only the new test set is read, translated and scored, like a changed one. Evaluation reads no training text."""
     toml, store = _describe(tmp_path, 5), Store(tmp_path / "runs")
     for step in _steps(toml):
         publish(store.folder(step.name), lambda folder: Artifact(folder), {"fingerprint": step.fingerprint})
@@ -128,35 +125,20 @@ def test_another_test_set_trains_nothing_again(tmp_path: Path) -> None:
     }
 
 
-def test_decoding_and_scoring_read_no_training_text(tmp_path: Path) -> None:
-    """Nor on token ids: only on the model or its outputs, and an evaluation set built only from its own files."""
-    kinds = {"decoding", "scoring", "perplexity", "decoding_choice", "dev_scores"}
-    evaluated = [step for step in _steps(_describe(tmp_path, 5)) if step.stage.name.partition(".")[0] in kinds]
-    assert len(evaluated) == len(kinds)
-    for step in evaluated:
-        assert not {Corpus, EncodedDataset} & {needed.stage.makes for needed in step.inputs}
-        (text,) = [needed for needed in step.inputs if needed.stage.makes is EvaluationSet]
-        assert text.inputs == []
-
-
-def test_two_descriptions_of_one_language_pair_are_refused(tmp_path: Path) -> None:
-    """Otherwise the first file would determine the models' size, and the second the text."""
-    (tmp_path / "more").mkdir()
-    with pytest.raises(UserError, match=r"more/cs\.toml: another file has en-cs already; list all text"):
-        load_profile(files=[_describe(tmp_path, 5), _describe(tmp_path / "more", 7)])
-
-
 def test_text_described_by_a_file_is_changed_there(tmp_path: Path) -> None:
-    """--set and --config cannot change it. The profile's other language pairs are unknown."""
+    """--set, --config and --data cannot change it. The profile's other language pairs are unknown."""
+    (tmp_path / "more").mkdir()
     toml = _describe(tmp_path, 5)
-    with pytest.raises(UserError, match=r"corpora\.en-cs comes from the --files file; change it there"):
-        load_profile(files=[toml], overrides=["corpora.en-cs.train=x"])
-    with pytest.raises(UserError, match=r"there is no setting 'corpora\.en-de'; choose one of en-cs"):
-        load_profile("embedded", files=[toml], overrides=["corpora.en-de.train_pairs=3"])
-    with pytest.raises(UserError, match=r"no language pair en-fr; choose one of en-cs"):
-        load_profile(files=[toml], overrides=["pairs.en-fr.vocabulary.size=3"])
-    with pytest.raises(UserError, match="--data does not apply to profile multi30k: its text is that of --files"):
-        load_profile("multi30k", files=[toml], data=tmp_path)
+    for message, arguments in (
+        (r"corpora\.en-cs comes from the --files file; change it there", {"overrides": ["corpora.en-cs.train=x"]}),
+        (r"no setting 'corpora\.en-de'; choose one of en-cs", {"overrides": ["corpora.en-de.train_pairs=3"]}),
+        (r"no language pair en-fr; choose one of en-cs", {"overrides": ["pairs.en-fr.vocabulary.size=3"]}),
+        (r"--data does not apply to profile own: its text is that of --files", {"data": tmp_path}),
+        (r"--data does not apply to profile multi30k: its text", {"name": "multi30k", "data": tmp_path}),
+        (r"another file has en-cs already; list all text", {"files": [toml, _describe(tmp_path / "more", 7)]}),
+    ):
+        with pytest.raises(UserError, match=message):
+            load_profile(**{"files": [toml], **arguments})
 
 
 def test_a_byte_order_mark_is_no_part_of_a_description(tmp_path: Path) -> None:
@@ -201,22 +183,11 @@ def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, mon
         assert known.own_pairs == pairs
 
 
-def test_a_scorer_that_is_not_installed_is_named_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error comes before training: the target language decides, whatever the profile."""
+def test_a_missing_scorer_is_named_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The target language decides, whatever the profile."""
     toml = _describe(tmp_path, 5, "ja")
     assert load_profile(files=[toml]).own_pairs == 5
     monkeypatch.setitem(sys.modules, "MeCab", None)
     for profile in (None, "embedded"):
         with pytest.raises(UserError, match=r"'ja'.*not installed; pip install 'sacrebleu\[ja\]'$"):
             load_profile(profile, files=[toml])
-
-
-def test_without_spaces_between_words_there_are_more_pieces() -> None:
-    """The vocabulary is larger because of the characters. The settings are unmeasured; models are those of the size."""
-    for pairs in (5000, 29_000, 4_500_000):
-        spaced, unspaced = own_profile(pairs), own_profile(pairs, has_word_spaces=False)
-        assert unspaced.vocabulary.size == spaced.vocabulary.size + 2000
-        assert "not measured" in unspaced.in_force()
-        assert unspaced.recipes["base"].training.updates == spaced.recipes["base"].training.updates

@@ -312,7 +312,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print paper BLEU (tokenized), sacreBLEU (detokenized), chrF, and sacreBLEU's signatures."""
-    hypotheses, references = ([*map(normalised, read_lines(path))] for path in (hyp, ref))
+    hypotheses, references = ([*map(normalised, read_lines(path, notice=True))] for path in (hyp, ref))
     if len(hypotheses) != len(references):
         raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; align them line by line")
     scores = score_texts(hypotheses, references, lang)

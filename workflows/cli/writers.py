@@ -13,6 +13,7 @@ from pipeline.evaluation.parser import Parser, settings_of
 from pipeline.evaluation.translation import Translation
 from pipeline.parsing.trees import bracketed, drawn
 from pipeline.settings import DecodingSettings
+from pipeline.text.formats import noticing
 from pipeline.text.lines import lines_of
 from workflows.profiles.changes import checked
 
@@ -58,10 +59,11 @@ def parse(folder: Path, changes: dict[str, Any]) -> None:
 
 def _stream(outputs: Callable[[Sequence[str]], Iterable[str]]) -> None:
     """Writes the outputs for standard input: CHUNK_LINES at a time, or line by line as typed."""
-    typed = sys.stdin.isatty()
+    typed, name = sys.stdin.isatty(), "standard input"
+    buffer: Any = sys.stdin.buffer
     if typed:
         print("type a sentence and press Enter; ctrl-D quits", file=sys.stderr, flush=True)
-    lines = lines_of(sys.stdin.buffer, "standard input")
+    lines = noticing(lines_of(buffer, name), name, tokenized=False)
     while chunk := list(islice(lines, 1 if typed else CHUNK_LINES)):
         for text in outputs(chunk):
             sys.stdout.buffer.write(text.encode() + b"\n")

@@ -2,10 +2,9 @@
 
 import gzip
 import os
-import subprocess
 import tracemalloc
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,21 +27,6 @@ def test_any_lines_come_back(tmp_path: Path, lines: list[str], name: str) -> Non
     """A line may contain anything but a line feed, even U+2028, U+0085, form feed or "\\r", and is read as written."""
     assert write_lines(tmp_path / name, lines) == len(lines)
     assert list(read_lines(tmp_path / name)) == lines
-
-
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-def test_utf_16_is_named_with_its_remedy(
-    tmp_path: Path, encoding: str, errors: Literal["strict", "surrogateescape"]
-) -> None:
-    """Windows programs call UTF-16 "Unicode". The command in the message converts it."""
-    path = tmp_path / "it's x"
-    path.write_bytes("\ufeffzwei Hunde\nüber\n".encode(encoding))
-    with pytest.raises(UserError, match="x is UTF-16, not UTF-8; convert it: iconv") as caught:
-        list(read_lines(path, errors))
-    command = str(caught.value).split("convert it: ")[1].replace("NEW", str(tmp_path / "new"))
-    subprocess.run(command, shell=True, check=True)
-    assert list(read_lines(tmp_path / "new")) == ["zwei Hunde", "über"]
 
 
 def test_a_gzip_file_is_closed(tmp_path: Path) -> None:

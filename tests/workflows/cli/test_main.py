@@ -88,7 +88,7 @@ def test_text_to_score(
 
     capfd.readouterr()
     text = "The dog sleeps.\n\nWe bought the hat.\n"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode()))))
     main.translate(tmp_path / "model", beam_size=2, threads=1)
     lines = capfd.readouterr().out.split("\n")
     assert len(lines) == 4
