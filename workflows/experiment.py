@@ -21,7 +21,7 @@ from workflows.cli.options import ANY_HARDWARE, Common, Hardware
 from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import Imported, Step, to_step
-from workflows.engine.plan import PlannedModel, print_plan, resting_on, steps_of
+from workflows.engine.plan import PlannedModel, print_plan, steps_of, to_run
 from workflows.engine.progress import View
 from workflows.engine.runner import Model, run, run_models
 from workflows.profiles.changes import BaseProfile, changes_typed
@@ -109,10 +109,6 @@ class Reproduction:
     first: Sequence[Step[Any]] = ()
     """Steps that run before all others, so that errors in their files show up before training."""
 
-    def results(self, name: str) -> list[Step[Any]]:
-        """Returns a model's final steps, without intermediate ones."""
-        return [*self.models[name].results]
-
 
 def reproduce(experiment: Reproduction, request: Request) -> None:
     """Prints the plan if requested; otherwise runs missing steps, reports to MLflow and prints the table.
@@ -122,7 +118,7 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     store, options, target = request.store, request.options, experiment.tabulate({})
     labelled(target)  # raises if two steps share a label
     targets = steps_of([target], options.until, "until") if options.until else [target]
-    forced = resting_on(targets, steps_of(targets, options.force, "force")) if options.force else []
+    forced = steps_of(targets, options.force, "force") if options.force else []
     if options.plan:
         _print_plan(experiment, request, targets, forced)
         return
@@ -130,7 +126,8 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     with guarded(store.root / ".locks"):
         pass  # reports a folder without write access or locks before anything starts
     if forced:
-        _print_line(f"rerunning {len(forced)} stages; set aside {_set_aside(forced, store)} artifacts")
+        rerun = [*to_run(targets, store, forced)]
+        _print_line(f"rerunning {len(rerun)} stages; set aside {_set_aside(rerun, store)} artifacts")
     if options.until:
         with begun(store, experiment.name, request.profile.name, target, request.command.typed) as begun_run:
             run(targets, store, [View(console)], options.address)
@@ -176,14 +173,15 @@ def _print_plan(
 ) -> None:
     """Prints the stages to run and why, with a forecast if any of them trains."""
     # First, so that a wrong --gpu is reported before anything is printed.
-    models, again = experiment.models.values(), {step.fingerprint for step in forced}
-    missing = [m for m in models if to_step(m.training).fingerprint in again or not m.is_trained(request.store)]
+    missing = to_run(targets, request.store, forced)
+    fingerprints = {step.fingerprint for step in missing}
+    runs = [model for model in experiment.models.values() if to_step(model.training).fingerprint in fingerprints]
     shown = None
-    if (missing or request.hardware.gpu) and not request.options.until:
-        shown = forecast_text(request.profile, missing, request.hardware.gpus, request.hardware.gpu, request.store)
+    if (runs or request.hardware.gpu) and not request.options.until:
+        shown = forecast_text(request.profile, runs, request.hardware.gpus, request.hardware.gpu, request.store)
     _print_line(request.profile.in_force(request.overrides))
-    planned = {name: PlannedModel(experiment.results(name), _about(model)) for name, model in experiment.models.items()}
-    print_plan(console, targets, planned, request.store, forced, request.options.verbose)
+    planned = {name: PlannedModel(model.results, _about(model)) for name, model in experiment.models.items()}
+    print_plan(console, targets, planned, request.store, missing, request.options.verbose)
     if shown:
         console.print(shown)
 
@@ -209,7 +207,7 @@ def _run(
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
     workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models, experiment.is_served)
     with ExitStack() as during:
-        needed = not target.is_published(store) or target.damage(store)
+        needed = to_run([target], store)
         if needed:
             if not mlflow.has_file:
                 mlflow.check()  # a wrong address ends the command before Ray starts
@@ -223,7 +221,7 @@ def _run(
             record(recorded.folder, request.profile)
         watchers = [View(console), runs]
         artifact, failures = run_models(
-            {name: Model(experiment.results(name), model.settings) for name, model in experiment.models.items()},
+            {name: Model(model.results, model.settings) for name, model in experiment.models.items()},
             experiment.tabulate,
             store,
             watchers,

@@ -1,7 +1,5 @@
 """Forecasts the hours and the disk use of the runs that a table lacks, for `--plan`.
 
-    console.print(forecast_text(profile, models, gpus=8, gpu="h100", store=store))
-
 A run with the settings of a finished one in the store, on this machine's hardware, takes as long. Any other takes its
 operations, over sentence pairs whose lengths are drawn like real text's, by a measured rate, and a fixed time an update
 that does not shrink with the number of devices. Nothing is read or downloaded.
@@ -23,7 +21,6 @@ from rich.text import Text
 from model.flops import count_parameters, training_flop
 from pipeline.corpora import embedded, multi30k
 from pipeline.corpora.lengths import drawn
-from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_of, matmul_flop_s
 from pipeline.settings import TrainingSettings
@@ -53,10 +50,9 @@ averaged models."""
 
 
 class Run(NamedTuple):
-    """A number of missing runs that differ only in their seeds."""
+    """Missing runs that differ only in their seeds."""
 
     name: str
-    training: TrainingSettings
     times: int
     parameters: int
     flop: float
@@ -120,11 +116,10 @@ def _run(
     rows = by_length(source, target, np.arange(len(source)), training.micro_batch_tokens)
     micro_batches = len(micro_batch_bounds(source[rows], target[rows], training.micro_batch_tokens)) - 1
     flop = training_flop(training.model, source, target) * training.micro_batches / micro_batches
-    parameters = count_parameters(training.model)
-    known = finished.get(_key(training))
+    parameters, known = count_parameters(training.model), finished.get(_key(training))
     seconds = known or _seconds(training, flop, parameters, gpus, gpu)
     disk_bytes = (len(training.kept_updates) + COPIES) * 4 * parameters
-    return Run(name, training, times, parameters, training.updates * flop, seconds, known is not None, disk_bytes)
+    return Run(name, times, parameters, training.updates * flop, seconds, known is not None, disk_bytes)
 
 
 def _seconds(
@@ -136,18 +131,15 @@ def _seconds(
     width = max((width for width in rates if width <= training.model.d_model), default=None)
     if width is None or training.model.architecture != "transformer":
         return None
-    if on_gpu:
-        devices = min(gpus or torch.cuda.device_count() or 1, training.micro_batches)
-        speed = SPEEDS[gpu.lower()] if gpu else matmul_flop_s("cuda", torch.bfloat16) / H200_MATMUL_FLOP_S
-        share = -(-training.micro_batches // devices) / training.micro_batches  # all wait for the one with the most
-        fixed_s = parameters * (UPDATE_S_PER_WEIGHT / speed + EXCHANGE_S_PER_WEIGHT * (devices > 1))
-        return training.updates * (share * update_flop / (rates[width] * speed) + fixed_s)
-    before, threads = torch.get_num_threads(), training.threads * max(1, training.worker_bounds[1])
-    torch.set_num_threads(min(usable_cpus(), threads if training.worker_bounds[1] else usable_cpus()))
-    try:
-        return training.updates * update_flop / (rates[width] * matmul_flop_s("cpu", dtype_of(training.dtype, "cpu")))
-    finally:
-        torch.set_num_threads(before)
+    if not on_gpu:
+        rate = matmul_flop_s("cpu", dtype_of(training.dtype, "cpu"))  # with torch's threads, as many as there are cores
+        used = min(1.0, training.threads * training.worker_bounds[1] / torch.get_num_threads() or 1.0)
+        return training.updates * update_flop / (rates[width] * rate * used)
+    devices = min(gpus or torch.cuda.device_count() or 1, training.micro_batches)
+    speed = SPEEDS[gpu.lower()] if gpu else matmul_flop_s("cuda", torch.bfloat16) / H200_MATMUL_FLOP_S
+    share = -(-training.micro_batches // devices) / training.micro_batches  # all wait for the one with the most
+    fixed_s = parameters * (UPDATE_S_PER_WEIGHT / speed + EXCHANGE_S_PER_WEIGHT * (devices > 1))
+    return training.updates * (share * update_flop / (rates[width] * speed) + fixed_s)
 
 
 def _texts(profile: Profile, pairs: Iterable[str]) -> Iterator[tuple[str, float]]:

@@ -13,7 +13,8 @@ from pipeline.store.store import Store
 from tests.support.tiny_dag import run_table, table_of
 from workflows import reproduce_table2, stages
 from workflows.cli.prepared import PROFILE, record, recorded
-from workflows.engine.dag import Step, in_order, to_run
+from workflows.engine.dag import Step, in_order
+from workflows.engine.plan import to_run
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import SIZES, own_profile
 from workflows.profiles.parsing import load_parsing_profile

@@ -14,11 +14,11 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from pipeline.errors import UserError
+from pipeline.errors import BucketError, UserError
 from pipeline.settings import Settings, differing
-from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.artifact import MANIFEST, Artifact, read_manifest
 from pipeline.store.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -173,13 +173,7 @@ def to_step(reference: Ref[A]) -> Step[A]:
     return reference
 
 
-class ArtifactOf(Protocol):
-    """Returns the artifact of a step."""
-
-    def __call__(self, step: Step[A], /) -> A: ...
-
-
-def resolved(value: Any, artifact_of: ArtifactOf) -> Any:
+def resolved(value: Any, artifact_of: Callable[[Step[Any]], Artifact]) -> Any:
     """Replaces steps by artifacts at any depth of tuples, lists and dataclasses in `value`."""
     if isinstance(value, Step):
         return artifact_of(value)
@@ -243,33 +237,57 @@ def in_order(
     return list(ordered.values())
 
 
-def to_run(targets: Iterable[Step[Artifact]], store: Store) -> dict[Step[Artifact], str]:
-    """Returns the steps that must run to build `targets`, inputs first, with the damage of each, empty if missing.
+def manifest_of(step: Step[Artifact], store: Store) -> dict[str, Any] | None:
+    """Returns the manifest of a step's published artifact, or None if it is missing or damaged."""
+    try:
+        return read_manifest(store.fetch(step.name, ())) if store.find(step.name) else None
+    except BucketError:
+        raise
+    except (UserError, OSError, ValueError, LookupError, TypeError):
+        return None
 
-    Raises UserError if a folder passed directly to a single stage is damaged.
-    """
-    damages: dict[str, str | None] = {}
 
-    def must_run(step: Step[Artifact]) -> bool:
-        if step.fingerprint not in damages:
-            step.check_artifacts()
-            damages[step.fingerprint] = "" if store.find(step.name) is None else step.damage(store)
-        return damages[step.fingerprint] is not None
+def inputs_now(
+    step: Step[Artifact], find: Callable[[Step[Artifact]], Mapping[str, Any] | None]
+) -> list[dict[str, str]]:
+    """Returns a step's published inputs as its manifest lists them: label, fingerprint, and sha256 of the content."""
+    found = [(needed.label, needed.fingerprint, find(needed)) for needed in step.inputs]
+    for artifact in _instances(step.arguments, Artifact):
+        if known := artifact.manifest if (artifact.folder / MANIFEST).exists() else None:
+            found.append((known.get("label", artifact.folder.name), _describe(artifact), known))
+    return [
+        {"label": label, "fingerprint": fingerprint, "sha256": _content_sha256(manifest)}
+        for label, fingerprint, manifest in found
+        if manifest
+    ]
 
-    return {step: damages[step.fingerprint] or "" for step in in_order(targets, must_run)}
+
+def _content_sha256(manifest: Mapping[str, Any]) -> str:
+    """Returns the sha256 of an artifact's file names and hashes, the same whenever and wherever these were written."""
+    contents = {name: each["sha256"] for name, each in manifest["files"].items()}
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+
+
+def inputs_listed(manifest: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    """Returns the inputs that an artifact's manifest lists. Older manifests have no sha256."""
+    listed = manifest.get("inputs", [])
+    if isinstance(listed, Mapping):  # before November 2026: fingerprints by label, which need not be unique
+        return [{"label": label, "fingerprint": fingerprint} for label, fingerprint in listed.items()]
+    return [*listed]
 
 
 def inputs_of(manifest: Mapping[str, Any]) -> list[str]:
     """Returns the fingerprints of an artifact's inputs, in the order of its manifest."""
-    listed = manifest.get("inputs", [])
-    # Manifests from before November 2026 list inputs by label, which need not be unique.
-    return [*listed.values()] if isinstance(listed, Mapping) else [each["fingerprint"] for each in listed]
+    return [each["fingerprint"] for each in inputs_listed(manifest)]
 
 
-def labels_of(manifest: Mapping[str, Any]) -> list[str]:
-    """Returns the labels of an artifact's inputs, in the same order."""
-    listed = manifest.get("inputs", [])
-    return [*listed] if isinstance(listed, Mapping) else [each["label"] for each in listed]
+def outdated(manifest: Mapping[str, Any], inputs: Iterable[Mapping[str, str]]) -> str | None:
+    """Returns the label of an input of which an artifact used other content than it has now (`inputs_now`), or None."""
+    now = {each["fingerprint"]: each["sha256"] for each in inputs}
+    used = (each for each in inputs_listed(manifest) if "sha256" in each)
+    return next(
+        (each["label"] for each in used if each["sha256"] != now.get(each["fingerprint"], each["sha256"])), None
+    )
 
 
 def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:

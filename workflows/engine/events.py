@@ -70,7 +70,9 @@ class Relay:
         board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
         self.board: Any = board.options(scheduling_strategy=driver_node).remote()
         self._steps = dict[str, Step[Artifact]]()
-        self._unstarted, self._unfinished = dict(self._steps), dict(self._steps)
+        self._unstarted = dict[str, Step[Artifact]]()
+        self.unfinished = set[str]()
+        """The fingerprints of steps that have not finished, cached ones included."""
         self._watchers = watchers
         self.expect(steps)
 
@@ -81,8 +83,8 @@ class Relay:
         """
         for step in in_order(steps):
             if step.fingerprint not in self._steps:
-                for known in (self._steps, self._unstarted, self._unfinished):
-                    known[step.fingerprint] = step
+                self._steps[step.fingerprint] = self._unstarted[step.fingerprint] = step
+                self.unfinished.add(step.fingerprint)
 
     def fetch(self) -> None:
         """Forwards the events since the last call."""
@@ -98,7 +100,8 @@ class Relay:
     def finished(self, step: Step[Artifact], summary: str) -> None:
         """Reports a published artifact once, since the step's event may arrive after its result."""
         self._started(step)
-        if self._unfinished.pop(step.fingerprint, None):
+        if step.fingerprint in self.unfinished:
+            self.unfinished.remove(step.fingerprint)
             for watcher in self._watchers:
                 watcher.finished(step, summary)
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import ray
@@ -19,7 +18,7 @@ from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.environment import worker_environment
-from pipeline.errors import BucketError, UserError
+from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
 from pipeline.store.scratch import Written
@@ -36,9 +35,9 @@ from workflows.engine.cluster import (
     with_gpu,
     with_peak_memory,
 )
-from workflows.engine.dag import A, Step, in_order, resolved
+from workflows.engine.dag import Step, in_order, inputs_now, manifest_of, outdated, resolved
 from workflows.engine.events import Poster, Relay
-from workflows.engine.reasons import Reason
+from workflows.engine.plan import Reason
 from workflows.engine.runner import Watcher
 
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
@@ -53,7 +52,6 @@ LOST = (
 )
 """Ray's errors for a lost process that it could not replace."""
 POLL_S = 0.25
-NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class StageError(Exception):
@@ -101,25 +99,27 @@ def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
     wait = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT")(emitting_warnings)
     while owner := lock.take():
         post({"waiting": f"being built by {owner}"})
-        ray.get(wait.remote(post, _wait, store, name))
-
-
-def _wait(store: Store, name: str) -> None:
-    store.lock(name, "").wait()
+        ray.get(wait.remote(post, lambda: store.lock(name, "").wait()))
 
 
 def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> bool:
-    """Whether the artifact is published and intact. A damaged artifact is never deleted.
+    """Whether the artifact is published, intact and built from the present content of its inputs. It is never deleted.
 
     A stage that resumes continues from the intact part. Any other sets the artifact aside and rebuilds it.
     """
-    if store.find(step.name) and (damage := step.damage(store)):
-        store.shared_scratch(step.name, lock).check()  # checking the files may have outlasted the lease
-        continues = step.stage.resumes
-        store.reopen(step.name) if continues else store.set_aside(step.name)
-        outcome = "continuing from its intact part" if continues else "set aside; rerunning the step"
-        post({"warning": f"{step.name} is damaged ({damage}): {outcome}"})
-    return step.is_published(store)
+    if store.find(step.name) is None:
+        return False
+    stale = outdated(manifest_of(step, store) or {}, inputs_now(step, lambda needed: manifest_of(needed, store)))
+    damage = None if stale else step.damage(store)
+    if not (stale or damage):
+        return True
+    store.shared_scratch(step.name, lock).check()  # checking the files may have outlasted the lease
+    continues = step.stage.resumes and not stale
+    store.reopen(step.name) if continues else store.set_aside(step.name)
+    fault = f"was built from another generation of {stale}" if stale else f"is damaged ({damage})"
+    outcome = "continuing from its intact part" if continues else "set aside; rerunning the step"
+    post({"warning": f"{step.name} {fault}: {outcome}"})
+    return False
 
 
 def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
@@ -131,17 +131,13 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
     artifacts: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
     warnings = _warnings(in_order(step.inputs), store) if step.stage.follows_source else []
 
-    def artifact_of(needed: Step[A], /) -> A:
-        artifact: A = artifacts[needed.fingerprint]
-        return artifact
-
-    arguments = resolved(step.arguments, artifact_of)
+    arguments = resolved(step.arguments, lambda needed: artifacts[needed.fingerprint])
     manifest = {
         "label": step.label,
         "stage": step.stage.name,
         "version": step.stage.version,
         "fingerprint": step.fingerprint,
-        "inputs": [{"label": needed.label, "fingerprint": needed.fingerprint} for needed in step.inputs],
+        "inputs": inputs_now(step, lambda needed: manifest_of(needed, store)),
         "settings": [argument.model_dump(mode="json") for argument in step.arguments if hasattr(argument, "identity")],
         "libraries": {name: version(name) for name in LIBRARIES},
     }
@@ -171,13 +167,7 @@ def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
     """Lists the warnings of all steps behind a table; downloads their manifests."""
     labels: dict[str, list[str]] = {}
     for step in steps:
-        try:
-            warnings = Artifact(store.fetch(step.name, ())).manifest.get("warnings", [])
-        except BucketError:
-            raise
-        except UserError:  # artifacts that the table does not need may be gone
-            continue
-        for warning in warnings:
+        for warning in (manifest_of(step, store) or {}).get("warnings", []):  # what the table does not need may be gone
             labels.setdefault(warning, []).append(step.label)
     return [f"{', '.join(of_steps)}: {warning}" for warning, of_steps in labels.items()]
 
@@ -243,14 +233,14 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
 
 
 def submit(
-    steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle, before: Mapping[str, Any] = NOTHING
+    steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle, before: Mapping[str, Any] | None = None
 ) -> dict[Any, Step[Artifact]]:
     """Submits `steps` as Ray tasks, inputs first; returns the steps by reference.
 
     `before` has references to steps that are already submitted, by fingerprint. All other inputs must be in the store.
     """
     execute = ray.remote(emitting_warnings)
-    references, submitted = dict(before), dict[Any, Step[Artifact]]()
+    references, submitted = dict(before or {}), dict[Any, Step[Artifact]]()
     for step in steps:
         if step.fingerprint not in references:
             _check_room(step)

@@ -20,12 +20,11 @@ REMEDY = "copy the output of `ray get-auth-token` on the head node to ~/.ray/aut
 def accepted_address(address: str) -> str:
     """Returns the HOST:PORT of the head node at `address`, after authenticating there.
 
-    Returns `ray://` addresses unchanged. Raises UserError if no head node answers or it rejects this process.
+    Raises UserError if no head node answers or it rejects this process.
     """
     try:
-        if "://" in address:
-            _call(address)
-            return address
+        if "://" in address:  # of Ray Client, or of the dashboard, which `ray job` takes from RAY_ADDRESS
+            raise ValueError("a URL; set the HOST:PORT of `ray start --head --port`")
         resolved_address = _head_address(address)
         _authenticate(resolved_address)
         return resolved_address
@@ -61,10 +60,8 @@ def _head_address(address: str) -> str:
 
 
 def _call(address: str) -> None:
-    """Raises OSError if nothing accepts calls at HOST:PORT, ValueError for the dashboard's URL."""
-    if address.startswith(("http://", "https://")):  # which `ray job` takes from RAY_ADDRESS
-        raise ValueError("a URL of Ray's dashboard; set the HOST:PORT of `ray start --head --port`")
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    """Raises OSError if nothing accepts calls at HOST:PORT."""
+    host, _, port = address.rpartition(":")
     if host and port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
 

@@ -3,8 +3,8 @@
 Steps that depend on no training run, such as prepared text, run beside the models, once each.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -15,7 +15,8 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from pipeline.training.on_ray import layout_of
-from workflows.engine.dag import Imported, Step, in_order, to_run
+from workflows.engine.cluster import ON_HEAD
+from workflows.engine.dag import Imported, Step, in_order
 from workflows.engine.events import Relay
 from workflows.engine.execution import (
     POLL_S,
@@ -27,7 +28,7 @@ from workflows.engine.execution import (
     understood,
     working,
 )
-from workflows.engine.reasons import Reason
+from workflows.engine.plan import Reason, to_run
 from workflows.engine.runner import Model, Watcher
 
 RETRIES = 2
@@ -59,8 +60,11 @@ def execute_models(
         failures, at_once = dict[str, str](), list[int]()
         to_make = {name: to_run(model.results, store) for name, model in models.items()}
         results = {name: model.results for name, model in models.items() if to_make[name]}
+        trainings = {
+            name: {step.fingerprint for step in missing if step.stage.resumes} for name, missing in to_make.items()
+        }
         for name in [*results]:
-            if any(step.stage.resumes for step in to_make[name]):
+            if trainings[name]:
                 try:
                     at_once.append(layout_of(models[name].training).at_once)
                 except UserError as error:
@@ -68,12 +72,14 @@ def execute_models(
                     relay.failed(name, results.pop(name), str(error))
         if min(at_once, default=1) > 1:
             results = {name: results[name] for name in sorted(results, key=lambda name: -_work(models[name]))}
-        shared = _submit_shared([*chain.from_iterable(results.values()), *(beside if results else ())], store, relay)
+        targets = [*chain.from_iterable(results.values()), *(beside if results else ())]
+        relay.expect(targets)
+        shared = submit([step for step in to_run(targets, store) if not step.is_trained], store, relay.board)
         with cancelled_on_error(shared):
             if results:
-                before = {step.fingerprint: reference for reference, step in shared.items()}
-                run = run_trials if tuned else _run_all
-                failures |= run(results, min(at_once, default=1), store, relay, before)
+                ray.get(relay.board.submit.remote({step.fingerprint: reference for reference, step in shared.items()}))
+                run = run_trials if tuned else partial(_run_all, trainings)
+                failures |= run(results, min(at_once, default=1), store, relay)
                 relay.fetch()
             needed = {step.fingerprint for step in in_order([table(failures)])}
             cancel([reference for reference, step in shared.items() if step.fingerprint not in needed])
@@ -90,68 +96,54 @@ def _work(model: Model) -> int:
     return model.training.updates * sizes.n_layers * sizes.d_model * (sizes.d_model + sizes.d_ff)
 
 
-def _submit_shared(targets: Sequence[Step[Artifact]], store: Store, relay: Relay) -> dict[Any, Step[Artifact]]:
-    """Submits the missing steps behind `targets` that depend on no training run; returns them by reference."""
-    steps = [*to_run(targets, store)]
-    relay.expect(steps)
-    return submit([step for step in steps if not step.is_trained], store, relay.board)
-
-
-def _run_all(results: Results, at_once: int, store: Store, relay: Relay, before: Mapping[str, Any]) -> dict[str, str]:
+def _run_all(
+    trainings: Mapping[str, set[str]], results: Results, at_once: int, store: Store, relay: Relay
+) -> dict[str, str]:
     """Builds the models in order, training at most `at_once`; returns the failures by model name."""
-    waiting, tries, failures = [*results], Counter[str](), dict[str, str]()
-    running: dict[str, dict[Any, Step[Artifact]]] = {}
-    submitted: list[Any] = []
-    with cancelled_on_error(submitted):
+    task: Any = ray.remote(run_model)
+    retried = {"max_retries": RETRIES, "retry_exceptions": [LostProcessError]}
+    waiting, running, failures = [*results], dict[Any, str](), dict[str, str]()
+    with cancelled_on_error(running):
         while waiting or running:
-            while name := _next(waiting, at_once, running, results):
-                waiting.remove(name)
-                running[name] = submit_model(results[name], store, relay.board, before)
-                submitted += running[name]
-            references = [*dict.fromkeys(chain.from_iterable(running.values()))]
-            done = ray.wait(references, num_returns=len(references), timeout=POLL_S)[0] if references else []
+            for name in [*waiting]:
+                active = set[str]().union(*(trainings[other] & relay.unfinished for other in running.values()))
+                # A model that shares a run with an active one would wait, in a third model's place.
+                if len(active) < at_once and active.isdisjoint(trainings[name]):
+                    waiting.remove(name)
+                    begun = task.options(num_cpus=0, resources=ON_HEAD, **retried)
+                    running[begun.remote(results[name], store, relay.board)] = name
+            done, _ = ray.wait([*running], timeout=POLL_S)
             relay.fetch()
-            for name, steps in [*running.items()]:
+            for reference in done:
+                name = running.pop(reference)
                 try:
-                    for reference in [reference for reference in steps if reference in done]:  # inputs first
-                        relay.finished(steps.pop(reference), ray.get(reference))
+                    why = ray.get(reference)
                 except Exception as error:
-                    cause = understood(error)
-                    cancel([reference for reference in steps if reference not in before.values()])
-                    steps.clear()
-                    tries[name] += 1
-                    if tries[name] <= RETRIES and isinstance(cause, LostProcessError):
-                        waiting.insert(0, name)
-                    else:
-                        failures[name] = reason(cause)
-                        relay.failed(name, results[name], failures[name])
-                if not steps:
-                    del running[name]
+                    why = reason(understood(error))
+                if why:
+                    failures[name] = why
+                    relay.failed(name, results[name], why)
             relay.idle()
     return failures
 
 
-def _next(
-    waiting: Sequence[str], at_once: int, running: Mapping[str, Mapping[Any, Step[Artifact]]], results: Results
-) -> str | None:
-    """Returns the next model to begin, or None without room for its run.
+def run_model(results: Sequence[Step[Artifact]], store: Store, board: ActorHandle) -> str:
+    """Runs a model's missing steps from a process of its own; returns why it has failed, or an empty text.
 
-    Skips a model that shares a run with an active one: it would wait, in a third model's place.
+    Raises LostProcessError, for Ray or Ray Tune to try again.
     """
-    training = {step.fingerprint for steps in running.values() for step in steps.values() if step.stage.resumes}
-    if len(training) >= at_once:
-        return None
-    behind = ((name, (step.fingerprint for step in in_order(results[name]))) for name in waiting)
-    return next((name for name, fingerprints in behind if training.isdisjoint(fingerprints)), None)
-
-
-def submit_model(
-    results: Sequence[Step[Artifact]], store: Store, board: ActorHandle, before: Mapping[str, Any]
-) -> dict[Any, Step[Artifact]]:
-    """Submits a model's missing steps; returns them by reference, with its final steps in `before`."""
-    before = {fingerprint: reference for fingerprint, reference in before.items() if not _is_lost(reference)}
-    ours = {before[step.fingerprint]: step for step in results if step.fingerprint in before}
-    return ours | submit([*to_run(results, store)], store, board, before)
+    unpickled: Any = board.submitted.remote()
+    try:
+        shared = ray.get(unpickled)
+        before = {fingerprint: reference for fingerprint, reference in shared.items() if not _is_lost(reference)}
+        running = submit([*to_run(results, store)], store, board, before)
+        with cancelled_on_error(running):
+            ray.get([*running, *(before[step.fingerprint] for step in results if step.fingerprint in before)])
+    except Exception as error:
+        if isinstance(cause := understood(error), LostProcessError):
+            raise cause from None
+        return reason(cause)
+    return ""
 
 
 def _is_lost(reference: Any) -> bool:

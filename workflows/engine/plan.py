@@ -1,21 +1,40 @@
-"""Prints the plan of a command: the steps to run and why.
+"""What must run and why, for the engine and for `--plan`, so that both agree.
 
-The plan and the engine both use `to_run`, so they agree on the steps.
+    missing = to_run([table], store)                 # {step: "damaged: words.txt is missing", ...}
+    why = reasons(missing, store)                    # {step: Reason("built with updates 30 (here 40)"), ...}
+
+A step's reason is its damage, another generation of an input, or how it differs from the nearest artifact of the same
+stage and label in the store.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import Artifact
+from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.bucket import AT_ONCE
 from pipeline.store.store import Store
-from workflows.engine.dag import Step, in_order, to_run
-from workflows.engine.reasons import NEVER, Reason, reasons
+from workflows.engine.dag import Step, in_order, inputs_listed, inputs_now, manifest_of, outdated
 
-FORCED = Reason("forced")
+NEVER, FORCED, INPUT = "never built", "forced", "another "
+MAX_CHANGES = 6  # with more changed settings, an artifact is another experiment's and explains nothing
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a step must run."""
+
+    text: str
+    """E.g. `built with updates 30 (here 40)`."""
+    is_root: bool = True
+    """Whether it is a cause rather than a consequence of another step that must run."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +49,120 @@ class PlannedModel:
 def steps_of(targets: Sequence[Step[Artifact]], stage: str, option: str) -> list[Step[Artifact]]:
     """Returns the steps behind `targets` of the stage with this name. Raises UserError if there are none."""
     steps = in_order(targets)
-    chosen = [step for step in steps if step.stage.short_name == stage]
-    if not chosen:
-        names = ", ".join(dict.fromkeys(step.stage.short_name for step in steps))
-        raise UserError(f"--{option} {stage}: there is no such stage; choose one of {names}")
-    return chosen
+    if chosen := [step for step in steps if step.stage.short_name == stage]:
+        return chosen
+    names = ", ".join(dict.fromkeys(step.stage.short_name for step in steps))
+    raise UserError(f"--{option} {stage}: there is no such stage; choose one of {names}")
 
 
-def resting_on(targets: Sequence[Step[Artifact]], steps: Collection[Step[Artifact]]) -> list[Step[Artifact]]:
-    """Returns `steps` and all steps behind `targets` that depend on them, inputs first."""
-    chosen = {step.fingerprint for step in steps}
-    for step in in_order(targets):
-        if any(needed.fingerprint in chosen for needed in step.inputs):
-            chosen.add(step.fingerprint)
-    return [step for step in in_order(targets) if step.fingerprint in chosen]
+def to_run(
+    targets: Sequence[Step[Artifact]], store: Store, forced: Iterable[Step[Artifact]] = ()
+) -> dict[Step[Artifact], str]:
+    """Returns the steps that must run to build `targets`, inputs first, with the cause of each, empty if missing.
+
+    A published artifact needs no inputs. It is rebuilt if it is damaged, `forced`, or was built from other content than
+    an input has now, and all that depends on it is rebuilt in the last two cases. So is all that depends on a rebuilt
+    run, whose weights may differ. Rebuilt text is the same; whether it is, is checked when it is there.
+
+    Raises UserError if a folder that a single stage reads or writes is damaged or outdated.
+    """
+    steps, causes = in_order(targets), dict[str, str | None]()
+    rebuilt = {step.fingerprint: FORCED for step in forced}
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        found = threads.map(lambda step: manifest_of(step, store), steps)
+        manifests = {step.fingerprint: manifest for step, manifest in zip(steps, found, strict=True)}
+    for step in steps:
+        inputs = inputs_now(step, lambda needed: manifests[needed.fingerprint])
+        if label := outdated(manifests[step.fingerprint] or {}, inputs):
+            rebuilt[step.fingerprint] = f"built from another generation of {label}"
+            if step.out:
+                raise UserError(
+                    f"{step.out} was {rebuilt[step.fingerprint]}; move it elsewhere or choose another folder"
+                )
+
+    def must_run(step: Step[Artifact]) -> bool:
+        if step.fingerprint not in causes:
+            step.check_artifacts()
+            damage = step.damage(store) if store.find(step.name) else ""
+            causes[step.fingerprint] = f"damaged: {damage}" if damage else damage
+        return causes[step.fingerprint] is not None or step.fingerprint in rebuilt
+
+    n_rebuilt = -1
+    while n_rebuilt < len(rebuilt):
+        n_rebuilt, missing = len(rebuilt), in_order(targets, must_run)
+        changed = {step.fingerprint for step in missing if step.is_trained} | rebuilt.keys()
+        for step in steps:
+            if label := next((needed.label for needed in step.inputs if needed.fingerprint in changed), ""):
+                changed.add(step.fingerprint)
+                rebuilt.setdefault(step.fingerprint, INPUT + label)
+    return {
+        step: rebuilt.get(step.fingerprint, "") if (cause := causes[step.fingerprint]) is None else cause
+        for step in missing
+    }
+
+
+def reasons(missing: Mapping[Step[Artifact], str], store: Store) -> dict[Step[Artifact], Reason]:
+    """Returns the reasons why the steps returned by `to_run` must run."""
+    built: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for manifest in _manifests(store) if missing else ():
+        built.setdefault((manifest["stage"], manifest["label"]), []).append(manifest)
+    fingerprints = {step.fingerprint for step in missing}
+    return {
+        step: Reason(cause, is_root=not cause.startswith(INPUT))
+        if cause
+        else _reason(step, built.get((step.stage.name, step.label), []), fingerprints)
+        for step, cause in missing.items()
+    }
+
+
+def grouped(why: Mapping[Step[Artifact], Reason]) -> list[str]:
+    """Returns one line per cause of reruns, with the steps it affects."""
+    labels: dict[str, list[str]] = {}
+    for step, reason in why.items():
+        if reason.is_root and reason.text != NEVER:
+            labels.setdefault(reason.text, []).append(step.label)
+    return [
+        f"{first}{f' and {len(others)} more' if others else ''} again: {text}"
+        for text, (first, *others) in labels.items()
+    ]
+
+
+def _manifests(store: Store) -> Iterator[Mapping[str, Any]]:
+    for path in store.artifacts.glob(f"[!.]*/{MANIFEST}"):
+        # Being removed, broken or of another version: not worth an error.
+        with suppress(OSError, ValueError, TypeError, LookupError):
+            manifest = json.loads(path.read_bytes())
+            known = {name: manifest[name] for name in ("stage", "label", "version")} | {"ns": path.stat().st_mtime_ns}
+            inputs = {each["label"]: each["fingerprint"] for each in inputs_listed(manifest)}
+            yield {**manifest, **known, "inputs": inputs}
+
+
+def _reason(step: Step[Artifact], built: Iterable[Mapping[str, Any]], missing: set[str]) -> Reason:
+    """Compares a step with the most similar artifact of its label."""
+    near = (manifest for manifest in built if len(list(step.differing(manifest))) <= MAX_CHANGES)
+    newest_first = sorted(near, key=lambda manifest: -manifest["ns"])
+    differences = min((list(_differences(step, manifest)) for manifest in newest_first), key=len, default=None)
+    if differences is None:
+        return Reason(NEVER)
+    others = [text for text in differences if not text.startswith(INPUT)]
+    if others:
+        return Reason("; ".join(others))
+    if differences:
+        inputs = {needed.label: needed.fingerprint for needed in step.inputs}
+        changed = [text.removeprefix(INPUT) for text in differences]
+        more = f" and {len(changed) - 1} more" * (len(changed) > 1)
+        return Reason(f"{differences[0]}{more}", is_root=not any(inputs[label] in missing for label in changed))
+    return Reason("the source has changed" if step.stage.follows_source else "built with other arguments")
+
+
+def _differences(step: Step[Artifact], manifest: Mapping[str, Any]) -> Iterator[str]:
+    if manifest["version"] != step.stage.version:
+        yield f"built by version {manifest['version']} of {step.stage.name} (here {step.stage.version})"
+    if differing := ", ".join(step.differing(manifest)):
+        yield f"built with {differing}"
+    for needed in step.inputs:
+        if needed.fingerprint != manifest["inputs"].get(needed.label):
+            yield f"{INPUT}{needed.label}"
 
 
 def print_plan(
@@ -51,13 +170,11 @@ def print_plan(
     targets: Sequence[Step[Artifact]],
     models: Mapping[str, PlannedModel],
     store: Store,
-    forced: Collection[Step[Artifact]] = (),
+    missing: Mapping[Step[Artifact], str],
     verbose: bool = False,
 ) -> None:
-    """Prints one line per model, or per stage if `verbose`: the steps to run, and why."""
-    missing = to_run(targets, store)
+    """Prints one line per model, or per stage if `verbose`: the steps to run (`to_run`), and why."""
     why = {step.fingerprint: reason for step, reason in reasons(missing, store).items()}
-    why |= {step.fingerprint: FORCED for step in forced}
     print_table = _stages if verbose else _models
     console.print(print_table(targets, models, store, why))
     console.print(f"{len(why)} stages to run; store: {store.display_name}", highlight=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingCo
 
 from pipeline.store.artifact import Artifact
 from workflows.engine.dag import Step, in_order
-from workflows.engine.reasons import Reason, grouped
+from workflows.engine.plan import Reason, grouped
 from workflows.engine.runner import Watcher
 from workflows.quantities import duration
 
@@ -17,14 +17,6 @@ PLAIN_PROGRESS_S = 15.0
 """Seconds between a stage's progress lines if the output is not a terminal."""
 RATE_S = 600.0
 """The window for estimating the time left, in seconds."""
-
-
-def _metrics(progress: dict[str, Any]) -> str:
-    """Formats the metrics of a progress event, e.g. `5,120 tokens/s  loss 2.31`."""
-    metrics = [f"{progress['tokens_s']:,.0f} tokens/s"] if progress.get("tokens_s") else []
-    if "loss" in progress:
-        metrics.append(f"loss {progress['loss']:.2f}")
-    return "  ".join(metrics)
 
 
 class View(Watcher):
@@ -87,7 +79,10 @@ class View(Watcher):
             self._plain_line(step.label, f"update {event['step']:,}  dev perplexity {metrics['dev_perplexity']:.2f}")
         if "total" not in event:
             return
-        status = f"{event['done']:,.0f}/{event['total']:,.0f} {event['unit']}  {_metrics(event)}".rstrip()
+        rate = f"{event['tokens_s']:,.0f} tokens/s" if event.get("tokens_s") else ""
+        loss = f"loss {event['loss']:.2f}" if "loss" in event else ""
+        done = f"{event['done']:,.0f}/{event['total']:,.0f} {event['unit']}"
+        status = "  ".join(filter(None, (done, rate, loss)))
         if task.total is None:
             # Start-up time and work before a resumption must not count for the rate.
             self._bars.reset(task.id, total=event["total"], completed=event["done"], status=status)

@@ -14,8 +14,8 @@ from typing import Any
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
-from workflows.engine.dag import A, Imported, Step, to_run
-from workflows.engine.reasons import Reason, reasons
+from workflows.engine.dag import A, Imported, Step
+from workflows.engine.plan import Reason, reasons, to_run
 
 execute = Imported("workflows.engine.execution:execute")
 execute_models = Imported("workflows.engine.models:execute_models")
@@ -63,12 +63,13 @@ def run(
     error is raised. KeyboardInterrupt stops them, too. Published artifacts stay, so the same call continues from there.
     """
     missing = reasons(to_run(targets, store), store)
-    if missing:
-        execute(missing, store, watchers, address)
-    else:
+    if not missing:
         for watcher in watchers:
             watcher.begin({}, [*targets])
             watcher.end()
+    while missing:
+        execute(missing, store, watchers, address)
+        missing = reasons(to_run(targets, store), store)  # of rebuilt text that differs from the former
     return [step.published(store) for step in targets]
 
 

@@ -6,20 +6,18 @@ Tune schedules the trials and retries lost ones.
 import logging
 import os
 import time
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import ray
 from ray import tune
 from ray.actor import ActorHandle
 
 from pipeline.store.store import Store
 from workflows.engine.cluster import ON_HEAD, cause_of
-from workflows.engine.dag import to_run
 from workflows.engine.events import Relay
-from workflows.engine.execution import POLL_S, LostProcessError, cancelled_on_error, understood
-from workflows.engine.models import RETRIES, Results, reason, submit_model
+from workflows.engine.execution import POLL_S
+from workflows.engine.models import RETRIES, Results, reason, run_model
+from workflows.engine.plan import to_run
 
 QUIET = {
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # the workflow handles ctrl-C
@@ -31,11 +29,10 @@ QUIET = {
 """Environment variables that keep Tune quiet."""
 
 
-def run_trials(results: Results, at_once: int, store: Store, relay: Relay, before: Mapping[str, Any]) -> dict[str, str]:
+def run_trials(results: Results, at_once: int, store: Store, relay: Relay) -> dict[str, str]:
     """Builds the models in order, `at_once` at a time; returns the failures by model name."""
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the table lists the failures
     os.environ.update(QUIET)
-    ray.get(relay.board.submit.remote(before))
     follower = _Follower(relay, results)
     with store.workspace("tune") as tune_folder:
         tune.Tuner(
@@ -50,28 +47,16 @@ def run_trials(results: Results, at_once: int, store: Store, relay: Relay, befor
                 verbose=0,
             ),
         ).fit()
-        reasons = {name: _reason(trial) for name, trial in follower.failed.items()}
-    return {name: reasons.get(name, "Ray Tune has ended") for name in results if to_run(results[name], store)}
+        why = {  # once Tune has stored the errors
+            name: trial.last_result.get("failed") or reason(cause_of(trial.get_pickled_error() or trial.get_error()))
+            for name, trial in follower.failed.items()
+        }
+    return {name: why.get(name, "Ray Tune has ended") for name in results if to_run(results[name], store)}
 
 
 def _run_trial(config: dict[str, Any], results: Results, store: Store, board: ActorHandle) -> None:
-    """Runs a trial, in Tune's process: submits the steps of its model and waits for them."""
-    before: Any = board.submitted.remote()
-    try:
-        shared = ray.get(before)
-        running = submit_model(results[config["model"]], store, board, shared)
-        with cancelled_on_error(reference for reference in running if reference not in shared.values()):
-            ray.get([*running])
-    except Exception as error:
-        if isinstance(cause := understood(error), LostProcessError):
-            raise  # Tune retries
-        tune.report({"failed": reason(cause)})
-
-
-def _reason(trial: Any) -> str:
-    """Returns why a trial failed, after Tune has stored its error."""
-    error = trial.get_pickled_error() or trial.get_error()
-    return trial.last_result.get("failed") or reason(cause_of(error))
+    if why := run_model(results[config["model"]], store, board):
+        tune.report({"failed": why})
 
 
 class _Follower(tune.Callback):
@@ -102,9 +87,9 @@ class _Follower(tune.Callback):
         self._failed(trial)
 
     def _failed(self, trial: Any) -> None:
-        self.failed[trial.config["model"]] = trial
-        self._relay.fetch()
         name = trial.config["model"]
+        self.failed[name] = trial
+        self._relay.fetch()
         self._relay.failed(name, self._results[name], trial.last_result.get("failed", ""))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class MlflowWatcher(Watcher):
     def begin(self, steps: Collection[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
         """Exports what is cached."""
         self._news |= {*self._models} if steps else set()
+        self._is_complete = self._is_complete and not steps
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Notes new metrics of a run."""

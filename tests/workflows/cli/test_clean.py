@@ -13,7 +13,8 @@ from tests.support.lock_holder import lock_holder
 from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import TEXT, TRAIN, dangling, half_make, listing, make, run_table, table_of
 from workflows.cli.clean import clean, plan
-from workflows.engine.dag import in_order, to_run
+from workflows.engine.dag import in_order
+from workflows.engine.plan import to_run
 from workflows.runs import begin_run
 
 KILLED = """

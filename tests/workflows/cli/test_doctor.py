@@ -54,7 +54,7 @@ def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--address" not in variable.text
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
     (dashboard,) = doctor.ray_cluster(None)
-    assert "(a URL of Ray's dashboard; set the HOST:PORT of `ray start --head --port`)" in dashboard.text
+    assert "(a URL; set the HOST:PORT of `ray start --head --port`)" in dashboard.text
 
 
 def test_locks_that_other_hosts_do_not_see() -> None:

@@ -1,7 +1,9 @@
 """The DAG: fingerprints, order of steps, and caching."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,8 @@ from pipeline.store.store import Store
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
 from workflows import reproduce_table2, reproduce_table3
 from workflows.engine import dag
-from workflows.engine.dag import Stage, Step, to_run
+from workflows.engine.dag import Stage, Step, inputs_now, manifest_of
+from workflows.engine.plan import to_run
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
 
@@ -34,13 +37,15 @@ def test_the_fingerprint_depends_on_settings_inputs_and_version(tmp_path: Path) 
     assert step.fingerprint == Step("another label", JOIN, step.arguments).fingerprint
 
 
-def _publish(step: Step[Artifact], store: Store) -> Artifact:
+def _publish(step: Step[Artifact], store: Store, text: str | None = None, **changes: Any) -> Artifact:
     def make(folder: Path) -> Artifact:
-        (folder / "words.txt").write_text(step.label)
+        (folder / "words.txt").write_text(text or step.label)
         return Words(folder)
 
     settings = [argument.model_dump(mode="json") for argument in step.arguments if isinstance(argument, Settings)]
-    return publish(store.folder(step.name), make, {"fingerprint": step.fingerprint, "settings": settings})
+    inputs = inputs_now(step, lambda needed: manifest_of(needed, store))
+    manifest = {"fingerprint": step.fingerprint, "settings": settings, "inputs": inputs, "label": step.label}
+    return publish(store.folder(step.name), make, manifest | changes)
 
 
 def test_only_needed_steps_run(tmp_path: Path) -> None:
@@ -63,11 +68,58 @@ def test_damaged_artifacts_count_as_missing(tmp_path: Path) -> None:
         _publish(made, Store(tmp_path))
     (Store(tmp_path).folder(step.name) / "words.txt").write_text("joim")
     (Store(tmp_path).folder(left.name) / "words.txt").unlink()
-    damages = {left: "words.txt is missing", step: "words.txt does not match its sha256 in manifest.json"}
+    damages = {
+        left: "damaged: words.txt is missing",
+        step: "damaged: words.txt does not match its sha256 in manifest.json",
+    }
     assert to_run([step], Store(tmp_path)) == damages
     shutil.rmtree(Store(tmp_path).folder(right.name))
     assert to_run([step], Store(tmp_path)) == {left: damages[left], right: "", step: damages[step]}
     assert Store(tmp_path).folder(step.name).exists()
+
+
+def test_what_rests_on_another_generation_of_an_input_is_stale(tmp_path: Path) -> None:
+    """At any depth, by content: text that is rebuilt as it was changes nothing. Older manifests do not know."""
+    store = Store(tmp_path)
+    text = WRITE("text", WriteSettings(text="a"))
+    run = replace(JOIN, resumes=True)("train", [Pair(text)], tmp_path)
+    model, other = (JOIN(label, [Pair(run)], tmp_path / label) for label in ("average", "cost"))
+    scores = JOIN("score", [Pair(model)], tmp_path)
+    table = JOIN("table", [Pair(scores, other)], tmp_path)
+    stale = dict.fromkeys([model, other], "built from another generation of train")
+    resting = {scores: "another average", table: "another score"}
+
+    def again(step: Step[Words], *content: str, **changes: Any) -> dict[Step[Artifact], str]:
+        if store.find(step.name):
+            shutil.rmtree(store.folder(step.name))
+        _publish(step, store, *content, **changes)
+        return to_run([table], store)
+
+    for step in (text, run, model, other, scores, table):
+        again(step)
+    assert again(text, libraries="of another time") == {}
+    assert to_run([table], store, [model]) == {model: "forced"} | resting
+    assert again(run, "other weights") == stale | resting
+    assert again(model) == {other: stale[other], table: "another cost"}
+    shutil.rmtree(store.folder(run.name))
+    assert to_run([table], store) == {}
+    shutil.rmtree(store.folder(other.name))
+    assert to_run([other, table], store) == dict.fromkeys([run, other], "") | {model: "another train"} | resting
+    older = {"inputs": [{"label": "train", "fingerprint": run.fingerprint}]}
+    for step, changes in ((run, {}), (model, older), (other, {}), (scores, {}), (table, {})):
+        again(step, **changes)
+    assert again(run, "weights of a third time") == {other: stale[other], table: "another cost"}
+
+
+def test_a_users_folder_that_rests_on_another_generation_stays(tmp_path: Path) -> None:
+    given = WRITE("given", WriteSettings(text="a"))
+    step = Step("join", JOIN, ([Pair(_publish(given, Store(tmp_path)))], tmp_path), out=tmp_path / "out")
+    _publish(step, Store(tmp_path))
+    assert to_run([step], Store(tmp_path)) == {}
+    shutil.rmtree(Store(tmp_path).folder(given.name))
+    _publish(given, Store(tmp_path), "others")
+    with pytest.raises(UserError, match=r"/out was built from another generation of given; move it elsewhere or"):
+        to_run([step], Store(tmp_path))
 
 
 def test_damage_in_a_users_own_folder_is_reported_in_one_line(tmp_path: Path) -> None:

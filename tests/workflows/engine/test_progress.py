@@ -13,8 +13,8 @@ from tests.support.parallel_text import corpus_of
 from tests.support.tiny_stages import Words, WriteSettings, write
 from workflows.engine import progress
 from workflows.engine.dag import Stage
+from workflows.engine.plan import Reason
 from workflows.engine.progress import View
-from workflows.engine.reasons import Reason
 
 STEP = Stage("tiny_stages.write", write, Words)("train en-de base", WriteSettings(text="a"))
 PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}

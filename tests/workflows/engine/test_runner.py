@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 import time
@@ -34,8 +35,8 @@ from tests.support.tiny_stages import (
 from workflows.engine import runner
 from workflows.engine.dag import Stage, Step, inputs_of
 from workflows.engine.execution import submit, working
+from workflows.engine.plan import Reason
 from workflows.engine.progress import View
-from workflows.engine.reasons import Reason
 from workflows.engine.runner import Watcher
 
 WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
@@ -142,6 +143,24 @@ def test_what_is_damaged_is_named_and_made_again(tmp_path: Path) -> None:
         assert told.endswith("rerunning the step")
     assert [label for event, label in watcher.calls if event == "finished"] == ["left", "join"]
     assert runner.to_run([step], store) == {}
+
+
+def _draw(context: Context) -> Words:
+    (context.folder / "words.txt").write_text(secrets.token_hex(8))
+    return Words(context.folder)
+
+
+@pytest.mark.usefixtures("ray_cluster")
+@pytest.mark.parametrize("resumes", [False, True])
+def test_no_table_holds_results_of_two_generations(tmp_path: Path, resumes: bool) -> None:
+    """A draw is rebuilt for a second result: the first, which was built from the former draw, is rebuilt with it."""
+    store, drawn = Store(tmp_path), Stage("tiny_stages.draw", _draw, Words, resumes=resumes)("draw")
+    first, second = (JOIN(f"{number}", [Pair(drawn)], tmp_path / f"log {number}") for number in (1, 2))
+    runner.run([first], store)
+    store.set_aside(drawn.name)
+    (words,) = runner.run([JOIN("table", [Pair(first, second)], tmp_path / "log")], store)
+    drawn_now = drawn.published(store).text
+    assert words.text.count(drawn_now) == 2
 
 
 def _train(context: Context, log: Path) -> Words:

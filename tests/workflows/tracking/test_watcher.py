@@ -16,7 +16,7 @@ from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, training
 from tests.support.tracking_server import TrackingServer
 from workflows import reproduce_table2
 from workflows.engine.dag import to_step
-from workflows.engine.reasons import Reason
+from workflows.engine.plan import Reason
 from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_table2 import cells_of
 from workflows.tracking import watcher as watcher_module

@@ -10,9 +10,8 @@ from rich.console import Console
 from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
-from workflows.engine.dag import Stage, Step, to_run
-from workflows.engine.plan import PlannedModel, print_plan, resting_on, steps_of
-from workflows.engine.reasons import Reason, grouped, reasons
+from workflows.engine.dag import Stage, Step
+from workflows.engine.plan import PlannedModel, Reason, grouped, print_plan, reasons, steps_of, to_run
 from workflows.engine.runner import run
 
 WRITE, JOIN = Stage("tiny_write.write", write, Words), Stage("tiny_join.join", join, Words)
@@ -113,7 +112,7 @@ def _plan(target: Step[Words], store: Store, verbose: bool = False, forced: list
     file = io.StringIO()
     left, _ = target.inputs
     models = {"a model": PlannedModel([left], {"updates": "30"})}
-    print_plan(Console(file=file, width=160), [target], models, store, forced or [], verbose)
+    print_plan(Console(file=file, width=160), [target], models, store, to_run([target], store, forced or []), verbose)
     return file.getvalue()
 
 
@@ -135,13 +134,8 @@ def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
 def test_forced_steps_are_those_of_a_stage_and_all_that_rest_on_them(store: Store) -> None:
     """A stage is named by the first part of its name. The error for an unknown name lists the stages."""
     target = _joined(store, "a", "b")
-    (chosen, *_), forced = (
-        steps_of([target], "tiny_write", "force"),
-        resting_on([target], steps_of([target], "tiny_write", "force")[:1]),
-    )
-    assert [step.label for step in forced] == [chosen.label, "join"]
-    shown = _plan(target, store, True, forced)
-    assert shown.count("forced") == 2
-    assert "2 stages to run" in shown
+    chosen, _ = steps_of([target], "tiny_write", "force")
+    assert [*to_run([target], store, [chosen]).values()] == ["forced", f"another {chosen.label}"]
+    assert "2 stages to run" in _plan(target, store, True, [chosen])
     with pytest.raises(UserError, match="--until tiny: there is no such stage; choose one of tiny_write, tiny_join"):
         steps_of([target], "tiny", "until")
