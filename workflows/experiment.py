@@ -21,7 +21,7 @@ from workflows.cli.options import ANY_HARDWARE, Common, Hardware
 from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import Imported, Step, to_step
-from workflows.engine.plan import PlannedModel, print_plan, steps_of, to_run
+from workflows.engine.plan import print_plan, steps_of, to_run
 from workflows.engine.progress import View
 from workflows.engine.runner import Model, run, run_models
 from workflows.profiles.changes import BaseProfile, changes_typed
@@ -144,6 +144,8 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
     for line in closing_lines(place, model_command, ui_command(mlflow.uri)):
         _print_line(line)
+    if table.said:
+        _print_line(f"\n{table.said}")
     if failures:
         for name, why in failures.items():
             print_error(f"{name} failed: {why}")
@@ -162,10 +164,10 @@ def _set_aside(steps: Sequence[Step[Any]], store: Store) -> int:
         for step in steps:
             if owner := locks.enter_context(store.lock(step.name, step.label)).take():
                 raise UserError(f"--force: {step.label} is being built by {owner}; wait for it")
-        made = [step for step in steps if store.find(step.name)]
-        for step in made:
-            store.set_aside(step.name)
-    return len(made)
+        names = [step.name for step in steps if store.find(step.name)]
+        for name in names:
+            store.set_aside(name)
+    return len(names)
 
 
 def _print_plan(
@@ -180,7 +182,7 @@ def _print_plan(
     if (runs or request.hardware.gpu) and not request.options.until:
         shown = forecast_text(request.profile, runs, request.hardware.gpus, request.hardware.gpu, request.store)
     _print_line(request.profile.in_force(request.overrides))
-    planned = {name: PlannedModel(model.results, _about(model)) for name, model in experiment.models.items()}
+    planned = {name: (model.results, _about(model)) for name, model in experiment.models.items()}
     print_plan(console, targets, planned, request.store, missing, request.options.verbose)
     if shown:
         console.print(shown)
@@ -190,10 +192,8 @@ def _about(model: TrainedModel) -> dict[str, str]:
     """Returns the plan's details of a training run."""
     training = model.settings
     updates = training.kept_updates[-model.recipe.averaging.last :]
-    about = {"updates": f"{training.updates:,}", "tokens an update": f"{training.budget_tokens:,}"}
-    if len(updates) > 1:
-        about["averages"] = f"{len(updates)} of {updates[0]:,} to {updates[-1]:,}"
-    return about
+    averages = {"averages": f"{len(updates)} of {updates[0]:,} to {updates[-1]:,}"} if len(updates) > 1 else {}
+    return {"updates": f"{training.updates:,}", "tokens an update": f"{training.budget_tokens:,}"} | averages
 
 
 def _run(

@@ -7,7 +7,7 @@ that does not shrink with the number of devices. Nothing is read or downloaded.
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -50,16 +50,14 @@ averaged models."""
 
 
 class Run(NamedTuple):
-    """Missing runs that differ only in their seeds."""
+    """Missing runs that differ only in their seeds. Seconds are None for a model unlike any that was measured."""
 
     name: str
     times: int
     parameters: int
     flop: float
     seconds: float | None
-    """None for a model narrower than any that was measured, or of another architecture."""
     measured: bool
-    """Whether a run of these settings in the store took as long."""
     disk_bytes: int
 
 
@@ -82,8 +80,29 @@ def forecast_text(
         return None
     finished = {} if gpu else dict(_finished(store))
     runs = [_run(profile, *run, times, gpus, gpu, finished) for run, times in missing.items()]
-    texts = list(_texts(profile, {pair for _, pair, _ in missing}))
-    return _render(runs, texts, store, f"{gpus or 1} × {gpu.upper()}" if gpu else "this machine")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("missing run", "parameters", "FLOP", "time", "disk"):
+        table.add_column(heading, justify="left" if heading == "missing run" else "right")
+    for run in runs:
+        name = run.name + (f", {run.times} seeds, each" if run.times > 1 else "")
+        time = "" if run.seconds is None else duration(run.seconds) + " (measured)" * run.measured
+        table.add_row(name, f"{run.parameters / 1e6:.1f} M", flop_text(run.flop), time, decimal(run.disk_bytes))
+    flop, seconds, disk = (
+        sum(run.times * (getattr(run, of) or 0) for run in runs) for of in ("flop", "seconds", "disk_bytes")
+    )
+    unknown = "more than " * any(run.seconds is None for run in runs)
+    table.add_row("total", "", flop_text(flop), f"{unknown}{duration(seconds)}", decimal(disk), style="bold")
+    disk_bytes = disk + sum(
+        _text_bytes(profile, pair) for pair in {pair for _, pair, _ in missing} & {*profile.corpora}
+    )
+    folder = next(parent for parent in (store.root, *store.root.parents) if parent.is_dir())
+    free_bytes = shutil.disk_usage(folder).free
+    shown = f"disk: about {decimal(disk_bytes)}; {folder} has {decimal(free_bytes)} free"
+    if disk_bytes > free_bytes:
+        shown = f"WARNING: not enough {shown}; choose another --store"
+    where = f"{gpus or 1} × {gpu.upper()}" if gpu else "this machine"
+    notes = "Times are of one run after another, without the other stages, and estimates unless marked as measured."
+    return Group("", Text(f"Forecast for {where}", style="bold"), "", table, "", Text(shown), Text(notes))
 
 
 def _finished(store: Store) -> Iterator[tuple[str, float]]:
@@ -142,41 +161,11 @@ def _seconds(
     return training.updates * (share * update_flop / (rates[width] * speed) + fixed_s)
 
 
-def _texts(profile: Profile, pairs: Iterable[str]) -> Iterator[tuple[str, float]]:
-    """Yields what is known of a pair's text, and its bytes: downloads, plain text as read and cleaned, token ids."""
-    for pair in sorted(set(pairs) & profile.corpora.keys()):
-        amount = profile.for_pair(pair).corpora[pair].amount()
-        if amount.train_pairs and amount.text_bytes:
-            downloads = sum(size or 0 for size in amount.downloads.values())
-            tokens = sum(float(side.mean()) for side in drawn("wmt14"))
-            kept = 2 * amount.text_bytes + amount.train_pairs * (8 + 2 * tokens)
-            about = f"Text {pair}: {amount.train_pairs:,} pairs, about {decimal(round(kept))} with token ids"
-            yield about + (f", download about {decimal(downloads)}." if downloads else "."), kept + downloads
-        else:
-            yield f"Text {pair}: size unknown before it is read.", 0.0
-
-
-def _render(runs: Sequence[Run], texts: Sequence[tuple[str, float]], store: Store, where: str) -> RenderableType:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("missing run", "parameters", "FLOP", "time", "disk"):
-        table.add_column(heading, justify="left" if heading == "missing run" else "right")
-    for run in runs:
-        name = run.name + (f", {run.times} seeds, each" if run.times > 1 else "")
-        time = "" if run.seconds is None else duration(run.seconds) + " (measured)" * run.measured
-        table.add_row(name, f"{run.parameters / 1e6:.1f} M", flop_text(run.flop), time, decimal(run.disk_bytes))
-    total_s = sum(run.times * (run.seconds or 0) for run in runs)
-    unknown = "more than " * any(run.seconds is None for run in runs)
-    flop, disk = (sum(run.times * getattr(run, of) for run in runs) for of in ("flop", "disk_bytes"))
-    table.add_row("total", "", flop_text(flop), f"{unknown}{duration(total_s)}", decimal(disk), style="bold")
-    disk_bytes = round(disk + sum(size for _, size in texts))
-    folder = next(parent for parent in (store.root, *store.root.parents) if parent.is_dir())
-    free_bytes = shutil.disk_usage(folder).free
-    space = f"about {decimal(disk_bytes)}; {folder} has {decimal(free_bytes)} free"
-    shown = Text(f"disk: {space}")
-    if disk_bytes > free_bytes:
-        shown = Text(f"WARNING: not enough disk space: {space}; choose another --store", style="bold red")
-    notes = [text for text, _ in texts]
-    notes.append("Times are of one run after another, without preparing text, validation, decoding and scoring.")
-    if not all(run.measured for run in runs):
-        notes.append("Times that are not marked as measured are estimates from other runs (workflows/forecast.py).")
-    return Group("", Text(f"Forecast for {where}", style="bold"), "", table, "", shown, *map(Text, notes))
+def _text_bytes(profile: Profile, pair: str) -> int:
+    """Returns the bytes of a pair's text: downloads, plain text as read and cleaned, token ids; 0 if not known yet."""
+    amount = profile.for_pair(pair).corpora[pair].amount()
+    if not (amount.train_pairs and amount.text_bytes):
+        return 0
+    downloads = sum(size or 0 for size in amount.downloads.values())
+    tokens = sum(float(side.mean()) for side in drawn("wmt14"))
+    return round(downloads + 2 * amount.text_bytes + amount.train_pairs * (8 + 2 * tokens))

@@ -28,7 +28,7 @@ from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet
 from pipeline.store.records import DecodingRecord
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
-from pipeline.training.on_ray import may_grow
+from pipeline.training.on_ray import lacking, may_grow
 from pipeline.warning_events import emitting_warnings
 
 if TYPE_CHECKING:
@@ -212,6 +212,8 @@ def _actors(settings: DecodingSettings, model: Model) -> Actors:
 
     If an autoscaler may add a requested GPU, the actors wait for it.
     """
+    if lack := lacking({"CPU": settings.threads}, ray.nodes()):
+        raise UserError(f"decoding reserves {lack} of the Ray cluster; lower threads, or join a larger node")
     resources = ray.cluster_resources()
     n_gpus, n_cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if settings.device == "gpu" and not n_gpus:

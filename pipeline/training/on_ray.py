@@ -297,6 +297,18 @@ def may_grow(nodes: Sequence[Mapping[str, Any]]) -> bool:
     return any(NODE_GROUP in node["Labels"] for node in nodes if node["Alive"])
 
 
+def lacking(needed: Mapping[str, float], nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Returns, e.g., `64 CPUs, but no node has more than 2`, or an empty text if a node of `ray.nodes` may have room.
+
+    `needed` has Ray's names of resources. An autoscaler may add any node.
+    """
+    for name, n in needed.items() if not may_grow(nodes) else ():
+        most = max((node["Resources"].get(name, 0) for node in nodes if node["Alive"]), default=0)
+        if n > most:
+            return f"{n:g} {name}{'s' * (n != 1)}, but no node has {f'more than {most:g}' if most else 'any'}"
+    return ""
+
+
 def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
     return {"CPU": settings.threads, **({"GPU": 1} if on_gpus else {})}
 

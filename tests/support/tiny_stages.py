@@ -121,7 +121,10 @@ def die_often(context: Context, log: Path, deaths: int) -> Words:
 
 
 def have_a_bug(context: Context, log: Path) -> Words:
-    """Raises an error that is nobody's input. Each call adds a line."""
+    """Raises an error that is nobody's input, unless it is mended. Each call adds a line."""
+    if log.exists() and log.read_text() == "mended":
+        (context.folder / "words.txt").write_text("mended")
+        return Words(context.folder)
     with log.open("a") as file:
         file.write("called\n")
     raise KeyError("paper_bleu")

@@ -71,12 +71,15 @@ def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> No
 
 
 def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) -> None:
-    """The first line has the settings, the report has plots, and a printed command translates with the model."""
+    """The first line has the settings, the last one the result; a printed command translates with the model."""
     output = made_table2.output
     assert output.startswith("settings of profile embedded: generated text; changed by --set ")
     report = Path(output.split("report: ")[1].split("\n")[0])
     assert report == made_table2.folder / "report.html"
     assert "data:image/" in report.read_text()
+    said = output.rstrip().rpartition("\n")[2]
+    assert made_table2.table["said"] == said
+    assert f"{made_table2.base['en-de.paper_bleu']:.1f}" in said
     assert "EN-DE, generated text: lengths" in report.read_text()
     (translate,) = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("translate: ")]
     assert named_folder("average", Path(translate[-1]), "model.safetensors").parent == made_table2.store / "store"

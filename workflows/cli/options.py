@@ -44,7 +44,10 @@ PlanOption = Annotated[
 ]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="With --plan: list every stage.")]
 UntilOption = Annotated[
-    str | None, typer.Option("--until", metavar="STAGE", help="Stop after the stages of this name.")
+    str | None,
+    typer.Option(
+        "--until", metavar="STAGE", help='Stop after the stages of this name, e.g. train or "train en-de base".'
+    ),
 ]
 ForceOption = Annotated[
     str | None,

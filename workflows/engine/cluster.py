@@ -6,8 +6,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -20,15 +21,19 @@ from pipeline.memory import forget_peak_memory, peak_memory_bytes
 from pipeline.ray_private import abandoned_placement_groups, loopback_only
 from pipeline.store.artifact import Context, ignore
 from pipeline.store.scratch import CHECK_S
+from pipeline.store.store import Store
+from pipeline.training.on_ray import lacking
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.dag import PACKAGES, ROOT
-from workflows.engine.joining import accepted_address, is_loopback
+from workflows.engine.joining import accepted_address
 from workflows.engine.needs import obstacles
 
 LOCAL = "local"
 """The address for a new cluster on this machine."""
 ON_HEAD = {"node:__internal_head__": 0.001}
 """Places run controllers on the head node, which has 1.0 of this resource, so they survive the loss of other nodes."""
+WAITING_S = 60.0
+"""Seconds between reports of steps that wait for a node, and for the first answer of a node."""
 ABANDONED_S = 2.0
 """Seconds between checks for resources that killed actors had reserved."""
 logger = logging.getLogger(__name__)
@@ -82,8 +87,12 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
     # By default the task would run in its caller's placement group.
     task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(emitting_warnings)
     alone = Context(context.folder, context.emit, shared=context.shared)
+    reference = task.remote(context.emit, with_gpu, function, alone, *arguments)
+    while not ray.wait([reference], timeout=WAITING_S)[0]:
+        if lack := lacking({"GPU": gpus}, ray.nodes()):
+            context.emit({"waiting": f"needs {lack}"})
     try:
-        result: tuple[Any, int] = ray.get(task.remote(context.emit, with_gpu, function, alone, *arguments))
+        result: tuple[Any, int] = ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise cause_of(error) from None
     return result
@@ -161,7 +170,7 @@ def cluster(address: str | None) -> Iterator[str]:
         with (
             _interrupts_reach_children(),
             _sigterm_kept(),
-            loopback_only() if local or is_loopback(joined) else nullcontext(),
+            loopback_only() if local or joined.startswith(("127.0.0.1:", "[::1]:")) else nullcontext(),
         ):
             context = ray.init(
                 address=joined,
@@ -237,6 +246,32 @@ def abandoned_removed() -> Iterator[None]:
     finally:
         over.set()
         thread.join()
+
+
+def check_shared(store: Store, address: str | None) -> None:
+    """Raises UserError if a node of the cluster that answers within a minute does not share the store's folder."""
+    nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+    if store.is_per_node or (len(nodes) == 1 and chosen_address(address) == LOCAL):
+        return
+    with store.workspace("probe") as folder:
+        folder.mkdir()
+        probes = {}
+        for node in nodes:
+            placed: Any = NodeAffinitySchedulingStrategy(node, soft=True)
+            probes[ray.remote(num_cpus=0, scheduling_strategy=placed)(_touch).remote(folder / node)] = node
+        for probe in ray.wait([*probes], num_returns=len(probes), timeout=WAITING_S)[0]:
+            if not (folder / probes[probe]).exists():
+                node = nodes[probes[probe]]
+                raise UserError(
+                    f"--store {store.root}: node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}) does not "
+                    "share this folder or may not write to it; choose one that all nodes share, or a bucket (s3://...)"
+                )
+
+
+def _touch(file: Path) -> None:
+    """Creates a file in a folder of the driver, if it is there."""
+    with suppress(OSError):
+        file.touch()
 
 
 def cause_of(error: BaseException) -> BaseException:

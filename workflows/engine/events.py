@@ -1,5 +1,6 @@
 """Events of steps: posted to an actor (`Board`) by those who compute, and forwarded to the watchers (`Relay`)."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +10,16 @@ from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.store.artifact import Artifact
+from pipeline.training.on_ray import lacking
+from workflows.engine.cluster import WAITING_S
 from workflows.engine.dag import Step, in_order
 from workflows.engine.runner import Watcher
+
+
+def needs(step: Step[Artifact]) -> dict[str, float]:
+    """Returns what a step reserves: CPUs, and its share of a GPU if the cluster has any."""
+    gpus = step.stage.gpus if ray.cluster_resources().get("GPU", 0) else 0
+    return {"CPU": step.stage.cpus, **({"GPU": gpus} if gpus else {})}
 
 
 class Board:
@@ -19,15 +28,6 @@ class Board:
     def __init__(self) -> None:
         self._posted: list[tuple[str, dict[str, Any]]] = []
         self._warnings: dict[str, list[str]] = {}
-        self._submitted: Mapping[str, Any] = {}
-
-    def submit(self, references: Mapping[str, Any]) -> None:
-        """Stores references, by fingerprint, to steps that the driver has submitted."""
-        self._submitted = references
-
-    def submitted(self) -> Mapping[str, Any]:
-        """Returns these references, for trials that depend on the steps."""
-        return self._submitted
 
     def post(self, fingerprint: str, event: dict[str, Any]) -> None:
         """Adds an event of a step. A warning is added once, even if several workers or attempts log it."""
@@ -69,53 +69,73 @@ class Relay:
         driver_node = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
         board = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Board)
         self.board: Any = board.options(scheduling_strategy=driver_node).remote()
-        self._steps = dict[str, Step[Artifact]]()
-        self._unstarted = dict[str, Step[Artifact]]()
+        self._steps: dict[str, Step[Artifact]] = {}
+        self._submitted, self._unstarted, self._waiting = set[str](), set[str](), set[str]()
         self.unfinished = set[str]()
         """The fingerprints of steps that have not finished, cached ones included."""
-        self._watchers = watchers
+        self.results: Mapping[str, Sequence[Step[Artifact]]] = {}
+        """The final steps of models, by name."""
+        self.failures: dict[str, str] = {}
+        """Why models have failed, by name."""
+        self._watchers, self._told_s = watchers, time.monotonic()
         self.expect(steps)
 
     def expect(self, steps: Iterable[Step[Artifact]]) -> None:
-        """Registers steps that may post events, with all their inputs.
-
-        Inputs are registered because a trial reruns those damaged in the meantime, too.
-        """
-        for step in in_order(steps):
-            if step.fingerprint not in self._steps:
-                self._steps[step.fingerprint] = self._unstarted[step.fingerprint] = step
-                self.unfinished.add(step.fingerprint)
+        """Registers steps that may post events, with all inputs, of which some may be damaged in the meantime."""
+        new = {step.fingerprint: step for step in in_order(steps) if step.fingerprint not in self._steps}
+        self._steps |= new
+        self._unstarted |= new.keys()
+        self.unfinished |= new.keys()
 
     def fetch(self) -> None:
         """Forwards the events since the last call."""
-        for fingerprint, event in ray.get(self.board.fetch.remote()):
-            step = self._steps[fingerprint]
-            self._started(step)
-            if "finished" in event:
-                self.finished(step, event["finished"])
-            elif "started" not in event:
-                for watcher in self._watchers:
-                    watcher.event(step, event)
+        for key, event in ray.get(self.board.fetch.remote()):
+            if "failed" in event:
+                self.failed(key, event["failed"])
+            elif "submitted" in event:
+                self._submitted.add(key)
+            else:
+                self._forward(self._steps[key], event)
 
-    def finished(self, step: Step[Artifact], summary: str) -> None:
-        """Reports a published artifact once, since the step's event may arrive after its result."""
-        self._started(step)
-        if step.fingerprint in self.unfinished:
-            self.unfinished.remove(step.fingerprint)
+    def _forward(self, step: Step[Artifact], event: dict[str, Any]) -> None:
+        """Forwards an event. A step that several models need starts and finishes once."""
+        if step.fingerprint in self._unstarted:
+            self._unstarted.remove(step.fingerprint)
             for watcher in self._watchers:
-                watcher.finished(step, summary)
+                watcher.started(step)
+        if "finished" in event:
+            self._submitted.discard(step.fingerprint)
+            for watcher in self._watchers if step.fingerprint in self.unfinished else ():
+                watcher.finished(step, event["finished"])
+            self.unfinished.discard(step.fingerprint)
+        elif "started" not in event:
+            for watcher in self._watchers:
+                watcher.event(step, event)
 
-    def failed(self, name: str, results: Sequence[Step[Artifact]], why: str) -> None:
-        """Reports that a model failed."""
-        for watcher in self._watchers:
-            watcher.failed(name, results, why)
+    def failed(self, name: str, why: str) -> None:
+        """Reports once that a model failed. Its runs and the steps behind them are cancelled, so they do not wait."""
+        if name not in self.failures:
+            self.failures[name] = why
+            self._submitted -= {step.fingerprint for step in in_order(self.results[name]) if step.is_trained}
+            for watcher in self._watchers:
+                watcher.failed(name, self.results[name], why)
 
     def idle(self) -> None:
-        """Lets the watchers redraw."""
+        """Lets the watchers redraw. Tells them each minute what steps wait for."""
+        if time.monotonic() - self._told_s > WAITING_S:
+            self._tell_waiting()
         for watcher in self._watchers:
             watcher.idle()
 
-    def _started(self, step: Step[Artifact]) -> None:
-        if self._unstarted.pop(step.fingerprint, None):
-            for watcher in self._watchers:
-                watcher.started(step)
+    def _tell_waiting(self) -> None:
+        """Reports steps whose inputs have been there for a minute, and which no node has had room for."""
+        nodes, free, total = ray.nodes(), ray.available_resources(), ray.cluster_resources().get("CPU", 0)
+        before, self._waiting, self._told_s = self._waiting, set(), time.monotonic()
+        for step in [self._steps[fingerprint] for fingerprint in self._submitted]:
+            lack = lacking(needs(step) | ({} if total else {"CPU": 1}), nodes)  # nothing runs without a CPU
+            is_ready = self._submitted.isdisjoint(needed.fingerprint for needed in step.inputs)
+            if lack or (is_ready and step.fingerprint in self._unstarted):
+                self._waiting.add(step.fingerprint)
+                busy = f"{step.stage.cpus:g} of {total:g} CPUs, of which {free.get('CPU', 0):g} are free"
+                for watcher in self._watchers if step.fingerprint in before else ():
+                    watcher.event(step, {"waiting": f"needs {lack or busy}"})

@@ -4,10 +4,11 @@ Ray schedules: all steps are submitted at once, with references to their inputs.
 publishes its step, and posts events (`workflows.engine.events`).
 """
 
+import socket
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,12 +24,13 @@ from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
 from pipeline.store.scratch import Written
 from pipeline.store.store import Store
-from pipeline.training.on_ray import may_grow
+from pipeline.training.on_ray import lacking
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.cluster import (
     ON_HEAD,
     abandoned_removed,
     cause_of,
+    check_shared,
     cluster,
     map_on_ray,
     on_gpu,
@@ -36,7 +38,7 @@ from workflows.engine.cluster import (
     with_peak_memory,
 )
 from workflows.engine.dag import Step, in_order, inputs_now, manifest_of, outdated, resolved
-from workflows.engine.events import Poster, Relay
+from workflows.engine.events import Poster, Relay, needs
 from workflows.engine.plan import Reason
 from workflows.engine.runner import Watcher
 
@@ -62,10 +64,10 @@ class LostProcessError(UserError):
     """Ray lost a process or a node for good. The step is not at fault: a retry helps."""
 
 
-def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: str) -> str:
+def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: None) -> None:
     """Builds a step's artifact, unless another workflow using the store has built it or is building it.
 
-    Returns a summary of the artifact. The summaries of its inputs arrive only after these are published.
+    It starts only after its inputs are published, since Ray passes their tasks' results as `inputs`.
     """
     post = Poster(board, step.fingerprint)
     post({"started": time.time()})
@@ -76,21 +78,24 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: st
             summary = artifact.summary
     # Wait for the post, so that no step that depends on this one can post before it.
     ray.get(board.post.remote(step.fingerprint, {"finished": summary}))
-    return summary
 
 
 @contextmanager
 def _traceback_kept(file: Path) -> Iterator[None]:
-    """Writes the traceback of an error of the body that no user can fix to a file, which its StageError names."""
+    """Writes the traceback of any error but a UserError to a file, which the error names, until the body succeeds."""
     try:
         yield
-    except (UserError, OSError, *LOST):
+        file.unlink(missing_ok=True)
+    except (UserError, *LOST):
         raise
     except Exception as error:
         cause = cause_of(error)
         if cause is not error or isinstance(error, ray.exceptions.TaskCancelledError):
             raise
-        file.write_text(traceback.format_exc(), encoding="utf-8")
+        with suppress(OSError):  # e.g. a full disk
+            file.write_text(traceback.format_exc(), encoding="utf-8")
+        if isinstance(error, OSError) and error.errno:  # the command line knows remedies
+            raise OSError(error.errno, f"{error.strerror} (traceback: {file})", error.filename) from error
         raise StageError(f"{type(error).__name__}: {' '.join(str(error).split())[:200]} (traceback: {file})") from error
 
 
@@ -125,9 +130,12 @@ def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> 
 def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artifact:
     step.check_artifacts()
     for needed in step.inputs:
+        what = f"{store.folder(needed.name)}, an input of {step.label}, is"
+        if not store.is_per_node and store.find(needed.name) is None:  # this node may have joined late (`check_shared`)
+            raise UserError(f"{what} not on node {socket.gethostname()}; use a --store that all nodes share, and rerun")
         if damage := store.damage(needed.name):
             remedy = f"{'move it elsewhere and ' if needed.out else ''}rerun the same command to rebuild it"
-            raise UserError(f"{store.folder(needed.name)}, an input of {step.label}, is damaged: {damage}; {remedy}")
+            raise UserError(f"{what} damaged: {damage}; {remedy}")
     artifacts: dict[str, Any] = {needed.fingerprint: needed.published(store) for needed in step.inputs}
     warnings = _warnings(in_order(step.inputs), store) if step.stage.follows_source else []
 
@@ -150,7 +158,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         context = Context(folder, post, on_ray, shared=shared, warnings=warnings, added=added)
         if ray.get_gpu_ids():  # reserved for the whole step
             artifact, stage_bytes = with_gpu(step.stage.function, context, *arguments)
-        elif 0 < step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
+        elif "GPU" in needs(step):
             if step.stage.gpus > ray.available_resources().get("GPU", 0):
                 post({"waiting": "no GPU is free"})
             artifact, stage_bytes = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
@@ -176,29 +184,30 @@ def execute(
     missing: Mapping[Step[Artifact], Reason], store: Store, watchers: Sequence[Watcher], address: str | None
 ) -> None:
     """Builds the artifacts of the steps `missing`, inputs first, on the cluster set up by `working`."""
-    with working(missing, watchers, address) as relay:
+    with working(missing, store, watchers, address) as relay:
         make([*missing], store, relay)
 
 
 def make(steps: Sequence[Step[Artifact]], store: Store, relay: Relay) -> None:
     """Builds the artifacts of `steps`, inputs first. If one fails, cancels the others and raises its error."""
     relay.expect(steps)
-    running = submit(steps, store, relay.board)
+    running = [*submit(steps, store, relay.board)]
     with cancelled_on_error(running):
         while running:
-            done, _ = ray.wait(list(running), num_returns=len(running), timeout=POLL_S)
+            done, running = ray.wait(running, num_returns=len(running), timeout=POLL_S)
             relay.fetch()
-            for reference in [reference for reference in running if reference in done]:  # inputs first
-                relay.finished(running[reference], ray.get(reference))
-                del running[reference]
+            ray.get(done)
             relay.idle()
 
 
 @contextmanager
 def working(
-    missing: Mapping[Step[Artifact], Reason], watchers: Sequence[Watcher], address: str | None
+    missing: Mapping[Step[Artifact], Reason], store: Store, watchers: Sequence[Watcher], address: str | None
 ) -> Iterator[Relay]:
-    """Sets up a Ray cluster for the steps `missing`, and announces them to the watchers."""
+    """Sets up a Ray cluster for the steps `missing`, and announces them to the watchers.
+
+    Raises UserError if a node does not share the store.
+    """
     to_make = {step.fingerprint for step in missing}
     needed = {step.fingerprint: step for dependent in missing for step in dependent.inputs}
     cached = [step for fingerprint, step in needed.items() if fingerprint not in to_make]
@@ -206,6 +215,7 @@ def working(
         watcher.begin(missing, cached)
     try:
         with cluster(address), abandoned_removed():
+            check_shared(store, address)
             yield Relay(missing, watchers)
     finally:
         for watcher in watchers:
@@ -224,8 +234,7 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
     if step.stage.resumes:  # a training run: Ray Train's controller runs on this task's node
         options["resources"] = ON_HEAD
     if store.is_per_node:
-        if step.stage.gpus <= ray.cluster_resources().get("GPU", 0):
-            options["num_gpus"] = step.stage.gpus
+        options["num_gpus"] = needs(step).get("GPU", 0)
         if not step.inputs:
             node = ray.get_runtime_context().get_node_id()
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
@@ -243,24 +252,15 @@ def submit(
     references, submitted = dict(before or {}), dict[Any, Step[Artifact]]()
     for step in steps:
         if step.fingerprint not in references:
-            _check_room(step)
-            inputs = [references.get(needed.fingerprint, "") for needed in step.inputs]
+            if lack := lacking(needs(step), ray.nodes()):  # Ray would wait for such a node forever
+                raise UserError(f"{step.label} reserves {lack}; lower its threads, or join a larger node")
+            inputs = [references.get(needed.fingerprint) for needed in step.inputs]
+            board.post.remote(step.fingerprint, {"submitted": time.time()})
             options = {"num_cpus": step.stage.cpus, "name": step.label, **_placement(step, store)}
             making = (Poster(board, step.fingerprint), _execute, step, store, board)
             references[step.fingerprint] = execute.options(**options).remote(*making, *inputs)
             submitted[references[step.fingerprint]] = step
     return submitted
-
-
-def _check_room(step: Step[Artifact]) -> None:
-    """Raises UserError if no node can ever hold the step's CPUs, for which Ray would wait forever."""
-    nodes = [node for node in ray.nodes() if node["Alive"]]
-    most = max((int(node["Resources"].get("CPU", 0)) for node in nodes), default=0)
-    if step.stage.cpus > most and not may_grow(nodes):
-        raise UserError(
-            f"{step.label} reserves {step.stage.cpus:g} CPUs, but no node of the Ray cluster has more than {most}; "
-            "lower its threads, or join a larger node"
-        )
 
 
 def cancel(references: Iterable[Any]) -> None:

@@ -25,38 +25,22 @@ def accepted_address(address: str) -> str:
     try:
         if "://" in address:  # of Ray Client, or of the dashboard, which `ray job` takes from RAY_ADDRESS
             raise ValueError("a URL; set the HOST:PORT of `ray start --head --port`")
-        resolved_address = _head_address(address)
-        _authenticate(resolved_address)
-        return resolved_address
+        head = ray_private.head_address(address)
+        try:
+            _call(head)
+        except ConnectionRefusedError:
+            # Ray resolves localhost to this machine's network address, where clusters of workflows do not listen.
+            with ray_private.loopback_only():
+                head = ray_private.head_address(address)
+            _call(head)
+        _authenticate(head)
+        return head
     except (OSError, ValueError, ray.exceptions.RayError) as error:
         source = "RAY_ADDRESS=" if address == os.environ.get("RAY_ADDRESS") else "--address "
         reason, *_ = str(error).split(". ")  # the rest is Ray's advice
         raise UserError(
             f"no Ray cluster answers at {source}{address} ({reason}); check that it is running and the port is open"
         ) from None
-
-
-def is_loopback(address: str) -> bool:
-    """Whether the head node at this HOST:PORT can be reached only from its own machine."""
-    return address.rpartition(":")[0].strip("[]") in ("127.0.0.1", "::1")
-
-
-def _head_address(address: str) -> str:
-    """Returns the HOST:PORT at which a head node accepts calls.
-
-    Ray resolves localhost to this machine's network address, where clusters started by workflows do not listen.
-    """
-    resolved_address = ray_private.head_address(address)
-    try:
-        _call(resolved_address)
-    except ConnectionRefusedError:
-        with ray_private.loopback_only():
-            local = ray_private.head_address(address)
-        if local == resolved_address:
-            raise
-        _call(local)
-        return local
-    return resolved_address
 
 
 def _call(address: str) -> None:

@@ -35,7 +35,8 @@ RETRIES = 2
 """Retries of a model after a lost process or node. No other error is retried."""
 
 Results = Mapping[str, Sequence[Step[Artifact]]]
-"""The final steps of models, by name."""
+Shared = Mapping[str, Any]
+"""The final steps of models by name, and references to submitted steps by fingerprint."""
 
 run_trials = Imported("workflows.engine.tuning:run_trials")
 
@@ -55,11 +56,12 @@ def execute_models(
 
     If several models run at once, those with the most work begin first, so that no long run is left at the end.
     """
-    with working(missing, watchers, address) as relay:
+    with working(missing, store, watchers, address) as relay:
         make([*to_run(first, store)], store, relay)
-        failures, at_once = dict[str, str](), list[int]()
+        at_once = list[int]()
         to_make = {name: to_run(model.results, store) for name, model in models.items()}
         results = {name: model.results for name, model in models.items() if to_make[name]}
+        relay.results = results
         trainings = {
             name: {step.fingerprint for step in missing if step.stage.resumes} for name, missing in to_make.items()
         }
@@ -68,41 +70,41 @@ def execute_models(
                 try:
                     at_once.append(layout_of(models[name].training).at_once)
                 except UserError as error:
-                    failures[name] = str(error)
-                    relay.failed(name, results.pop(name), str(error))
+                    relay.failed(name, str(error))
+        results = {name: results[name] for name in results if name not in relay.failures}
         if min(at_once, default=1) > 1:
-            results = {name: results[name] for name in sorted(results, key=lambda name: -_work(models[name]))}
+
+            def work(name: str) -> int:
+                training = models[name].training
+                return training.updates * training.model.n_layers * training.model.d_model**2
+
+            results = {name: results[name] for name in sorted(results, key=work, reverse=True)}
         targets = [*chain.from_iterable(results.values()), *(beside if results else ())]
         relay.expect(targets)
         shared = submit([step for step in to_run(targets, store) if not step.is_trained], store, relay.board)
         with cancelled_on_error(shared):
             if results:
-                ray.get(relay.board.submit.remote({step.fingerprint: reference for reference, step in shared.items()}))
+                before = {step.fingerprint: reference for reference, step in shared.items()}
                 run = run_trials if tuned else partial(_run_all, trainings)
-                failures |= run(results, min(at_once, default=1), store, relay)
+                run(results, min(at_once, default=1), store, relay, before)
                 relay.fetch()
+            failures = {name: relay.failures[name] for name in models if name in relay.failures}
             needed = {step.fingerprint for step in in_order([table(failures)])}
             cancel([reference for reference, step in shared.items() if step.fingerprint not in needed])
         if failures and len(failures) == len(models):
             name, why = next(iter(failures.items()))
             raise UserError(f"nothing was trained; {name} failed: {why}")
         make([*to_run([table(failures)], store)], store, relay)
-    return {name: failures[name] for name in models if name in failures}
-
-
-def _work(model: Model) -> int:
-    """Returns a number that grows with a run's FLOP, without importing torch."""
-    sizes = model.training.model
-    return model.training.updates * sizes.n_layers * sizes.d_model * (sizes.d_model + sizes.d_ff)
+    return failures
 
 
 def _run_all(
-    trainings: Mapping[str, set[str]], results: Results, at_once: int, store: Store, relay: Relay
-) -> dict[str, str]:
-    """Builds the models in order, training at most `at_once`; returns the failures by model name."""
+    trainings: Mapping[str, set[str]], results: Results, at_once: int, store: Store, relay: Relay, shared: Shared
+) -> None:
+    """Builds the models in order, training at most `at_once`. `relay.failures` has those that failed."""
     task: Any = ray.remote(run_model)
     retried = {"max_retries": RETRIES, "retry_exceptions": [LostProcessError]}
-    waiting, running, failures = [*results], dict[Any, str](), dict[str, str]()
+    waiting, running = [*results], dict[Any, str]()
     with cancelled_on_error(running):
         while waiting or running:
             for name in [*waiting]:
@@ -111,30 +113,24 @@ def _run_all(
                 if len(active) < at_once and active.isdisjoint(trainings[name]):
                     waiting.remove(name)
                     begun = task.options(num_cpus=0, resources=ON_HEAD, **retried)
-                    running[begun.remote(results[name], store, relay.board)] = name
+                    running[begun.remote(name, results[name], store, relay.board, shared)] = name
             done, _ = ray.wait([*running], timeout=POLL_S)
             relay.fetch()
             for reference in done:
                 name = running.pop(reference)
                 try:
-                    why = ray.get(reference)
+                    ray.get(reference)
                 except Exception as error:
-                    why = reason(understood(error))
-                if why:
-                    failures[name] = why
-                    relay.failed(name, results[name], why)
+                    relay.failed(name, reason(understood(error)))
             relay.idle()
-    return failures
 
 
-def run_model(results: Sequence[Step[Artifact]], store: Store, board: ActorHandle) -> str:
-    """Runs a model's missing steps from a process of its own; returns why it has failed, or an empty text.
+def run_model(name: str, results: Sequence[Step[Artifact]], store: Store, board: ActorHandle, shared: Shared) -> None:
+    """Runs a model's missing steps from a process of its own, besides those `shared`; posts why it has failed.
 
     Raises LostProcessError, for Ray or Ray Tune to try again.
     """
-    unpickled: Any = board.submitted.remote()
     try:
-        shared = ray.get(unpickled)
         before = {fingerprint: reference for fingerprint, reference in shared.items() if not _is_lost(reference)}
         running = submit([*to_run(results, store)], store, board, before)
         with cancelled_on_error(running):
@@ -142,8 +138,7 @@ def run_model(results: Sequence[Step[Artifact]], store: Store, board: ActorHandl
     except Exception as error:
         if isinstance(cause := understood(error), LostProcessError):
             raise cause from None
-        return reason(cause)
-    return ""
+        ray.get(board.post.remote(name, {"failed": reason(cause)}))
 
 
 def _is_lost(reference: Any) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +23,8 @@ from pipeline.store.bucket import AT_ONCE
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order, inputs_listed, inputs_now, manifest_of, outdated
 
+PlannedModels: TypeAlias = Mapping[str, tuple[Sequence[Step[Artifact]], Mapping[str, str]]]
+"""The final steps of models, and details of their training runs by column heading of the plan, by name."""
 NEVER, FORCED, INPUT = "never built", "forced", "another "
 MAX_CHANGES = 6  # with more changed settings, an artifact is another experiment's and explains nothing
 
@@ -37,22 +39,14 @@ class Reason:
     """Whether it is a cause rather than a consequence of another step that must run."""
 
 
-@dataclass(frozen=True)
-class PlannedModel:
-    """A model in the plan."""
-
-    results: Sequence[Step[Artifact]]
-    about: Mapping[str, str]
-    """Details of its training run, by column heading of the plan."""
-
-
 def steps_of(targets: Sequence[Step[Artifact]], stage: str, option: str) -> list[Step[Artifact]]:
-    """Returns the steps behind `targets` of the stage with this name. Raises UserError if there are none."""
+    """Returns the steps behind `targets` of a stage, or with these words in their labels. Raises UserError if none."""
     steps = in_order(targets)
-    if chosen := [step for step in steps if step.stage.short_name == stage]:
+    of_stage = [step for step in steps if step.stage.short_name == stage]
+    if chosen := of_stage or [step for step in steps if f" {stage} " in f" {step.label} "]:
         return chosen
-    names = ", ".join(dict.fromkeys(step.stage.short_name for step in steps))
-    raise UserError(f"--{option} {stage}: there is no such stage; choose one of {names}")
+    names = ", ".join(dict.fromkeys(step.label.partition(" ")[0] for step in steps))
+    raise UserError(f"--{option} {stage}: there is no such stage; choose one of {names}, or a stage's full name")
 
 
 def to_run(
@@ -103,9 +97,13 @@ def to_run(
 
 def reasons(missing: Mapping[Step[Artifact], str], store: Store) -> dict[Step[Artifact], Reason]:
     """Returns the reasons why the steps returned by `to_run` must run."""
-    built: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for manifest in _manifests(store) if missing else ():
-        built.setdefault((manifest["stage"], manifest["label"]), []).append(manifest)
+    built: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for path in store.artifacts.glob(f"[!.]*/{MANIFEST}") if missing else ():
+        # Being removed, broken or of another version: not worth an error.
+        with suppress(OSError, ValueError, TypeError, LookupError):
+            manifest = {"version": None, **json.loads(path.read_bytes()), "ns": path.stat().st_mtime_ns}
+            manifest["inputs"] = {each["label"]: each["fingerprint"] for each in inputs_listed(manifest)}
+            built.setdefault((manifest["stage"], manifest["label"]), []).append(manifest)
     fingerprints = {step.fingerprint for step in missing}
     return {
         step: Reason(cause, is_root=not cause.startswith(INPUT))
@@ -125,16 +123,6 @@ def grouped(why: Mapping[Step[Artifact], Reason]) -> list[str]:
         f"{first}{f' and {len(others)} more' if others else ''} again: {text}"
         for text, (first, *others) in labels.items()
     ]
-
-
-def _manifests(store: Store) -> Iterator[Mapping[str, Any]]:
-    for path in store.artifacts.glob(f"[!.]*/{MANIFEST}"):
-        # Being removed, broken or of another version: not worth an error.
-        with suppress(OSError, ValueError, TypeError, LookupError):
-            manifest = json.loads(path.read_bytes())
-            known = {name: manifest[name] for name in ("stage", "label", "version")} | {"ns": path.stat().st_mtime_ns}
-            inputs = {each["label"]: each["fingerprint"] for each in inputs_listed(manifest)}
-            yield {**manifest, **known, "inputs": inputs}
 
 
 def _reason(step: Step[Artifact], built: Iterable[Mapping[str, Any]], missing: set[str]) -> Reason:
@@ -168,7 +156,7 @@ def _differences(step: Step[Artifact], manifest: Mapping[str, Any]) -> Iterator[
 def print_plan(
     console: Console,
     targets: Sequence[Step[Artifact]],
-    models: Mapping[str, PlannedModel],
+    models: PlannedModels,
     store: Store,
     missing: Mapping[Step[Artifact], str],
     verbose: bool = False,
@@ -181,7 +169,7 @@ def print_plan(
 
 
 def _stages(
-    targets: Sequence[Step[Artifact]], _models: Mapping[str, PlannedModel], store: Store, why: Mapping[str, Reason]
+    targets: Sequence[Step[Artifact]], _models: PlannedModels, store: Store, why: Mapping[str, Reason]
 ) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("stage", "", "folder", "why"):
@@ -194,10 +182,10 @@ def _stages(
 
 
 def _models(
-    targets: Sequence[Step[Artifact]], models: Mapping[str, PlannedModel], _store: Store, why: Mapping[str, Reason]
+    targets: Sequence[Step[Artifact]], models: PlannedModels, _store: Store, why: Mapping[str, Reason]
 ) -> Table:
     """Returns a row for the shared steps, one per model, and one for the steps after them."""
-    headings = [*dict.fromkeys(heading for model in models.values() for heading in model.about)]
+    headings = [*dict.fromkeys(heading for _, about in models.values() for heading in about)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("", "to run", *headings, "why"):
         table.add_column(title, no_wrap=title != "why", justify="right" if title in headings else "left")
@@ -210,11 +198,11 @@ def _models(
                 name, f"{len(causes)} of {len(steps)}", *(about.get(each, "") for each in headings), _summary(causes)
             )
 
-    of_models = in_order([step for model in models.values() for step in model.results])
+    of_models = in_order([step for results, _ in models.values() for step in results])
     shared = {step.fingerprint for step in of_models if not step.is_trained}
     add("shared", (step for step in of_models if step.fingerprint in shared), {})
-    for name, model in models.items():
-        add(name, (step for step in in_order(model.results) if step.fingerprint not in shared), model.about)
+    for name, (results, about) in models.items():
+        add(name, (step for step in in_order(results) if step.fingerprint not in shared), about)
     known = {step.fingerprint for step in of_models}
     add("tables" if models else "stages", (step for step in in_order(targets) if step.fingerprint not in known), {})
     return table

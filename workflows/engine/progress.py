@@ -60,20 +60,19 @@ class View(Watcher):
         """Adds a bar."""
         self._started[step.fingerprint] = self._printed[step.fingerprint] = time.monotonic()
         self._n_steps += step.fingerprint not in self._announced
-        self._bars.add_task(step.label, total=None, status="")
-        self._tasks[step.fingerprint] = self._bars.tasks[-1]
+        self._add_bar(step)
         self._plain_line(step.label, "started")
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         """Shows progress, warnings and waits; off a terminal also each measurement on the dev set."""
         if "warning" in event:
             self._line(step.label, f"warning: {event['warning']}")
+        if "waiting" in event:
+            self._bars.update(self._add_bar(step).id, status=event["waiting"])
+            self._plain_line(step.label, f"waiting: {event['waiting']}")
         task = self._tasks.get(step.fingerprint)
         if task is None:  # it arrived after the step's result
             return
-        if "waiting" in event:
-            self._bars.update(task.id, status=event["waiting"])
-            self._plain_line(step.label, f"waiting: {event['waiting']}")
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
             self._plain_line(step.label, f"update {event['step']:,}  dev perplexity {metrics['dev_perplexity']:.2f}")
@@ -118,6 +117,13 @@ class View(Watcher):
         """Leaves the bars of unfinished steps on the screen."""
         self._bars.refresh()
         self._bars.stop()
+
+    def _add_bar(self, step: Step[Artifact]) -> Task:
+        """Returns the step's bar, which waiting steps may have before they start."""
+        if step.fingerprint not in self._tasks:
+            self._bars.add_task(step.label, total=None, status="")
+            self._tasks[step.fingerprint] = self._bars.tasks[-1]
+        return self._tasks[step.fingerprint]
 
     def _remove_bar(self, step: Step[Artifact]) -> None:
         if task := self._tasks.pop(step.fingerprint, None):

@@ -7,7 +7,7 @@ The whole table, the differences from the paper and the sections follow; setting
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -73,7 +73,7 @@ def write(
     the pictures. `models` are the trained models behind the table, whose settings the page lists, `reports` describe
     their training texts, and `command` is the command line that writes the page.
     """
-    artifact = kind(context.folder).write(results)
+    artifact = kind(context.folder).write(replace(results, said=said))
     markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
     markdown_file.write_text(render_markdown(results), encoding="utf-8")
     if models:

@@ -170,6 +170,8 @@ class Results:
     """How to read the table."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The main numbers, by MLflow name."""
+    said: str = ""
+    """The result in one sentence."""
 
     @property
     def marked_notes(self) -> list[tuple[str, str]]:

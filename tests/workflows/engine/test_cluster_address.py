@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -21,8 +21,10 @@ import pytest
 import ray
 import typer
 
+from pipeline.store.store import Store
+from tests.chaos.hosts import can_make_hosts
 from workflows.cli.console import run_app
-from workflows.engine.cluster import cluster
+from workflows.engine.cluster import check_shared, cluster
 
 pytestmark = pytest.mark.ray
 
@@ -35,9 +37,11 @@ app = typer.Typer()
 
 
 @app.command()
-def drive(address: Annotated[str | None, typer.Option()] = None) -> None:
-    """Joins the cluster and runs a task that fetches an object owned by this process."""
+def drive(address: Annotated[str | None, typer.Option()] = None, store: Path | None = None) -> None:
+    """Joins the cluster and runs a task that fetches an object owned by this process, after checking a store."""
     with cluster(address):
+        if store:
+            check_shared(Store(store), address)
         add = ray.remote(lambda references: sum(ray.get(references)))
         print(ray.get(add.remote([ray.put(40), ray.put(2)])))
 
@@ -55,11 +59,15 @@ def _home(folder: Path, token: str) -> Path:
 
 
 @contextmanager
-def _ray_start(environment: Mapping[str, str]) -> Iterator[Path]:
-    """Starts a head node on a free port and cleans up after it. Yields the file that it prints to."""
+def _ray_start(environment: Mapping[str, str], address: str = "", within: Sequence[str] = ()) -> Iterator[Path]:
+    """Starts a head node on a free port, or a node of the cluster at `address`, and cleans up after it.
+
+    Yields the file that it prints to.
+    """
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # pytest's temporary paths are too long for sockets
         printed = Path(folder) / "printed"
-        command = [RAY, "start", "--head", "--block", "--port=0", f"--temp-dir={folder}", "--include-dashboard=False"]
+        head = ["--head", "--port=0", f"--temp-dir={folder}", "--include-dashboard=False"]
+        command = [*within, RAY, "start", "--block", *([f"--address={address}"] if address else head)]
         command += ["--num-cpus=1", "--object-store-memory=80000000", "--disable-usage-stats"]
         with printed.open("w") as output:
             head = psutil.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
@@ -74,13 +82,12 @@ def _ray_start(environment: Mapping[str, str]) -> Iterator[Path]:
             psutil.wait_procs(alive, timeout=STOP_S)
 
 
-def _address(printed: Path) -> str:
-    """Returns the HOST:PORT of a head node once it is running."""
+def _wait_for(pattern: str, printed: Path) -> re.Match[str]:
     end_s = time.monotonic() + START_S
-    while not (started := re.search(r"ray start --address='(\S+)'", printed.read_text())):
+    while not (found := re.search(pattern, printed.read_text())):
         assert time.monotonic() < end_s, printed.read_text()
         time.sleep(0.2)
-    return started[1]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +104,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory, token: str) -> Iterator[d
             "token": stack.enter_context(_ray_start(_environment(home))),
             "nothing": stack.enter_context(_ray_start(_environment(home, RAY_AUTH_MODE="disabled"))),
         }
-        yield {demanded: _address(file) for demanded, file in printed.items()}
+        yield {demanded: _wait_for(r"ray start --address='(\S+)'", file)[1] for demanded, file in printed.items()}
 
 
 def _driver(environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -146,6 +153,21 @@ def test_a_server_that_is_not_a_ray_cluster_gets_a_one_line_error(clusters: dict
         done = _driver(_environment(tmp_path), "--address", f"{host}:{server.getsockname()[1]}")
     _assert_one_line(done, "no Ray cluster answers")
     assert "Timed out" in done.stderr
+
+
+@pytest.mark.skipif(not can_make_hosts(), reason="needs Linux, root and iproute2")
+def test_a_node_that_does_not_share_the_store_is_named(clusters: dict[str, str], tmp_path: Path) -> None:
+    """Before anything runs: another disk is mounted there, or nothing may be written."""
+    environment, address, store = _environment(tmp_path), clusters["nothing"], tmp_path / "runs"
+    store.mkdir()
+    arguments = ("--address", address, "--store", str(store))
+    assert _driver(environment, *arguments).stdout == "42\n"
+    for options in ("-t tmpfs none", f"--bind -o ro {store}"):
+        mounted = ["unshare", "-m", "sh", "-c", f'mount {options} {store} && exec "$0" "$@"']
+        with _ray_start(environment, address, mounted) as printed:
+            _wait_for(r"Ray runtime started", printed)
+            _assert_one_line(_driver(environment, *arguments), f"--store {store}: node ")
+    assert list(store.rglob("probe*")) == []
 
 
 if __name__ == "__main__":

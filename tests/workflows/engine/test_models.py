@@ -234,6 +234,9 @@ def test_a_bug_of_a_stage_fails_at_once_and_its_traceback_is_kept(tmp_path: Path
     assert failures == {"buggy": f"KeyError: 'paper_bleu' (traceback: {file})"}
     assert 'raise KeyError("paper_bleu")' in file.read_text()
     assert calls.read_text() == "called\n"
+    calls.write_text("mended")
+    assert Tiny(tmp_path / "log", buggy=buggy).run(store, tuned)[1] == {}
+    assert not file.exists()
 
 
 @pytest.mark.slow
@@ -255,7 +258,8 @@ def test_a_lost_process_is_tried_again_and_a_mistake_is_not(
     assert failures.keys() == {"dying", "mistaken"}
     assert re.fullmatch(r"Ray lost a process or a node \(.*\); finished work is kept: .*", failures["dying"])
     monkeypatch.undo()
-    assert tiny.run(store, tuned)[1] == {"mistaken": f"[Errno 21] Is a directory: '{tmp_path}'"}
+    kept = f"(traceback: {store.artifacts}/.error-{tiny.results['mistaken'].name}.txt)"
+    assert tiny.run(store, tuned)[1] == {"mistaken": f"[Errno 21] Is a directory {kept}: '{tmp_path}'"}
     assert len(dying.read_text().splitlines()) == 9
     assert len(mistaken.read_text().splitlines()) == 2
 

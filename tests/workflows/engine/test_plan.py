@@ -11,7 +11,7 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
 from workflows.engine.dag import Stage, Step
-from workflows.engine.plan import PlannedModel, Reason, grouped, print_plan, reasons, steps_of, to_run
+from workflows.engine.plan import Reason, grouped, print_plan, reasons, steps_of, to_run
 from workflows.engine.runner import run
 
 WRITE, JOIN = Stage("tiny_write.write", write, Words), Stage("tiny_join.join", join, Words)
@@ -111,7 +111,7 @@ def test_a_manifest_that_cannot_be_read_explains_nothing(store: Store, tmp_path:
 def _plan(target: Step[Words], store: Store, verbose: bool = False, forced: list[Step[Words]] | None = None) -> str:
     file = io.StringIO()
     left, _ = target.inputs
-    models = {"a model": PlannedModel([left], {"updates": "30"})}
+    models = {"a model": ([left], {"updates": "30"})}
     print_plan(Console(file=file, width=160), [target], models, store, to_run([target], store, forced or []), verbose)
     return file.getvalue()
 
@@ -132,10 +132,16 @@ def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
 
 
 def test_forced_steps_are_those_of_a_stage_and_all_that_rest_on_them(store: Store) -> None:
-    """A stage is named by the first part of its name. The error for an unknown name lists the stages."""
+    """A stage is named by the first part of its name, or by words on the screen, which the error lists."""
     target = _joined(store, "a", "b")
     chosen, _ = steps_of([target], "tiny_write", "force")
     assert [*to_run([target], store, [chosen]).values()] == ["forced", f"another {chosen.label}"]
     assert "2 stages to run" in _plan(target, store, True, [chosen])
-    with pytest.raises(UserError, match="--until tiny: there is no such stage; choose one of tiny_write, tiny_join"):
-        steps_of([target], "tiny", "until")
+    named = WRITE("train en-de base", WriteSettings(text="a"))
+    for name in ("train", "train en-de", "en-de base", "train en-de base"):
+        assert steps_of([named, target], name, "until") == [named]
+    for name in ("tiny", "trai", "train base"):
+        with pytest.raises(
+            UserError, match=f"--until {name}: there is no such stage; choose one of train, right, join"
+        ):
+            steps_of([named, target], name, "until")

@@ -28,11 +28,12 @@ from tests.support.tiny_stages import (
     die_once,
     fail_in_a_task,
     join,
+    linger,
     lingering,
     tell_environment,
     write,
 )
-from workflows.engine import runner
+from workflows.engine import events, runner
 from workflows.engine.dag import Stage, Step, inputs_of
 from workflows.engine.execution import submit, working
 from workflows.engine.plan import Reason
@@ -78,8 +79,22 @@ def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
 def test_a_reservation_that_no_node_can_hold_is_one_line(tmp_path: Path) -> None:
     """Ray would wait for such a node forever."""
     step = Stage("tiny_stages.write", write, Words, cpus=4096)("needs much", WriteSettings(text="a"))
-    with pytest.raises(UserError, match=r"^needs much reserves 4096 CPUs, but no node of the Ray cluster has more"):
+    with pytest.raises(UserError, match=r"^needs much reserves 4096 CPUs, but no node has more than 2; lower its"):
         runner.run([step], Store(tmp_path))
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_step_that_no_node_has_room_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again, with what it needs and what is free. What waits for an input is not."""
+    monkeypatch.setattr(events, "WAITING_S", 0.3)
+    long = Stage("tiny_stages.linger", linger, Words, cpus=2)("long", "a", 8.0, tmp_path / "log")
+    waits, file = WRITE("waits", WriteSettings(text="b")), io.StringIO()
+    joined = JOIN("join", [Pair(long, waits)], tmp_path / "joined")
+    watcher = Log()
+    runner.run([joined], Store(tmp_path), [watcher, View(Console(file=file, width=120))])
+    told = {label for event, label in watcher.calls if event == "waiting"}
+    assert told in ({"waits"}, {"long"})  # whichever Ray has begun second
+    assert "waiting: needs 1 of 2 CPUs, of which 0 are free" in file.getvalue() or "long" in told
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -230,7 +245,7 @@ def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
     (left, right), file = step.inputs, io.StringIO()
     runner.run([left, right], store)
     watchers = [Log(), View(Console(file=file, width=120))]
-    with working({step: Reason("never built")}, watchers, None) as relay:
+    with working({step: Reason("never built")}, store, watchers, None) as relay:
         _flip(store.folder(left.name) / "words.txt")
         ray.get([*submit([*runner.to_run([step], store)], store, relay.board)])
         relay.fetch()
