@@ -94,7 +94,6 @@ def command_line(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator["S3Server"]:
-    """An S3 server for the session."""
     from tests.support.s3_server import s3_server
 
     with s3_server() as server:

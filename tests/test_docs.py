@@ -42,7 +42,6 @@ def _leads_to_a_heading(page: Path, link: str, anchor: str) -> bool:
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
-    """By links, through any number of pages; the pages of docs/results as a folder."""
     reached, waiting = set[Path](), [ROOT / "README.md"]
     while waiting:
         page = waiting.pop()
@@ -70,7 +69,6 @@ def test_the_readme_is_short_and_quotes_results() -> None:
 
 
 def test_the_readme_says_what_shapes_its_tensors_have() -> None:
-    """Its Python runs, and the shapes in its comments are correct."""
     (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     values: dict[str, Any] = {}
     exec(code, values)

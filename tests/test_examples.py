@@ -1,6 +1,5 @@
 """The files of examples/: the commands in their headers run as written."""
 
-import json
 import os
 import re
 import shlex
@@ -12,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import CommandLine
-from tests.support.tiny_profile import TEXT, overrides, training
-from workflows import reproduce_table3
 
 ROOT = Path(__file__).parents[1]
 H100 = ["--gpus", "1", "--gpu", "h100"]
@@ -78,6 +75,7 @@ def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_
     assert "train en-cs base" in planned("own_text.toml")
 
 
+@pytest.mark.spawns
 def test_attention_by_hand_is_what_the_page_prints_and_the_model_computes() -> None:
     """The page has the exact output. The model's attention has the result of the steps."""
     done = subprocess.run(
@@ -92,19 +90,3 @@ def test_attention_by_hand_is_what_the_page_prints_and_the_model_computes() -> N
     steps = {part.splitlines()[0]: part.splitlines()[1:] for part in re.split(r"\n(?=\S)", done.stdout.strip())}
     ends = [steps["4. Times the values, weighted means of V:"], steps["6. Their weighted means of V:"]]
     assert ends == [lines for what, lines in steps.items() if what.startswith("model.attention")]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("ray_cluster")
-def test_a_row_of_ones_own_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F1 of the example, shrunk, is a measured row of the table, without a printed one."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    example = ROOT / "examples" / "table3_own_rows.toml"
-    reproduce_table3.main(
-        config=example, overrides=overrides({**TEXT, **training("grid", 4)}), asked="F1", store=tmp_path
-    )
-    (table,) = tmp_path.glob("store/tabulating-*/table3.json")
-    (row,) = json.loads(table.read_text())["tables"][0]["rows"]
-    assert (row["name"], row["values"]["change"]) == ("F1", "N 1, d_ff 512")
-    assert row["values"]["perplexity"] > 1
-    assert "perplexity.paper" not in row["values"]

@@ -1,5 +1,3 @@
-"""The peers compute our model, so that rates are comparable."""
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +32,6 @@ def _as_marian(ours: Transformer, peer: Marian) -> None:
 
 @pytest.mark.parametrize("name", ["torch", "marian", "marian, learned positions"])
 def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
-    """With dropout 0, copied weights and perturbed norms, a peer's loss and gradient equal ours."""
     if name != "torch":
         pytest.importorskip("transformers")
     torch.manual_seed(0)

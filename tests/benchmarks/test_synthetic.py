@@ -1,5 +1,3 @@
-"""benchmarks.synthetic: pairs are ids of a vocabulary."""
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +11,6 @@ from pipeline.text.encoding import EncodedSplit
 
 
 def test_written_pairs(tmp_path: Path) -> None:
-    """Ids are in the vocabulary, END_ID is the only special one, low ids are frequent, and a seed repeats."""
     lengths = replace(LENGTHS["wmt14"], pairs=300)
     split = EncodedSplit.open(write_dataset(tmp_path / "a", lengths, 300), "train")
     again = EncodedSplit.open(write_dataset(tmp_path / "b", lengths, 300), "train")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 CLOCK = ("tokens_s", "train_s")
-"""Values of metrics.jsonl that differ between any two runs."""
+"""Values of metrics.jsonl and tables that differ between any two runs."""
 TIMED = {".json", ".jsonl", ".html", ".md", ".csv"}
 """Files with times, of which metrics.jsonl and table2.json are compared, without the times: the others repeat them."""
 TABLE = "tabulating"
@@ -17,7 +17,9 @@ TABLE = "tabulating"
 def outcome(store: Path) -> dict[str, list[Any]]:
     """Returns what is compared of each published file below `store` (the workflow's `--store`), by its name."""
     files = (path for step in (store / "store").glob("[!.]*-*") for path in step.rglob("*") if path.is_file())
-    return {_name(path.relative_to(store / "store")): _timeless(path) for path in files}
+    found = {_name(path.relative_to(store / "store")): _timeless(path) for path in files}
+    assert f"{TABLE}/table2.json" in found, f"no table in {store}"
+    return found
 
 
 def differences(expected: dict[str, list[Any]], found: dict[str, list[Any]]) -> list[str]:
@@ -43,11 +45,16 @@ def _name(path: Path) -> str:
 def _timeless(path: Path) -> list[Any]:
     match path.name:
         case "metrics.jsonl":
-            lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-            return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
+            return [_without_clock(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
         case "table2.json":
             table = json.loads(path.read_text(encoding="utf-8"))
-            untimed = [difference for difference in table["differences"] if difference["what"] != "training time"]
-            return [table["tables"], untimed, table["notes"]]
+            rows = [
+                {**row, "values": _without_clock(row["values"])} for each in table["tables"] for row in each["rows"]
+            ]
+            return [*rows, *(each for each in table["differences"] if each["what"] != "training time"), *table["notes"]]
     with path.open("rb") as file:
         return [] if path.suffix in TIMED else [hashlib.file_digest(file, "sha256").hexdigest()]
+
+
+def _without_clock(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in CLOCK}

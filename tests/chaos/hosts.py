@@ -32,8 +32,6 @@ _calls = count()
 
 
 class Host:
-    """A namespace and its address."""
-
     def __init__(self, name: str, address: str, libraries: Path) -> None:
         self.name, self.address, self._libraries = name, address, libraries
 
@@ -70,7 +68,6 @@ class Host:
         return found
 
     def power_off(self) -> None:
-        """Kills all processes of the host at once, like a power failure, and disconnects it."""
         _ip("netns", "exec", self.name, "ip", "link", "set", "eth0", "down")
         end_s = time.monotonic() + GONE_S
         while processes := self.processes():

@@ -47,13 +47,11 @@ class Killer:
         return self.kills.total() >= self._wanted and len(self.kills) == len(KINDS)
 
     def begin(self) -> None:
-        """Draws the delay before the next kill, from now on."""
         self.last_s = time.monotonic()
         self._delay_s = self._random.uniform(*DELAY_S)
         self._waits = self._random.random() < RECOVERED
 
     def look(self, workflow: Workflow) -> None:
-        """Kills a process if it is time."""
         recovered = not self._waits or workflow.progress_s > self.last_s
         if self.done or time.monotonic() < self.last_s + self._delay_s or not recovered:
             return
@@ -78,7 +76,6 @@ class Killer:
         self.begin()
 
     def _alive(self, workflow: Workflow) -> Iterator[tuple[str, psutil.Process]]:
-        """Yields the processes that work for the workflow right now."""
         with suppress(psutil.NoSuchProcess):
             yield DRIVER, workflow.process
         yield SECOND_NODE, self._nodes.second

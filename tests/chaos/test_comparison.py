@@ -1,5 +1,3 @@
-"""The comparison of two stores reports what matters and ignores values that depend only on the clock."""
-
 import json
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,13 @@ from tests.chaos.comparison import differences, outcome
 def _store(folder: Path, loss: float = 2.5, score: float = 31.5, seconds: float = 3.0, **files: str) -> Path:
     """Writes a small store like the workflow's; `files` replaces the content of files by their stems."""
     time = {"what": "training time", "here": f"{seconds} s"}
+    rows = {"rows": [{"name": "base", "values": {"bleu": score, "train_s": seconds}}]}
     content = {
         "training-1/checkpoints/00000008/model.safetensors": "0123",
         "training-1/metrics.jsonl": json.dumps({"update": 8, "loss": loss, "train_s": seconds}),
         "training-1/manifest.json": json.dumps({"seconds": seconds}),
         "decoding-2/test.de": "Zwei Hunde rennen.\n",
-        f"tabulating-{seconds}/table2.json": json.dumps({"tables": [score], "differences": [time], "notes": []}),
+        f"tabulating-{seconds}/table2.json": json.dumps({"tables": [rows], "differences": [time], "notes": []}),
     }
     for name, text in content.items():
         path = folder / "store" / name
@@ -35,7 +34,7 @@ def test_different_times_are_ignored(tmp_path: Path) -> None:
     [
         ({"model": "0124"}, "training-1/checkpoints/00000008/model.safetensors, line 1: "),
         ({"loss": 2.6}, "training-1/metrics.jsonl, line 1: {'update': 8, 'loss': 2.6} instead of "),
-        ({"score": 31.6}, "tabulating/table2.json, line 1: [31.6] instead of [31.5]"),
+        ({"score": 31.6}, "tabulating/table2.json, line 1: {'name': 'base', 'values': {'bleu': 31.6}} instead of "),
     ],
 )
 def test_a_difference_is_named(tmp_path: Path, changes: dict[str, Any], named: str) -> None:

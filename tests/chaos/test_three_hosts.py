@@ -67,15 +67,12 @@ class Nodes:
             time.sleep(0.2)
 
     def cache(self, host: Host) -> Path:
-        """A host's folder for copies from a bucket."""
         return self._folder / f"cache-{host.name}"
 
     def cleaned_shards(self, host: Host) -> int:
-        """Counts the shards of cleaned text fetched by tasks on a host."""
         return len([*self.cache(host).glob("*/store/cleaning-*/*.en")])
 
     def bucket(self) -> str:
-        """Starts an S3 server on the head's host; returns the URI of a bucket."""
         head, log = self.hosts[0], self._folder / "s3.log"
         server = [sys.executable, "-m", "moto.server", "-H", head.address, "-p", str(S3_PORT)]
         head.start(server, log, self.variables, sees_project=True)
@@ -90,7 +87,6 @@ class Nodes:
         return "s3://aiayn/runs"
 
     def fetched(self, uri: str) -> Path:
-        """Downloads a bucket to the head's host; returns the folder."""
         fetch = (
             "from pipeline.store.store import Store\n"
             f"store = Store.at({uri!r})\n"
@@ -105,7 +101,6 @@ class Nodes:
         return Path(log.read_text().strip().split("\n")[-1])
 
     def workflow(self, store: Path, uri: str = "") -> "Workflow":
-        """Starts Table 2 on the head's host, like a user there."""
         command = [sys.executable, "-m", "workflows.reproduce_table2", "--pairs", "en-de", "--models", "base"]
         command += ["--dev-bleu", "--address", self.address, "--store", uri or str(store)]
         command += [word for name, value in WHOLE.items() for word in ("--set", f"{name}={json.dumps(value)}")]
@@ -117,8 +112,6 @@ class Nodes:
 
 
 class Workflow:
-    """The command, running."""
-
     def __init__(
         self, host: Host, command: list[str], store: Path, variables: dict[str, str], seen: list[Path]
     ) -> None:
@@ -126,12 +119,10 @@ class Workflow:
         self._process = host.start(command, self.log, variables, sees_project=True)
 
     def wait_for_checkpoint(self) -> None:
-        """Waits until the run has a checkpoint to resume from."""
         self._wait(lambda: bool(self.checkpoints()), "no checkpoint")
         assert self._process.poll() is None, self.log.read_text()
 
     def checkpoints(self) -> set[int]:
-        """Returns the updates of existing checkpoints."""
         paths = [path for folder in self._seen for path in folder.glob("**/store/*/recovery/*")]
         found = (re.search(r"(\d+)$", path.name) for path in paths)
         return {int(match[1]) for match in found if match}
@@ -149,7 +140,6 @@ class Workflow:
 
 @contextmanager
 def three_nodes() -> Iterator[Nodes]:
-    """Provides the cluster, all of whose processes end with the body."""
     folder = Path(tempfile.mkdtemp(prefix="hosts-"))  # pytest's temporary paths are too long for sockets
     try:
         with hosts(3, folder) as made:
@@ -166,7 +156,6 @@ def nodes() -> Iterator[Nodes]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """The results without a lost host, with a shared disk."""
     with three_nodes() as started:
         workflow = started.workflow(tmp_path_factory.mktemp("undisturbed") / "runs")
         workflow.finish()

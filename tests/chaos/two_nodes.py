@@ -23,8 +23,6 @@ HEALTH_CHECKS = {"health_check_period_ms": 1000, "health_check_failure_threshold
 
 
 class TwoNodes:
-    """The cluster and its processes."""
-
     def __init__(self) -> None:
         self._cluster = Cluster(
             initialize_head=True,
@@ -35,12 +33,10 @@ class TwoNodes:
 
     @property
     def address(self) -> str:
-        """The HOST:PORT for `--address`."""
         return str(self._cluster.address)
 
     @property
     def second(self) -> psutil.Process:
-        """The second node's raylet."""
         return _raylet(self._second)
 
     def add_second(self) -> None:
@@ -48,7 +44,6 @@ class TwoNodes:
         self._second = self._cluster.add_node(num_cpus=CPUS)
 
     def clear_second(self) -> None:
-        """Removes what is left of the second node after its raylet was killed."""
         self._cluster.remove_node(self._second, allow_graceful=False)
 
     def workers(self) -> list[psutil.Process]:

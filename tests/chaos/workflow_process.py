@@ -67,12 +67,10 @@ class Workflow:
 
     @property
     def log(self) -> Path:
-        """The file with the output of the current process, or of the last one."""
         return self.store / f"driver-{self.starts}.log"
 
     @property
     def printed(self) -> str:
-        """The end of the log."""
         return f"{self.log}:\n{self.log.read_text(errors='replace')[-3000:]}"
 
     @property
@@ -86,7 +84,6 @@ class Workflow:
         return psutil.Process(self._process.pid)
 
     def look(self) -> None:
-        """Updates `progress_s` if there are new files in the store."""
         names = set()
         # Unlike Path.rglob, os.walk tolerates folders that vanish meanwhile.
         for folder, folders, files in os.walk(self.store / "store"):

@@ -38,7 +38,6 @@ requires_clusters = pytest.mark.skipif(
 
 
 def typed(heading: str) -> list[str]:
-    """Returns the command lines in a section of infra/README.md."""
     text = (ROOT / "infra" / "README.md").read_text(encoding="utf-8")
     section = re.split(r"^#+ ", text.split(f"## {heading}\n")[1], flags=re.MULTILINE)[0]
     blocks = re.findall(r"^```\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
@@ -46,8 +45,6 @@ def typed(heading: str) -> list[str]:
 
 
 class Terminal:
-    """A user's terminal: a working folder and an environment."""
-
     def __init__(self, folder: Path, **variables: str) -> None:
         self._folder, self._variables = folder, {**os.environ, **PODMAN, **variables}
         for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI"):
@@ -107,5 +104,4 @@ def wait_for(done: Callable[[], bool], otherwise: Callable[[], str]) -> None:
 
 
 def succeeds(command: Sequence[str]) -> bool:
-    """Whether a podman command exits with status 0."""
     return subprocess.run(["podman", *command], env={**os.environ, **PODMAN}, capture_output=True).returncode == 0

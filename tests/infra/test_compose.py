@@ -37,7 +37,6 @@ def finished_runs() -> list[str]:
 
 
 def ready() -> bool:
-    """Whether both nodes have joined and MLflow answers."""
     status = ["exec", "aiayn_ray-head_1", "sh", "-c", "ray status | grep -q '/2.0 CPU'"]
     return succeeds(status) and _answers("http://127.0.0.1:5000/health")
 

@@ -1,5 +1,3 @@
-"""model.attention: softmax and dropout of weights are torch's; bfloat16 attention is close to the exact one."""
-
 import math
 
 import pytest
@@ -28,7 +26,6 @@ def test_softmax_of_any_width_is_torch_s(n_keys: int) -> None:
 
 @pytest.mark.parametrize(("batch", "is_float32"), [(LARGE_NUMBERS // 256 - 1, True), (LARGE_NUMBERS // 256, False)])
 def test_bfloat16_attends_in_the_type_of_the_batch_s_size(batch: int, is_float32: bool) -> None:
-    """Small batches attend in float32. Outputs and gradients of both sizes are close to float64's."""
     torch.manual_seed(0)
     exact, length = SelfAttention(32, 2, 16, 16).double(), batch * 8
     x_ND = torch.randn(length, 32).bfloat16()

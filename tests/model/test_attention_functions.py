@@ -1,5 +1,3 @@
-"""The compatibility functions of §3.2.1: their formulas, their masks, and models that train and search with them."""
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -19,7 +17,6 @@ CONFIG = TransformerConfig(13, 2, d_model=16, d_ff=32, n_heads=2, d_k=4, d_v=6)
 
 
 def random_input() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Queries, keys and values of two sentences in three heads, and a bias that masks a key."""
     torch.manual_seed(1)
     q_BHLK, k_BHMK, v_BHMV = (torch.randn(2, 3, *sizes, dtype=torch.float64) for sizes in ((5, 8), (4, 8), (4, 6)))
     return q_BHLK, k_BHMK, v_BHMV, masking_bias(torch.arange(4) == MASKED, torch.float64)
@@ -76,19 +73,3 @@ def test_a_model_trains_and_searches_with_the_function(attention: Any) -> None:
     log_p_NV = model.logits(model(output.source, output.inputs)).log_softmax(-1)
     scored = log_p_NV[torch.arange(len(best.tokens) + 1), [*best.tokens, 3]].sum().item()
     assert scored == pytest.approx(best.log_probability)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        (
-            {"attention": "cosine"},
-            "attention is 'cosine'; it must be 'scaled_dot_product', 'dot_product' or",
-        ),
-        ({"attention": "additive", "attention_window": 3}, "attention_window needs attention 'scaled_dot_product'"),
-        ({"attention": "additive", "architecture": "recurrent"}, "a recurrent model has no attention 'additive'"),
-    ],
-)
-def test_what_has_no_such_function_is_refused(changed: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(CONFIG, **changed)

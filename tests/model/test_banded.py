@@ -1,5 +1,3 @@
-"""model.banded: blocks of keys compute the same as the full product with a mask."""
-
 from dataclasses import replace
 
 import pytest
@@ -20,7 +18,6 @@ WINDOWS = (1, 2, 3, 4, 7, 8, 16, 40)
 
 
 def inputs(length: int, device: str, sentences: int = 3) -> list[Tensor]:
-    """Queries, keys and values of some sentences, in two heads."""
     torch.manual_seed(length)
     sizes = (sentences, 2, length)
     return [torch.randn(*sizes, width, dtype=torch.float64).to(device).requires_grad_() for width in (4, 4, 5)]

@@ -1,5 +1,3 @@
-"""model.batch: filler rows are added where they help, and change nothing."""
-
 from dataclasses import replace
 
 import pytest
@@ -17,7 +15,6 @@ TINY = TransformerConfig(30, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, 
 
 
 def test_rows_are_filled_only_where_products_are_compiled() -> None:
-    """The number of rows becomes a multiple of 64 on CPUs in bfloat16, and is unchanged elsewhere."""
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert [padded_row_count(n, cpu, torch.bfloat16) for n in (1, 64, 65)] == [64, 64, 128]
     assert padded_row_count(65, cpu, torch.float32) == padded_row_count(65, gpu, torch.bfloat16) == 65

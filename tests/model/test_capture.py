@@ -92,7 +92,6 @@ def test_the_check_knows_rounding_from_another_result() -> None:
 
 @pytest.mark.gpu
 def test_a_device_without_graphs_goes_on_without(device: str) -> None:
-    """If nothing can be recorded, `capture` says so, leaves no gradient, and the next update is a normal step."""
     if device == "cuda":
         pytest.skip("this device has CUDA graphs")
     tried, untried = new_step(), new_step()
@@ -125,7 +124,6 @@ def test_a_recording_that_fails_after_the_backward_pass_leaves_no_gradient(monke
 
 @pytest.mark.gpu
 def test_a_graph_computes_what_its_kernels_do(device: str) -> None:
-    """On a GPU, three updates of other batches and seeds end in the weights of the step without a graph."""
     if device == "cpu":
         pytest.skip("CUDA graphs need a GPU")
     config = replace(CONFIG, d_model=32, d_k=16, d_v=16, n_heads=2)

@@ -1,5 +1,3 @@
-"""Dropout's probability and scale."""
-
 import pytest
 import torch
 
@@ -23,7 +21,6 @@ def test_drops_with_probability_p_and_keeps_the_mean(p: float, device: str) -> N
 
 @pytest.mark.gpu
 def test_draws_are_independent_and_seeded(device: str) -> None:
-    """Only the seed matters; elements up to 8 apart, rows and calls are uncorrelated."""
     dropout, x = Dropout(0.3).train(), torch.ones(999, 1001, device=device)
     torch.manual_seed(1)
     first, second = dropout(x), dropout(x)

@@ -9,6 +9,8 @@ from tests.support.fake_cuda import operators
 from tests.support.fake_cuda.build import run
 from tests.support.fake_cuda.operators import CONFIG
 
+pytestmark = pytest.mark.spawns
+
 
 def memory_bytes(micro_batches: int) -> int:
     """Counts the GPU memory traffic for gradients and weights in a bfloat16 update, in bytes read and written.

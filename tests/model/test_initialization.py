@@ -1,5 +1,3 @@
-"""The initial weights: an embedding of unit variance after scaling, Xavier's uniform range for all products."""
-
 import math
 
 import pytest

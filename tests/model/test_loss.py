@@ -1,5 +1,3 @@
-"""The chunked loss is compared with torch's cross entropy."""
-
 import pytest
 import torch
 from torch.nn import functional as F

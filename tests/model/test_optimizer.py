@@ -1,5 +1,3 @@
-"""The learning rate is compared with equation 3's values, Adam with torch's."""
-
 import pytest
 import torch
 
@@ -30,7 +28,7 @@ def test_a_linear_schedule_falls_from_the_same_peak_to_zero(step: int, share: fl
     assert trained.learning_rate(step) == linear_rate(step, 512, 100, 199, 0.5)
 
 
-def test_a_linear_schedule_needs_updates_to_fall_in() -> None:
+def test_a_schedule_without_steps_is_refused() -> None:
     with pytest.raises(ValueError, match="warm-up takes 100 of 100 updates; a linear schedule needs more"):
         TrainingStep(
             Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=8, d_ff=8)),
@@ -38,6 +36,8 @@ def test_a_linear_schedule_needs_updates_to_fall_in() -> None:
             torch.float32,
             updates=100,
         )
+    with pytest.raises(ValueError, match="counts from 1"):
+        learning_rate(0, 512, 4000)
     with pytest.raises(ValueError, match="leave none of the 100 updates to fall in"):
         TrainingSettings(updates=100, optimizer=OptimizerConfig(warmup_steps=100, schedule="linear"))
     with pytest.raises(ValueError, match="schedule is 'cosine'; it must be 'inverse_sqrt' or 'linear'"):
@@ -49,11 +49,6 @@ def test_a_field_added_later_is_no_part_of_the_identity_at_its_default() -> None
     assert "schedule" not in TrainingSettings().identity()["optimizer"]
     linear = TrainingSettings(optimizer=OptimizerConfig(schedule="linear"))
     assert linear.identity()["optimizer"]["schedule"] == "linear"
-
-
-def test_steps_count_from_one() -> None:
-    with pytest.raises(ValueError, match="counts from 1"):
-        learning_rate(0, 512, 4000)
 
 
 @pytest.mark.gpu

@@ -1,5 +1,3 @@
-"""Packed batches: the model computes the same as on padded ones, in shapes that never change."""
-
 from dataclasses import replace
 from functools import partialmethod
 
@@ -28,7 +26,6 @@ def kernels() -> None:
 
 
 def pairs(n: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draws n pairs of 2 to 5 tokens, or 11 for the first source, padded."""
     torch.manual_seed(seed)
     sides = []
     for longest in (11, 4):
@@ -57,7 +54,6 @@ def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
 
 @given(most_tokens=st.integers(1, 4000), longest=st.integers(1, 300))
 def test_leftover_rows_need_no_more_blocks_of_kernels(most_tokens: int, longest: int) -> None:
-    """A full side has a row for each part, an empty side's parts hold all rows, and no row is of another block."""
     size = PackedSize.of(most_tokens, 5, longest)
     n_parts = size.n_sentences - 5
     assert most_tokens + n_parts <= size.n_rows <= n_parts * size.longest
@@ -108,8 +104,6 @@ def test_packed_is_padded_sentence_by_sentence(changes: dict[str, object]) -> No
 
 
 class Shapes(TorchDispatchMode):
-    """Records the operators that run, and their results' shapes and dtypes."""
-
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[tuple[str, tuple[object, ...]]] = []

@@ -1,5 +1,3 @@
-"""Sinusoids are compared with the formula of §3.5, computed by hand."""
-
 import math
 
 import torch

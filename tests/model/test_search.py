@@ -1,5 +1,3 @@
-"""Beam search is compared with a plain search, with all possible outputs, and with itself in other batches."""
-
 import itertools
 import math
 import sys
@@ -21,7 +19,6 @@ from tests.support.batches import hidden_of
 
 
 def tiny(seed: int, vocabulary_size: int = 11, scale: float = 3.0, **more) -> Transformer:
-    """Returns a random float64 model whose distributions are far from uniform and which dropout would change."""
     torch.manual_seed(seed)
     config = TransformerConfig(vocabulary_size, 2, d_model=16, d_ff=32, n_heads=2, d_k=5, d_v=7, dropout=0.3, **more)
     model = Transformer(config).double()
@@ -158,7 +155,6 @@ def test_best_of_blocks_is_best_of_all(n_tokens: int, width: int, n: int) -> Non
 
 
 def test_threads_share_a_decoder() -> None:
-    """Concurrent searches with one decoder, like in a server, return what each returns alone, as positions grow."""
     sentences = sources(40)
     parts = [sentences[first::4] for first in range(4)]
     parts[0].append([5] * 300 + [END_ID])  # beyond the initial positions
@@ -217,7 +213,6 @@ def test_constrained_search_is_plain_search_of_what_is_allowed(beam: int, n_best
 
 
 def prune(monkeypatch: pytest.MonkeyPatch, always: bool) -> None:
-    """Makes caches drop tokens at every position, or never."""
     monkeypatch.setattr("model.decoder.FIRST_PRUNED_TOKENS", 0 if always else sys.maxsize)
     monkeypatch.setattr("model.decoder.PRUNING_GROWTH", 0)
 

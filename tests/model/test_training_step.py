@@ -1,5 +1,3 @@
-"""model.training_step: micro-batches add up, Adam is the paper's, and a bfloat16 shadow stays close."""
-
 from dataclasses import replace
 
 import pytest

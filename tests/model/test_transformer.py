@@ -1,7 +1,4 @@
-"""The model is compared with torch's reference modules, and with itself in other batches."""
-
 import math
-import sys
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -130,43 +127,6 @@ def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
     other[0] = torch.tensor([17, 17, 17, 17, 17])
     torch.testing.assert_close(logits(model, other, TARGET_BT)[1:], expected[1:], rtol=1e-12, atol=1e-12)
     assert not torch.allclose(logits(model, other, TARGET_BT)[0], expected[0])
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-@pytest.mark.parametrize("pruned", [False, True], ids=["kept", "pruned"])
-def test_cached_decoding_is_uncached_decoding(
-    pruned: bool, positions: Any, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Steps over hypotheses that branch, end, change in number and lose a sentence give forward's logits.
-
-    This holds for a cache that keeps every token and for one that is pruned at every position.
-    """
-    monkeypatch.setattr("model.decoder.FIRST_PRUNED_TOKENS", 0 if pruned else sys.maxsize)
-    monkeypatch.setattr("model.decoder.PRUNING_GROWTH", 0)
-    torch.manual_seed(3)
-    model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions)).eval().to(device)
-    source_BS, tokens_BWT = SOURCE_BS.to(device), torch.full((3, 1, 1), 2, device=device)
-    with torch.no_grad():
-        decoder = IncrementalDecoder(model)
-        cache = decoder.start(source_BS)
-        for step, width in enumerate((1, 4, 3, 3, 5, 2)):
-            stepped_BWV = decoder.logits(decoder.step(tokens_BWT[:, :, -1], cache).flatten(0, 1)).unflatten(
-                0, (len(source_BS), -1)
-            )[:, :, :23]
-            for row_S, tokens_WT, stepped_WV in zip(source_BS, tokens_BWT, stepped_BWV, strict=True):
-                hidden_WTD = hidden_of(model, row_S.expand(len(tokens_WT), -1), tokens_WT)
-                torch.testing.assert_close(model.logits(hidden_WTD[:, -1]), stepped_WV, rtol=1e-10, atol=1e-10)
-            if step == 2:
-                kept = torch.tensor([2, 0], device=device)
-                cache.keep(kept)
-                source_BS, tokens_BWT = source_BS[kept], tokens_BWT[kept]
-            batch = len(source_BS)
-            parents_BW = torch.randint(tokens_BWT.shape[1], (batch, width), device=device)
-            cache.branch(parents_BW)
-            grown = tokens_BWT.gather(1, parents_BW[:, :, None].expand(-1, -1, tokens_BWT.shape[2]))
-            tokens_BWT = torch.cat((grown, torch.randint(4, 23, (batch, width, 1), device=device)), dim=2)
-    assert (cache.bias_BWM.shape[2] < 1 + 1 + 4 + 3 + 3 + 5) == pruned
 
 
 def test_learned_positions_end_where_the_table_ends() -> None:

@@ -1,5 +1,3 @@
-"""Shared fixtures for training, averaging, perplexity, translation and decoding."""
-
 import shutil
 from pathlib import Path
 
@@ -21,26 +19,22 @@ from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, free_port, 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Context:
-    """A stage's empty folder in a store."""
     (tmp_path / "store" / ".making-stage").mkdir(parents=True)
     return Context(tmp_path / "store" / ".making-stage")
 
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> Corpus:
-    """A corpus of a few sentences (tiny_checkpoint)."""
     return make_corpus(tmp_path / "corpus")
 
 
 @pytest.fixture
 def first_set(tmp_path: Path) -> EvaluationSet:
-    """Seven lines, two of them blank (tiny_checkpoint)."""
     return make_set(tmp_path / "first")
 
 
 @pytest.fixture
 def checkpoint(tmp_path: Path, corpus: Corpus) -> Checkpoint:
-    """A checkpoint with the vocabulary of `corpus` and random weights."""
     return make_checkpoint(tmp_path / "checkpoint", corpus)
 
 
@@ -62,13 +56,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> En
 
 @pytest.fixture(scope="session")
 def dev_set(dataset: EncodedDataset) -> EvaluationSet:
-    """The text of the dev split of `dataset`."""
     return EvaluationSet(dataset.folder.with_name("dev"))
 
 
 @pytest.fixture(scope="session")
 def trained(one_worker: Path, dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    """The last checkpoint of `one_worker`, with its vocabulary."""
     folder = tmp_path_factory.mktemp("trained") / "checkpoint"
     shutil.copytree(one_worker / "checkpoints" / f"{TINY.updates:08d}", folder)
     shutil.copyfile(dataset.folder / "joint.model", folder / "joint.model")
@@ -97,5 +89,4 @@ def many_recoveries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def one_thread() -> None:
-    """Computes on one thread, like TINY."""
     torch.set_num_threads(1)

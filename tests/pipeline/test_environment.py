@@ -1,5 +1,3 @@
-"""pipeline.environment: the number of CPUs a process may use, on every system."""
-
 import os
 import subprocess
 import sys

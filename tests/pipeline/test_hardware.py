@@ -1,5 +1,3 @@
-"""pipeline.hardware: measurements are plausible."""
-
 import platform
 import re
 from pathlib import Path

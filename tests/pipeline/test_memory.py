@@ -1,5 +1,3 @@
-"""pipeline.memory: errors that mean out of memory."""
-
 import pytest
 import torch
 

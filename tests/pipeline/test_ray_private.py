@@ -1,5 +1,3 @@
-"""pipeline.ray_private: Ray's internals exist and behave as expected."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Stages' warnings, from any process: on the screen, in the manifest, and on the table's page."""
-
 import io
 import re
 import shutil
@@ -29,7 +27,6 @@ pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
 def published(artifact: ArtifactT, target: Path) -> ArtifactT:
-    """Publishes a copy of an artifact, as an argument for steps."""
 
     def make(folder: Path) -> ArtifactT:
         shutil.copytree(artifact.folder, folder, dirs_exist_ok=True)

@@ -1,5 +1,3 @@
-"""Tiny competitors of the Transformer, for the tests."""
-
 from typing import Any
 
 import torch

@@ -8,7 +8,6 @@ from model.encoder_decoder import EncoderDecoder
 
 
 def hidden_of(model: EncoderDecoder, source_BS: Tensor, inputs_BT: Tensor) -> Tensor:
-    """Returns hidden_BTD."""
     dtype = model.embedding.weight.dtype
     inputs = Rows.padded(inputs_BT, dtype)
     assert isinstance(inputs.layout, PaddedLayout)

@@ -21,16 +21,12 @@ APPS = {
 
 
 class Done(NamedTuple):
-    """A finished command."""
-
     returncode: int
     stdout: str
     stderr: str
 
 
 class CommandLine:
-    """Runs the project's commands by module."""
-
     def __init__(self, capture: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
         self._capture = capture
         self._monkeypatch = monkeypatch
@@ -47,7 +43,6 @@ class CommandLine:
         return Done(ended.value.code, *self._capture.readouterr())
 
     def in_process(self, module: str, *arguments: str, text: str = "") -> Done:
-        """Runs a command in a separate process."""
         command = [sys.executable, "-m", module, *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         return Done(done.returncode, done.stdout, done.stderr)

@@ -12,7 +12,6 @@ from workflows.profiles.parsing import load_parsing_profile
 
 
 def drawn(workflow: str, profile: str, store: Store) -> Step[Any]:
-    """Returns the table of a workflow with a profile and no other option."""
     trees = load_parsing_profile() if workflow == "table4" else None
     text = load_profile(profile)
     command = CommandLine(typed=f"python -m workflows.reproduce_{workflow}")

@@ -35,8 +35,6 @@ RARELY = {"log_updates": 10, "validation_updates": 1000, "checkpoint_updates": 1
 
 
 class Ending(NamedTuple):
-    """The end of a training run."""
-
     error: Exception
     seconds: float
     """The time from the fault until `train` raised."""
@@ -57,7 +55,6 @@ class FaultyScratch(Scratch):
     """Each worker adds a file at its start, and the last rank one more at the fault."""
 
     def on_this_node(self, folder: Path) -> Path:
-        """Runs first at each rank."""
         worker = ray.train.get_context()
         (self.diary / f"start-{os.getpid()}").touch()
         loop.PROGRESS_S = self.progress_s[worker.get_world_rank()]

@@ -37,7 +37,6 @@ def shifted(target_BT: torch.Tensor) -> torch.Tensor:
 
 
 def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transformer:
-    """Writes the checkpoint, with differences from TINY."""
     make_checkpoint(folder, make_corpus(folder.with_name("corpus")), byte_fallback)
     processor = vocabulary.load(folder / "joint.model")
     source_BS = ids(processor, KNOWN)

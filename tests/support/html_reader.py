@@ -1,5 +1,3 @@
-"""Writes and reads HTML reports in tests."""
-
 import base64
 import csv
 import re
@@ -15,7 +13,6 @@ from pipeline.store.artifact import Context, JsonArtifact
 
 
 def page_of(folder: Path, tabulate: Callable[..., JsonArtifact[Any]], *arguments: Any) -> str:
-    """The page that a table's last stage writes below `folder`."""
     folder = Path(mkdtemp(dir=folder))
     return (tabulate(Context(folder), *arguments).folder / "report.html").read_text(encoding="utf-8")
 
@@ -35,7 +32,6 @@ class Reader:
 
 
 def drawings(html: str) -> list[str]:
-    """Returns the SVG elements, including those in images."""
     matches = re.findall(r'(<svg.*?</svg>)|src="data:image/svg\+xml;base64,([^"]*)"', html, flags=re.DOTALL)
     return [inline or base64.b64decode(data).decode() for inline, data in matches]
 

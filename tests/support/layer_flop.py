@@ -10,7 +10,6 @@ from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Project
 
 
 def forward_flop(layer_type: LayerType, sizes: LayerSizes, length: int) -> int:
-    """Counts one forward pass over one sequence of `length` positions (the paper's n)."""
     n, d, k = length, sizes.width, sizes.kernel
     match layer_type:
         case "self-attention":

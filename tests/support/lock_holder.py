@@ -1,5 +1,3 @@
-"""A lock held by another process, for tests of waiting."""
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -39,8 +39,6 @@ started: list[Cluster] = []
 
 
 class Placed(NamedTuple):
-    """A training worker's node and resources."""
-
     rank: int
     n_workers: int
     gpus: list[str]
@@ -81,18 +79,15 @@ class RecordingScratch(Scratch):
 
     @property
     def placed(self) -> list[Placed]:
-        """The records of all workers."""
         return [Placed(*json.loads(path.read_text())) for path in sorted(self.diary.glob("rank-*.json"))]
 
 
 def titles_below(pid: int) -> list[str]:
-    """Names the active tasks of a node's processes, by the process id of its raylet."""
     lines = [process.cmdline() for process in psutil.Process(pid).children(recursive=True)]
     return [line[0].removeprefix("ray::") for line in lines if line and line[0].startswith("ray::")]
 
 
 def start() -> None:
-    """Starts the cluster, and joins it."""
     os.environ.pop("RAY_ADDRESS", None)
     set_local_variables()
     os.environ |= {LOGICAL_GPUS: "1", "RAY_TRAIN_V2_ENABLED": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -104,18 +99,15 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Ends the cluster."""
     ray.shutdown()
     started.pop().shutdown()
 
 
 def address() -> str:
-    """Returns the address of the cluster."""
     return str(started[0].address)
 
 
 def raylet(node: Any) -> int:
-    """Returns the process id of a node's raylet."""
     (process,) = node.all_processes["raylet"]
     return int(process.process.pid)
 
@@ -140,12 +132,10 @@ def trained(dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -
 
 
 def all_free() -> None:
-    """Waits until no GPU is reserved."""
     until(lambda: ray.available_resources().get("GPU") == N_GPUS, "the GPUs are not free again")
 
 
 def until(happened: Callable[[], Any], otherwise: str) -> None:
-    """Waits until `happened` returns a true value."""
     end_s = time.monotonic() + PATIENCE_S
     while not happened():
         assert time.monotonic() < end_s, otherwise

@@ -38,7 +38,6 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 def unknown(words: list[str]) -> list[str]:
-    """Subcommands and options that the command lacks."""
     command, rest = COMMANDS[words[0]], words[1:]
     while (below := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
         if rest[0] not in below:

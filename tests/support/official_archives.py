@@ -1,5 +1,3 @@
-"""Small archives with the names and member layout of WMT14's official ones."""
-
 import gzip
 import hashlib
 import io
@@ -24,12 +22,10 @@ def write_archive(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 def text(lines: Sequence[str]) -> bytes:
-    """Returns the content of a plain text file. Surrogates stand for bytes that are not UTF-8."""
     return "".join(line + "\n" for line in lines).encode(errors="surrogateescape")
 
 
 def sgml(lines: Sequence[str]) -> bytes:
-    """Returns the content of an SGML file, the format of WMT's evaluation sets."""
     segments = [f'<seg id="{number}">{line}</seg>' for number, line in enumerate(lines, 1)]
     document = ['<srcset setid="newstest" srclang="any">', '<doc docid="a" genre="news" origlang="en">', "<p>"]
     return text([*document, *segments, "</p>", "</doc>", "</srcset>"])
@@ -81,5 +77,4 @@ def settings_of(folder: Path, target: Wmt14Target, dev_pairs: int, test_pairs: i
 
 
 def checksum(path: Path) -> str:
-    """Returns a file's checksum in the format of settings."""
     return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()

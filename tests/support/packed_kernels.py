@@ -17,7 +17,6 @@ from torch import Tensor
 
 @cache
 def register() -> None:
-    """Registers both kernels for this process."""
     from torch.nn.attention import varlen
 
     varlen._varlen_attn.register_kernel("cpu", _forward)

@@ -50,7 +50,6 @@ def _sentences(folder: Path, settings: EmbeddedSettings, split: Any) -> Iterator
 
 
 def text_pairs(parallel_text: Path, name: str, n: int) -> list[tuple[str, str]]:
-    """The first `n` English and German lines of a file, e.g. multi30k/train."""
     sides = [islice(read_lines(parallel_text / f"{name}.{language}.gz"), n) for language in ("en", "de")]
     return list(zip(*sides, strict=True))
 
@@ -74,11 +73,9 @@ def corpus_of(
 def set_of(
     folder: Path, pairs: Iterable[tuple[str, str]], name: str = "dev", languages: tuple[str, str] = ("en", "de")
 ) -> EvaluationSet:
-    """An evaluation set of pairs of lines."""
     folder.mkdir(parents=True, exist_ok=True)
     return write_set(Context(folder), name, languages, pairs)
 
 
 def pairs_of(corpus: Corpus) -> list[tuple[str, str]]:
-    """The pairs of all shards."""
     return [pair for shard in corpus.shards for pair in read_pairs(shard.source, shard.target)]

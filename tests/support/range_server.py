@@ -12,8 +12,6 @@ BLOCK_BYTES = 16_384
 
 
 class RangeServer(ThreadingHTTPServer):
-    """Serves `folder`. Attributes may be changed while it runs."""
-
     daemon_threads = True
 
     def __init__(self, folder: Path) -> None:
@@ -41,13 +39,10 @@ class RangeServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The URL of the folder."""
         return f"http://127.0.0.1:{self.server_port}"
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Responds as the server's attributes say."""
-
     server: RangeServer
 
     def do_GET(self) -> None:
@@ -103,7 +98,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(folder: Path) -> Iterator[RangeServer]:
-    """Runs a server for a folder."""
     with RangeServer(folder) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server

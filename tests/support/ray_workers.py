@@ -6,7 +6,6 @@ import psutil
 
 
 def workers_alive(*names: str) -> list[int]:
-    """Process ids of active workers named `names`: Ray names processes by class or function."""
     alive = []
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):

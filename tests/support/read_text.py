@@ -13,18 +13,14 @@ from workflows.engine.dag import Step
 
 
 class Text(NamedTuple):
-    """Training text, and the dev set and the test sets by name."""
-
     corpus: Corpus
     sets: dict[str, EvaluationSet]
 
     def pairs(self, name: str = "train") -> list[tuple[str, str]]:
-        """The pairs of training text or of an evaluation set."""
         return pairs_of(self.corpus) if name == "train" else pairs_of_set(self.sets[name])
 
 
 def read_text(folder: Path, settings: Settings) -> Text:
-    """Reads the parts of a text into separate folders below `folder`."""
 
     def made(step: Step[Artifact], name: str) -> Any:
         (folder / name).mkdir(parents=True)
@@ -35,5 +31,4 @@ def read_text(folder: Path, settings: Settings) -> Text:
 
 
 def pairs_of_set(text: EvaluationSet) -> list[tuple[str, str]]:
-    """The sentences of an evaluation set with their references."""
     return list(read_pairs(text.source, text.references))

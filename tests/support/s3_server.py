@@ -21,19 +21,15 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "of no ser
 
 
 class S3Server:
-    """A running server, which keeps its objects in memory."""
-
     def __init__(self, address: str, application: Any) -> None:
         self.address, self.application = address, application
         self._numbers = count(1)
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The environment variables for clients."""
         return {**CREDENTIALS, "AWS_ENDPOINT_URL": self.address}
 
     def bucket(self) -> str:
-        """Creates a bucket and returns its URI."""
         name = f"bucket-{os.getpid()}-{next(self._numbers)}"
         urllib.request.urlopen(urllib.request.Request(f"{self.address}/{name}", method="PUT")).close()
         return f"s3://{name}"
@@ -41,7 +37,6 @@ class S3Server:
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
-    """Serves moto's S3 on a free port during the body."""
     from moto.server import DomainDispatcherApplication, create_backend_app  # slow to import
 
     application = DomainDispatcherApplication(create_backend_app)
@@ -66,17 +61,14 @@ class _Quiet(WSGIRequestHandler):
 
 
 def always(_request: str) -> bool:
-    """Whether to refuse or lose a request: any."""
     return True
 
 
 def never(_request: str) -> bool:
-    """Whether to refuse or lose a request: none."""
     return False
 
 
 def first(number: int) -> Callable[[str], bool]:
-    """Returns whether to refuse or lose a request: the next ones."""
     left = iter(range(number))
     return lambda _request: next(left, None) is not None
 
@@ -102,7 +94,6 @@ class FaultyProxy:
         self._running.__exit__(*raised)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Answers a request (WSGI)."""
         request = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
         time.sleep(self.delay_s)
         answer = Response("<Error><Code>SlowDown</Code><Message>Please try again</Message></Error>", 503)

@@ -1,4 +1,2 @@
-"""Libraries that commands import only when needed."""
-
 SLOW = {"torch", "ray", "mlflow", "matplotlib", "scipy", "pandas", "pyarrow", "sacrebleu", "sacremoses"}
 """Each takes 0.1 to 2 s to import."""

@@ -27,12 +27,10 @@ SENTENCES = [
 
 
 def make_corpus(folder: Path) -> Corpus:
-    """Training text of the non-blank sentences, the same on both sides."""
     return corpus_of(folder, [(sentence, sentence) for sentence in SENTENCES if sentence.strip()])
 
 
 def make_set(folder: Path, name: str = "first") -> EvaluationSet:
-    """A test set of seven lines, two of them blank; "second" has them six times, in another order."""
     lines = SENTENCES if name == "first" else SENTENCES[::-1] * 6
     return set_of(folder, zip(lines, lines, strict=True), name)
 
@@ -40,7 +38,6 @@ def make_set(folder: Path, name: str = "first") -> EvaluationSet:
 def make_checkpoint(
     folder: Path, corpus: Corpus, byte_fallback: bool = False, pieces: int = 60, **more: Any
 ) -> Checkpoint:
-    """Writes a checkpoint with random weights, few pieces and, on request, bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     size = pieces + 256 * byte_fallback
     settings = VocabularySettings(size=size, character_coverage=1, byte_fallback=byte_fallback)

@@ -1,5 +1,3 @@
-"""Synthetic counts and measurements of Table 1's layer types, with known exponents."""
-
 from collections.abc import Callable
 
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
@@ -80,6 +78,5 @@ def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurement
 
 
 def theory_s(name: LayerType, n: int, d: int) -> float:
-    """Times that follow the paper's O(·) exactly."""
     exponent_n, exponent_d = EXPECTED[name]
     return 1e-9 * n**exponent_n * d**exponent_d

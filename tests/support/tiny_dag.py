@@ -13,33 +13,26 @@ from workflows.runs import begun
 
 
 class SeedSettings(Settings):
-    """The setting that differs between runs."""
-
     seed: int
 
 
 @dataclass(frozen=True)
 class TinyScores(Artifact):
-    """A number that depends on the seed."""
-
     record_file: ClassVar[str] = "scores.json"
 
 
 def write(context: Context, before: Artifact | None, settings: SeedSettings | str) -> Artifact:
-    """Writes a text artifact with a name in runs."""
     for file in ("model.safetensors", "run.json", "metrics.jsonl"):
         (context.folder / file).write_text("{}\n")
     return Artifact(context.folder)
 
 
 def tabulate(context: Context, scores: Artifact, command: CommandLine) -> Artifact:
-    """Writes a report."""
     (context.folder / "report.html").write_text(f"{command.typed}\n" * 100)
     return Artifact(context.folder)
 
 
 def score(context: Context, model: Artifact, settings: SeedSettings) -> TinyScores:
-    """Writes a score."""
     TinyScores(context.folder).write_json("scores.json", {"test": {"bleu": 80.5 + settings.seed, "signature": "x"}})
     return TinyScores(context.folder)
 
@@ -84,7 +77,6 @@ def make(store: Store, target: Step[Artifact]) -> list[str]:
 
 
 def run_table(store: Store, seed: int, profile: str = "embedded") -> Path:
-    """Runs the workflow, and returns its run's folder."""
     target = table_of(seed)
     with begun(store, "table2", profile, target, f"python -m workflows.reproduce_table2 --seed {seed}") as run:
         make(store, target)
@@ -93,7 +85,6 @@ def run_table(store: Store, seed: int, profile: str = "embedded") -> Path:
 
 
 def half_make(store: Store, name: str) -> Path:
-    """Leaves a partial artifact's folder of a dead process."""
     folder = store.scratch(name)
     folder.mkdir()
     (folder / "half").write_text("half")
@@ -111,5 +102,4 @@ def listing(root: Path) -> dict[str, str]:
 
 
 def dangling(root: Path) -> list[Path]:
-    """The broken links below a folder."""
     return [path for path in root.rglob("*") if path.is_symlink() and not path.exists()]

@@ -16,19 +16,16 @@ SETTINGS = EmbeddedSettings(target="trees", train_pairs=300, dev_pairs=12, test_
 
 
 def make_trees(folder: Path) -> Corpus:
-    """Writes generated training trees to `folder`/trees."""
     (folder / "trees").mkdir(parents=True)
     return generate(Context(folder / "trees"), SETTINGS.text("train"))
 
 
 def make_tree_set(folder: Path, name: SplitName = "test") -> EvaluationSet:
-    """Writes generated trees, gold ones and symbols, to `folder`/`name`."""
     (folder / name).mkdir(parents=True)
     return generate_set(Context(folder / name), SETTINGS.text(name))
 
 
 def make_parser(folder: Path, corpus: Corpus, **more: Any) -> Checkpoint:
-    """Writes a checkpoint whose outputs are random symbols."""
     checkpoint = make_checkpoint(folder, corpus, pieces=300, **more)
     checkpoint.write(AveragingRecord(updates=(1,)))
     return checkpoint

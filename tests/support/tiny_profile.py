@@ -37,17 +37,14 @@ CELL = ("--pairs", "en-de", "--models", "base")
 
 
 def overrides(settings: Mapping[str, Any]) -> list[str]:
-    """The settings as values of --set."""
     return [f"{name}={value}" for name, value in settings.items()]
 
 
 def toml(settings: Mapping[str, Any]) -> str:
-    """The settings as text for --config."""
     return "".join(f"{override}\n" for override in overrides(settings))
 
 
 def options(settings: Mapping[str, Any]) -> list[str]:
-    """Words of a command."""
     return [word for override in overrides(settings) for word in ("--set", override)]
 
 
@@ -68,18 +65,15 @@ class MadeTable2(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """The run's folder."""
         return self.store / "table2" / "embedded"
 
     @property
     def table(self) -> dict[str, Any]:
-        """The table as JSON."""
         table: dict[str, Any] = json.loads((self.folder / "table2.json").read_text())
         return table
 
     @property
     def base(self) -> dict[str, Any]:
-        """The values of the measured row."""
         (row,) = [
             row for row in self.table["tables"][0]["rows"] if row["origin"] == "measured" and "base" in row["name"]
         ]
@@ -101,11 +95,9 @@ class MadeTable2(NamedTuple):
         return MadeTable2(to, self.output)
 
     def stages(self) -> dict[str, int]:
-        """The number of folders of each kind in the store."""
         kinds = [folder.name.rpartition("-")[0] for folder in (self.store / "store").iterdir()]
         return {kind: kinds.count(kind) for kind in kinds}
 
 
 def run_in_process(*command: str, environment: Mapping[str, str] | None = None) -> "subprocess.CompletedProcess[str]":
-    """Runs a command in a separate process."""
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)

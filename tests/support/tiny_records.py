@@ -1,5 +1,3 @@
-"""A synthetic `run.json` of a small run."""
-
 from typing import Any
 
 from model.config import TransformerConfig

@@ -1,5 +1,3 @@
-"""A small training run for tests, and operations on it."""
-
 import json
 import multiprocessing
 import os
@@ -46,18 +44,15 @@ def with_fields(**fields: Any) -> TrainingSettings:
 
 
 def weights(folder: Path, update: int = TINY.updates) -> bytes:
-    """Returns the weights of a checkpoint, as bytes."""
     return (folder / "checkpoints" / f"{update:08d}" / "model.safetensors").read_bytes()
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
-    """Returns the lines of metrics.jsonl without values that depend on the clock."""
     lines = (folder / "metrics.jsonl").read_text().split("\n")[:-1]
     return [{key: v for key, v in json.loads(line).items() if key not in ("tokens_s", "train_s")} for line in lines]
 
 
 def curve(folder: Path) -> list[float]:
-    """Returns the training losses, then the dev losses."""
     lines = metrics(folder)
     return [line[name] for name in ("loss", "dev_loss") for line in lines if name in line]
 
@@ -72,7 +67,6 @@ def work(
     until: int | None = None,
     native: Sequence[bool] = (),
 ) -> None:
-    """Trains as one process of a gloo group."""
     torch.set_num_threads(1)
     if native:
         emulate_cpu(native[rank])
@@ -113,7 +107,6 @@ def train_in_processes(
 
 
 def free_port() -> int:
-    """Returns a port of this machine on which nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]

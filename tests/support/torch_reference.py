@@ -1,5 +1,3 @@
-"""Our layers' weights in torch's reference layers."""
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +12,6 @@ Same = list[tuple[Sequence[nn.Parameter], nn.Parameter]]
 
 
 def copy_layers(ours: Transformer, encoder: Iterable[Any], decoder: Iterable[Any]) -> Same:
-    """Copies our layers into nn.Transformer{Encoder,Decoder}Layer, without biases of attention; returns the pairs."""
     attentions: list[tuple[MultiHeadAttention, Any]] = []
     modules: list[tuple[nn.Module, Any]] = []
     for mine, theirs in zip(ours.encoder, encoder, strict=True):

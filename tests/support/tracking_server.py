@@ -16,8 +16,6 @@ STARTS_S = 120.0
 
 
 class TrackingServer:
-    """Serves runs and artifacts from `folder`."""
-
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.uri = f"http://127.0.0.1:{free_port()}"
@@ -25,7 +23,6 @@ class TrackingServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Starts the server, after killing a running one, and returns once it answers."""
         self.kill()
         folder = self._folder.absolute()
         command = [sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", "127.0.0.1"]
@@ -46,7 +43,6 @@ class TrackingServer:
             time.sleep(0.1)
 
     def kill(self) -> None:
-        """Kills all its processes with SIGKILL."""
         if self._process:
             self._signal(signal.SIGKILL)
             self._process.wait()
@@ -57,7 +53,6 @@ class TrackingServer:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Resumes all its processes."""
         self._signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:

@@ -16,7 +16,6 @@ def penn_trees(first: int = 0) -> Iterator[str]:
 
 
 def make_wsj(folder: Path, trees_a_section: int = 12) -> Path:
-    """Writes sections 00 to 24."""
     trees = penn_trees()
     for section in range(25):
         (folder / f"{section:02d}").mkdir(parents=True)
@@ -25,6 +24,5 @@ def make_wsj(folder: Path, trees_a_section: int = 12) -> Path:
 
 
 def make_silver(path: Path, trees: int = 60) -> Path:
-    """Writes a file of other trees, without outer brackets."""
     write_lines(path, (derive(8, number).tree for number in range(trees)))
     return path

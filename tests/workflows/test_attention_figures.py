@@ -1,5 +1,3 @@
-"""Attention figures from a store with a model, by both commands."""
-
 import json
 import re
 from pathlib import Path
@@ -20,7 +18,6 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with one model."""
     store = Store(tmp_path_factory.mktemp("attention_figures") / "runs")
     store.artifacts.mkdir(parents=True)
     publish_model(store)
@@ -33,7 +30,6 @@ def drawn_in(runs: Path) -> list[AttentionFigures]:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
-    """All files are written, and captions give the choice and its reason. A second call draws nothing."""
     drawn = command_line.here("workflows.attention_figures", "--store", str(runs))
     assert drawn.returncode == 0, drawn.stderr
     (figures,) = drawn_in(runs)
@@ -57,41 +53,24 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
     again = command_line.here("workflows.attention_figures", "--store", str(runs))
     assert again.returncode == 0
     assert drawn_in(runs) == [figures]
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_ones_own_sentence_words_and_heads_in_a_folder(runs: Path, tmp_path: Path, command_line: CommandLine) -> None:
     sentence = "The lamp is old, but the man likes it."
-    options = [
-        "--store",
-        str(runs),
-        "--sentence",
-        sentence,
-        "--word",
-        "likes",
-        "--word",
-        "it",
-        "--heads",
-        "2",
-        "--layer",
-        "1",
-    ]
-    other = command_line.here("workflows.attention_figures", *options)
-    assert other.returncode == 0, other.stderr
-    (chosen,) = (figure.load() for figure in drawn_in(runs) if figure != figures)
-    assert [(figure.layer, figure.heads, figure.word) for figure in chosen.figures] == [
+    chosen = ["--sentence", sentence, "--word", "likes", "--word", "it", "--heads", "2", "--layer", "1"]
+    options = ["figures", "--store", str(runs), "--out", str(tmp_path / "figures"), *chosen]
+    drawn = command_line.here("workflows.cli", *options)
+    assert drawn.returncode == 0, drawn.stderr
+    figures = AttentionFigures(tmp_path / "figures")
+    assert {path.name for path in figures.folder.iterdir()} == FILES
+    assert [(figure.layer, figure.heads, figure.word) for figure in figures.load().figures] == [
         (1, (2,), "likes"),
         (1, (2,), "it"),
         (1, (2,), None),
     ]
-    refused = command_line.here("workflows.attention_figures", *options, "--word", "old")
+    (data,) = re.findall(r'id="data">(.*?)</script>', (figures.folder / "attention.html").read_text(encoding="utf-8"))
+    assert [figure["sentence"] for figure in json.loads(data)["sentences"]] == [sentence]
+    refused = command_line.here("workflows.cli", *options, "--word", "old")
     assert refused.returncode == 2
     assert "--word likes --word it --word old: give at most two words, for Figures 3 and 4" in refused.stderr
-
-
-@pytest.mark.usefixtures("ray_cluster")
-def test_a_sentence_of_ones_own_is_drawn_in_a_folder(runs: Path, tmp_path: Path, command_line: CommandLine) -> None:
-    """`aiayn figures --out --sentence` writes all files; the page holds the sentence with its translation."""
-    out, sentence = tmp_path / "figures", "Anna sings."
-    options = ["--store", str(runs), "--out", str(out), "--sentence", sentence]
-    drawn = command_line.here("workflows.cli", "figures", *options)
-    assert drawn.returncode == 0, drawn.stderr
-    assert {path.name for path in out.iterdir()} == FILES
-    (data,) = re.findall(r'id="data">(.*?)</script>', (out / "attention.html").read_text(encoding="utf-8"))
-    assert [figure["sentence"] for figure in json.loads(data)["sentences"]] == [sentence]

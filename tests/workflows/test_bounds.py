@@ -34,7 +34,6 @@ MAY_BE_HUGE = ("optimizer.epsilon", "optimizer.learning_rate_scale")
 
 
 def _numbers(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the names and values of all numbers and lists of numbers."""
     for name, value in settings.items():
         first = value[0] if isinstance(value, tuple) and value else value
         if isinstance(value, dict):
@@ -44,7 +43,6 @@ def _numbers(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
 
 
 def _is_refused(load: Callable[..., Settings], name: str, value: str, before: Any) -> bool:
-    """Whether a value raises a one-line error that names the setting."""
     typed = f"[{', '.join([value] * len(before))}]" if isinstance(before, tuple) else value
     try:
         load(overrides=[f"{name}={typed}"])
@@ -59,7 +57,6 @@ def _is_refused(load: Callable[..., Settings], name: str, value: str, before: An
 
 @pytest.mark.parametrize("profile", LOADERS)
 def test_what_makes_no_sense_is_refused(profile: str) -> None:
-    """Negative, NaN, infinite and absurdly large values are rejected, and 0 where it is invalid."""
     load, taken, refused_at_0 = LOADERS[profile], [], []
     numbers = dict(_numbers(load().model_dump(exclude={"own_pairs"})))
     of_models = {name for name in numbers if name.endswith(".model.vocabulary_size")}  # follow vocabulary.size

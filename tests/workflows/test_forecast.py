@@ -1,5 +1,3 @@
-"""The forecast of --plan: operations of a plan of the same pairs, times of the store's runs, and the disk."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""workflows.names: commands accept names for folders, and find what is named."""
-
 import os
 from pathlib import Path
 
@@ -27,7 +25,6 @@ def _training(path: str | Path) -> Path:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Changes to a working directory whose folder `runs` has two runs."""
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
     run_table(store, 1)
@@ -60,7 +57,6 @@ def test_a_name_fetches_what_is_only_in_the_bucket(
 
 
 def test_names_for_folders(runs: Path) -> None:
-    """Labels with and without their first word, number or `newest` work; so do paths, and names below a folder."""
     first, second = (runs / "store" / AVERAGED[seed] for seed in (1, 2))
     names = ("en-de-base", "en-de base", "models/en-de-base", "newest/en-de-base", "2/models/en-de-base")
     for name in (*names, "average-en-de-base", "2/average en-de base"):

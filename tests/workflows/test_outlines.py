@@ -52,7 +52,6 @@ LARGE = (".arrow", ".safetensors", ".model", ".bin", ".en", ".de", ".trees")
 
 
 def all_stages() -> Iterator[Stage[Artifact]]:
-    """All stages declared by modules of `workflows`."""
     for module in pkgutil.walk_packages(workflows.__path__, "workflows."):
         if not module.name.endswith("__main__"):
             yield from (
@@ -61,7 +60,6 @@ def all_stages() -> Iterator[Stage[Artifact]]:
 
 
 def outlined(stage: Stage[Artifact]) -> set[type[Artifact]]:
-    """The types of a stage's inputs that it gets as outlines."""
     function: Any = stage.function
     if isinstance(function, Imported):
         function = pkgutil.resolve_name(function.name)
@@ -75,7 +73,6 @@ def outlined(stage: Stage[Artifact]) -> set[type[Artifact]]:
 
 
 def translator() -> list[Step[Any]]:
-    """Steps with a translator in every stage that opens one."""
     profile = load_profile(overrides=[f"{name}={value}" for name, value in TRANSLATOR.items()]).for_pair("en-de")
     text, recipe = stages.prepared(profile, "en-de"), profile.recipes["base"]
     cell = stages.trained(text, "base", recipe, profile.decoding, with_dev_scores=True, chosen_from=profile.choice)
@@ -87,7 +84,6 @@ def translator() -> list[Step[Any]]:
 
 
 def parser() -> list[Step[Any]]:
-    """Steps with a parser, chosen from one candidate."""
     profile = load_parsing_profile(overrides=[f"{name}={value}" for name, value in PARSER.items()])
     name = next(iter(profile.corpora))
     grid = ParserGrid(profile.for_pair(name), name, profile.data, False)

@@ -20,6 +20,7 @@ CHECKED = {
     "TABLE_2": (TABLE_2, "991535a3b3150ab7"),
     "TABLE_3": (TABLE_3, "e975bb55359a67ae"),
     "TABLE_4": (TABLE_4, "745a06dc7345a7c2"),
+    "footnote 5": (PAPER_SUSTAINED_FLOP_S, "7f05e6f90dd5313a"),
 }
 """Each table with the sha256 of its numbers, which were compared with the printed table; a correction changes it."""
 OPTIMIZER = {
@@ -47,12 +48,7 @@ def test_exponents_are_those_of_the_complexity() -> None:
         assert ("n²" in leading, "d²" in leading) == (row.exponent_n == 2, row.exponent_d == 2)
 
 
-def test_footnote_5_is_as_printed() -> None:
-    assert dict(PAPER_SUSTAINED_FLOP_S) == {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
-
-
 def test_models_are_as_printed() -> None:
-    """Base and big have the sizes of Table 3; §3.5 has the positions."""
     printed = (
         "N 6, d_model 512, d_ff 2048, h 8, d_k 64, d_v 64, P_drop 0.1, positions sinusoidal",
         "N 6, d_model 1024, d_ff 4096, h 16, d_k 64, d_v 64, P_drop 0.3, positions sinusoidal",

@@ -1,5 +1,3 @@
-"""Table 3's rows have the paper's parameter counts, as differences from base (docs/table3.md)."""
-
 import pytest
 
 from model.config import BASE
@@ -11,7 +9,6 @@ from workflows.tables.table3_rows import GridRow, rows
 
 @pytest.mark.parametrize("row", rows(WMT14.grid), ids=lambda row: row.name)
 def test_counts_differ_from_base_as_in_the_paper(row: GridRow) -> None:
-    """They agree within 1 million, since printed counts are rounded, or within 3% where the vocabulary matters."""
     from_base = count_parameters(row.training.model) - count_parameters(BASE)
     millions = VARIATIONS[row.name].parameters_millions
     if millions is None:

@@ -1,16 +1,18 @@
-"""Profiles, and users' changes to them."""
-
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from model.flops import count_parameters
+from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
+from pipeline.parsing.treebank import TreebankSettings
+from tests.support.wsj_folder import make_wsj
 from workflows.experiment import chosen_names
 from workflows.profiles.changes import changes_typed
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import own_profile
+from workflows.profiles.parsing import EMBEDDED_TREES, load_parsing_profile
 from workflows.profiles.profile import COMPETITORS, Profile
 from workflows.profiles.translation import EMBEDDED, MULTI30K, PROFILES, WMT14
 
@@ -130,3 +132,36 @@ def test_unnamed_models_are_the_default() -> None:
     known, default = EMBEDDED.recipes, EMBEDDED.default_models
     assert chosen_names("models", None, known, default) == ["base", "big"]
     assert chosen_names("models", "convolutional,base", known, default) == ["base", "convolutional"]
+
+
+def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
+    wsj = make_wsj(tmp_path / "wsj", 1)
+    assert load_parsing_profile(treebank=wsj).name == "wsj"
+    assert load_parsing_profile("treebank", treebank=wsj).name == "treebank"
+    assert load_parsing_profile(treebank=wsj, overrides=["choice.dropouts=[0.3]"]).choice.dropouts == (0.3,)
+    (wsj / "05" / "wsj_0501.mrg").unlink()
+    (wsj / "05").rmdir()
+    assert load_parsing_profile(treebank=wsj).name == "treebank"
+    assert isinstance(load_parsing_profile(treebank=wsj).corpora["supervised"], TreebankSettings)
+    assert load_parsing_profile() == EMBEDDED_TREES
+    assert isinstance(EMBEDDED_TREES.corpora["supervised"], EmbeddedSettings)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"silver": [Path("silver.trees")]}, "name its folder with --treebank"),
+        ({"name": "wsj"}, "profile wsj needs trees"),
+        ({"name": "embedded", "treebank": Path("wsj")}, "--treebank does not apply to profile embedded"),
+        ({"name": "multi30k"}, "no profile 'multi30k'; choose one of embedded"),
+        ({"overrides": ["choice.attention_dropouts=[1]"]}, "choice.attention_dropouts.0: .*less than 1"),
+        ({"overrides": ["corpora.supervised.target=de"]}, "target is 'de'; a parser writes trees"),
+        ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; choose one of dropouts, "),
+        ({"overrides": ["decoding.well_formed=true", "decoding.max_extra_tokens=1"]}, "max_extra_tokens to 2 or more"),
+        ({"overrides": ["decoding.engine=ctranslate2"]}, "parsers search only by torch"),
+    ],
+)
+def test_what_does_not_fit_a_parser_is_one_line(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        load_parsing_profile(**options)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)

@@ -1,5 +1,3 @@
-"""workflows.quantities: one format per kind of quantity."""
-
 import pytest
 
 from workflows.quantities import percent, rate_text, rounded

@@ -1,5 +1,3 @@
-"""Table 1 end to end, at tiny sizes: the real stages and MLflow."""
-
 import json
 from pathlib import Path
 from typing import Any
@@ -76,7 +74,6 @@ def test_counted_measured_then_again_then_with_more_rounds(
 
 
 def test_a_file_chooses_the_profile_and_options_come_after_it(tmp_path: Path) -> None:
-    """Like for every other table, a name on the command line takes precedence."""
     config = tmp_path / "mine.toml"
     config.write_text('profile = "gpu"\nlayers.window = 16\ntiming.rounds = 3\n')
     profile = load_complexity_profile(config=config, overrides=["timing.rounds=5"])

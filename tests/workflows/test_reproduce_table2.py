@@ -1,5 +1,3 @@
-"""Table 2 end to end, on little generated text: the real stages, Ray and MLflow."""
-
 import json
 import re
 import shlex
@@ -19,22 +17,18 @@ from tests.support.tiny_profile import TABLE_2, MadeTable2, command_of_table2, o
 from workflows import reproduce_table2
 from workflows.engine import dag
 from workflows.names import named_folder
-from workflows.profiles.loading import load_profile
 from workflows.runs import runs_in
 from workflows.tracking.addresses import default_uri
 from workflows.tracking.models import MODEL_TAG
 
 
 class Tracked:
-    """MLflow's data of a store with one cell."""
-
     def __init__(self, made: MadeTable2) -> None:
         self.client = MlflowClient(default_uri(made.store))
         (self.experiment,) = [each for each in self.client.search_experiments() if each.name == "table2"]
         self.store = made.store
 
     def runs(self, name: str) -> list[Run]:
-        """Runs of that name, newest first."""
         runs = self.client.search_runs(
             [self.experiment.experiment_id], f"run_name = '{name}'", order_by=["start_time DESC"]
         )
@@ -42,17 +36,14 @@ class Tracked:
 
     @property
     def parent(self) -> Run:
-        """The newest run of the table."""
         return self.runs("table2 embedded")[0]
 
     @property
     def child(self) -> Run:
-        """The newest run of the model."""
         return self.runs("en-de base")[0]
 
 
 def _again(made: MadeTable2, *changes: str, **more: Any) -> None:
-    """Runs the cell's command in this process, with more settings and options."""
     settings = [*overrides(TABLE_2), *changes]
     reproduce_table2.main(overrides=settings, pairs="en-de", models="base", store=made.store, **more)
 
@@ -215,10 +206,3 @@ def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest
         assert stage in output
     assert output.count("to run") >= 33
     assert not (tmp_path / "new").exists()
-
-
-def test_cells_of_a_pair_share_its_text_and_vocabulary() -> None:
-    cells = reproduce_table2.cells_of(load_profile(), ["en-de"], ["base", "big"])
-    base, big = (cell.training.inputs[0] for cell in cells)
-    assert base.fingerprint == big.fingerprint
-    assert cells[0].training.fingerprint != cells[1].training.fingerprint

@@ -1,5 +1,3 @@
-"""Table 3 end to end, on little generated text: the real stages, Ray Tune and MLflow."""
-
 import json
 import shutil
 from pathlib import Path

@@ -145,7 +145,6 @@ def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_wrong_tree_of_the_test_set_is_found_before_anything_is_trained(tmp_path: Path) -> None:
-    """Before training, not after days of it."""
     treebank = make_wsj(tmp_path / "wsj")
     (wrong,) = (treebank / "23").iterdir()
     wrong.write_text("(S (NP a b))\n")

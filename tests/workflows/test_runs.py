@@ -1,5 +1,3 @@
-"""workflows.runs: a run's record says what its command did, and its links lead into the store."""
-
 import json
 import os
 import subprocess
@@ -103,13 +101,11 @@ def test_how_a_command_ended(tmp_path: Path) -> None:
     [("table2", "wmt14"), ("table3", "embedded"), ("table4", "embedded")],
 )
 def test_every_label_is_one_artifact_s(workflow: str, profile: str, tmp_path: Path) -> None:
-    """Even in runs with several texts of one language pair."""
     steps = labelled(drawn(workflow, profile, Store(tmp_path)))
     assert len({step.fingerprint for step in steps.values()}) == len(steps) > 20
 
 
 def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) -> None:
-    """The row's name means the chosen parser."""
     profile = load_parsing_profile(overrides=["choice.dropouts=[0.1]"])
     request = requested("table4", profile, Common(store=str(tmp_path), plan=True))
     table = reproduce_table4.reproduction(profile, request).tabulate({})

@@ -18,7 +18,6 @@ NAMES = ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "RAY_AUTH_TOKEN", 
 
 @pytest.fixture
 def planted() -> dict[str, str]:
-    """A value per variable, and a password for the tracking server's address, none of which occurs by chance."""
     return {name: secrets.token_hex(20) for name in (*NAMES, "in the address")}
 
 
@@ -43,7 +42,6 @@ def _found(text: bytes, planted: dict[str, str]) -> list[str]:
 
 
 def _found_in(folder: Path, planted: dict[str, str]) -> dict[str, list[str]]:
-    """The files below a folder with a secret in their content or name."""
     holding = {}
     for path in folder.rglob("*"):
         content = path.read_bytes() if path.is_file() else b""

@@ -1,5 +1,3 @@
-"""Stages that name their function: it exists and returns the declared artifact."""
-
 from pkgutil import resolve_name
 from typing import get_type_hints
 
@@ -51,7 +49,6 @@ def test_another_engine_searches_with_the_exported_model() -> None:
 
 
 def test_only_a_transformer_is_exported_for_decoding() -> None:
-    """CTranslate2 supports only Transformers: competitors are decoded by torch, without stages that would fail."""
     profile = load_profile("embedded", overrides=["decoding.engine=ctranslate2"])
     cells = {cell.model: cell for cell in cells_of(profile, ["en-de"], ["base", "recurrent"])}
     exported = {

@@ -13,7 +13,6 @@ WAITING = ["training.on_ray", "evaluation.decoding", "export.mlflow_model"]
 
 
 def loaded_by(modules: Iterable[str]) -> set[str]:
-    """Returns the modules loaded in a new process after importing these modules."""
     script = f"import sys, {', '.join(modules)}; print(*sys.modules)"
     return set(
         subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
@@ -21,7 +20,6 @@ def loaded_by(modules: Iterable[str]) -> set[str]:
 
 
 def test_commands_import_no_large_library() -> None:
-    """The modules of the commands and the stages they declare load in a new process without slow libraries."""
     loaded = loaded_by(COMMANDS)
     assert loaded >= COMMANDS
     assert loaded & SLOW == set()

@@ -19,7 +19,6 @@ DEV_PAIRS, TEST_PAIRS = 30, 12
 
 
 def official(data: Path, folder: Path, train_pairs: int) -> None:
-    """Europarl's opening as training data and newstest2013 as dev and test sets, packed as WMT14 packs them."""
     europarl = [list(read_lines(data / "europarl_sample" / f"train.{language}.gz")) for language in ("en", "de")]
     news = [list(read_lines(data / "newstest2013" / f"newstest2013.{language}.gz")) for language in ("en", "de")]
     pairs, evaluation = list(zip(*europarl, strict=True)), list(zip(*news, strict=True))
@@ -31,7 +30,6 @@ class Interrupting(Watcher):
     """Sends ctrl-C after a tenth of a megabyte."""
 
     def event(self, step: Step[Corpus], event: dict[str, Any]) -> None:
-        """Interrupts at the first report of that size."""
         if event.get("done", 0) > 0.1 and event["unit"] == "MB":
             raise KeyboardInterrupt
 

@@ -1,5 +1,3 @@
-"""A store in a folder and one in a bucket."""
-
 import pickle
 from pathlib import Path
 
@@ -11,13 +9,11 @@ from tests.support.s3_server import S3Server
 
 @pytest.fixture
 def in_bucket(at_s3: S3Server) -> Store:
-    """A store in an empty bucket."""
     return Store.at(f"{at_s3.bucket()}/runs")
 
 
 @pytest.fixture
 def elsewhere(in_bucket: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
-    """The same store on another machine."""
     monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "another machine"))
     there: Store = pickle.loads(pickle.dumps(in_bucket))
     assert there.root != in_bucket.root
@@ -26,7 +22,6 @@ def elsewhere(in_bucket: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 @pytest.fixture(params=["folder", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """An empty store of either kind."""
     if request.param == "folder":
         return Store(tmp_path / "runs")
     in_bucket: Store = request.getfixturevalue("in_bucket")

@@ -1,5 +1,3 @@
-"""Published artifacts are complete and do not change."""
-
 import errno
 import os
 from pathlib import Path
@@ -21,7 +19,6 @@ def _write(folder: Path) -> Artifact:
 
 
 def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> None:
-    """The artifact is at its final path, its hashes match its files, and no temporary folder remains."""
     artifact = publish(tmp_path / "a", _write, {"stage": "test"})
     assert artifact.folder == tmp_path / "a"
     manifest = artifact.manifest
@@ -109,7 +106,6 @@ def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None
 
 
 def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_path: Path) -> None:
-    """Opening a folder that is not a corpus is an error with the file and its fault."""
     with pytest.raises(UserError, match=r"corpus.json is missing: .* is not a Corpus"):
         _ = Corpus(tmp_path).pairs
     (tmp_path / "corpus.json").write_text("{")
@@ -118,7 +114,6 @@ def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_
 
 
 def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
-    """The error has the file and the missing key."""
     run, scores = TrainingRun(tmp_path), Scores(tmp_path)
     run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"segments"}))
     with pytest.raises(

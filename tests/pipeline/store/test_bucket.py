@@ -1,5 +1,3 @@
-"""pipeline.store.bucket on a real S3 server, and behind a proxy that fails and loses answers."""
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +22,6 @@ def proxy(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyPr
 
 
 def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
-    """An object is created once, and replaced only if it has not changed since it was read."""
     bucket = Bucket(f"{at_s3.bucket()}/a/b")
     assert bucket.read("one") is None
     assert bucket.create("one", b"1")
@@ -41,7 +38,6 @@ def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
 
 
 def test_a_folder_of_a_bucket_may_have_any_name(at_s3: S3Server) -> None:
-    """No part of a folder's name is parsed as a query, fragment or escape."""
     root = at_s3.bucket()
     names = ("a", "a?b", "a#b", "a%20b", "a b", "ü's")
     for name in names:
@@ -50,7 +46,6 @@ def test_a_folder_of_a_bucket_may_have_any_name(at_s3: S3Server) -> None:
 
 
 def test_what_is_wrong_is_reported_in_a_line_without_secrets(at_s3: S3Server, tmp_path: Path) -> None:
-    """A missing bucket, a missing object and an unknown scheme are one-line errors."""
     at_s3.bucket()
     with pytest.raises(BucketError, match=r"^s3://no-such-bucket: .*specified bucket does not exist.*check the name"):
         Bucket("s3://no-such-bucket").check()

@@ -1,5 +1,3 @@
-"""Locks between real processes, in a folder and on a real S3 server."""
-
 import linecache
 import multiprocessing
 import os
@@ -35,14 +33,12 @@ OBJECT = "store/.locks/a.json"
 
 @pytest.fixture
 def bucket(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """An empty bucket with a shorter lease and more frequent renewals."""
     monkeypatch.setattr(bucket_locks, "LEASE_S", LEASE_S)
     monkeypatch.setattr(bucket_locks, "RENEWAL_S", 0.2)
     return Bucket(at_s3.bucket())
 
 
 def _take_in_turn(store: Store, counter: Path) -> None:
-    """Increments a number in a file, slowly."""
     locks.POLL_S = bucket_locks.POLL_S = 0.02
     for _ in range(TAKES):
         with store.lock("race", "race") as lock:
@@ -53,7 +49,6 @@ def _take_in_turn(store: Store, counter: Path) -> None:
 
 
 def test_racing_processes_hold_the_lock_one_at_a_time(store: Store, tmp_path: Path) -> None:
-    """Processes that compete for the lock lose no increment."""
     counter = tmp_path / "counter"
     counter.write_text("0")
     racing = [SPAWN.Process(target=_take_in_turn, args=(store, counter)) for _ in range(3)]
@@ -90,7 +85,6 @@ def test_a_live_owner_is_named_and_waited_for(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A SIGKILL frees the lock at once, and the next owner logs it."""
     with lock_holder(tmp_path / "a") as process:
         with FileLock(tmp_path / "a", "train again") as lock:
             assert lock.take()
@@ -148,7 +142,6 @@ def test_a_task_cancelled_anywhere_keeps_no_lock(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_silent_owner_is_freed(bucket: Bucket) -> None:
-    """A waiter frees the lock after a lease without a renewal."""
     owner = Owner("far", 1, "train", time.time())
     bucket.write(OBJECT, owner.written())
     with BucketLock(bucket, "store/a", "train") as lock:

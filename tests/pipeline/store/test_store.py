@@ -1,5 +1,3 @@
-"""pipeline.store.store in a folder and in a bucket of a real S3 server, and what is no store."""
-
 import io
 import pickle
 import threading
@@ -111,7 +109,6 @@ def test_a_node_that_has_just_started_checks_the_lock(monkeypatch: pytest.Monkey
 
 
 def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
-    """Single stages publish to any folder of their user, outside the store."""
     store, mine = Store(tmp_path / "runs"), tmp_path / "mine"
     assert _publish(store, str(mine)).folder == mine
     assert store.find(str(mine)) == mine

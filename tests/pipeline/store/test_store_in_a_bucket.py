@@ -46,7 +46,6 @@ def store(in_bucket: Store) -> Store:
 
 
 def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store) -> None:
-    """Each machine downloads all files once. Set aside, the artifact disappears for both, but its data are kept."""
     assert elsewhere.find("words-1") is None
     published = _publish(store)
     assert published.folder == store.find("words-1") == store.root / "store" / "words-1"
@@ -89,7 +88,6 @@ def test_a_damaged_artifact_is_continued_from_what_is_intact(store: Store, elsew
 
 
 def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere: Store) -> None:
-    """Files kept by the process that has taken over stay unchanged."""
     with store.lock("training-1", "train") as lock:
         assert lock.take() is None
         ours = pickle.loads(pickle.dumps(store.shared_scratch("training-1", lock)))
@@ -194,7 +192,6 @@ def test_tasks_of_one_machine_bring_a_file_once_and_do_not_wait_for_others(
 
 
 def test_a_damaged_copy_is_fetched_again(store: Store, elsewhere: Store) -> None:
-    """A copy changed on one machine is not used, and other machines are not affected."""
     _publish(store)
     weights = elsewhere.fetch("words-1") / "checkpoints" / "weights"
     published = weights.read_bytes()
@@ -222,7 +219,6 @@ def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: Store, 
 
 
 def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3: S3Server) -> None:
-    """The next process publishes the artifact in spite of the killed one's leftovers."""
     with FaultyProxy(at_s3) as proxy, pytest.MonkeyPatch.context() as patch:
         proxy.refuses = lambda request: request.startswith("PUT") and "weights" in request
         patch.setenv("AWS_ENDPOINT_URL", proxy.address)

@@ -1,5 +1,3 @@
-"""pipeline.store.tensors: permissions of weights."""
-
 import os
 import stat
 from pathlib import Path

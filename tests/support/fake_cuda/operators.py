@@ -39,8 +39,6 @@ ROWS = 3_200
 
 
 class Operators(TorchDispatchMode):
-    """Counts operators that launch at least one kernel, and notes copies from the device to the host."""
-
     def __init__(self) -> None:
         super().__init__()
         self.counts: Counter[str] = Counter()

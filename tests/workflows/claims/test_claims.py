@@ -1,5 +1,3 @@
-"""Claims judged by files like those that Tables 2 and 3 write."""
-
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +18,6 @@ Values = Mapping[str, Sequence[float]]
 
 
 def write(path: Path, nll: Values, **other: Any) -> Path:
-    """Writes dev NLL by model and seed; `other` replaces columns."""
     lines = [
         {**ROWS, "model": model, "seed": seed, "final_dev_nll": value, **other}
         for model, values in nll.items()
@@ -34,7 +31,6 @@ def write(path: Path, nll: Values, **other: Any) -> Path:
 
 
 def runs(nll: Values, metric: str = "final_dev_nll", data: str = "Multi30k task 1", **conditions: str) -> Runs:
-    """Returns runs with one metric by model and seed."""
     alike = {"dtype": "float32", "updates": "100", **conditions}
     return Runs(data, "en-de", [Run(m, seed, alike, {metric: v}) for m, vs in nll.items() for seed, v in enumerate(vs)])
 

@@ -1,5 +1,3 @@
-"""The drawings show every visible weight, in its head's colour, from word to word."""
-
 import re
 from pathlib import Path
 
@@ -28,7 +26,6 @@ def lines_of(svg: str, color: str) -> list[float]:
 
 
 def test_lines_are_the_weights(attended: Attended, tmp_path: Path) -> None:
-    """All but faint weights, with the weights as opacities; for a word, only those of its pieces."""
     draw([Panel(attended, "encoder", 0, (0, 1), None)], "all", tmp_path / "all")
     svg = (tmp_path / "all.svg").read_text(encoding="utf-8")
     assert lines_of(svg, color_of(0)) == [1.0] * 4

@@ -1,5 +1,3 @@
-"""The page has its weights, requests nothing, and executes nothing from a sentence."""
-
 import base64
 import json
 import re
@@ -49,7 +47,6 @@ def test_text_from_outside_is_text(attended: tuple[Attended, ...]) -> None:
 
 
 def test_the_page_asks_for_nothing_outside(attended: tuple[Attended, ...]) -> None:
-    """No request, no form, no inline handler."""
     reader = Reader(page(attended))
     assert reader.misnested == []
     names = {name for name, _ in reader.attributes}

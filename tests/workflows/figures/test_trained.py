@@ -1,5 +1,3 @@
-"""A trained model is found, with the store's data about it."""
-
 import json
 import shutil
 from dataclasses import asdict

@@ -1,5 +1,3 @@
-"""The report of prepared text: its files are from real text, its place in a page from synthetic statistics."""
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,6 @@ REASONS = ("blank", "too_long", "ratio", "invalid", "too_many_tokens")
 
 
 def collection(name: str, kept: int, *dropped: int) -> Collection:
-    """Returns a collection with these numbers of pairs dropped for each of REASONS."""
     return Collection(name, kept + sum(dropped), kept, dict(zip(REASONS, dropped, strict=True)), 0.0002)
 
 

@@ -1,5 +1,3 @@
-"""Differing words are marked in all reports, and shared words are not."""
-
 import re
 from html import unescape
 

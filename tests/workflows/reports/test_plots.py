@@ -1,5 +1,3 @@
-"""Plots as images in a page: text stays text, they have alternative text, and they include their data."""
-
 import pytest
 
 from tests.support.html_reader import Reader, csv_files, drawings
@@ -9,13 +7,11 @@ FALLING = [(10.0, 90.0), (20.0, 9.0), (30.0, 6.0), (40.0, 5.0)]
 
 
 def inside(image: str) -> str:
-    """Returns the SVG of an image."""
     (svg,) = drawings(image)
     return svg
 
 
 def test_text_is_shown_as_it_is() -> None:
-    """Markup in a title or label is not interpreted, and dollar signs are not typeset."""
     image = curves('<i>"$x$', "updates", [Curve("$\\alpha$ & <b>", FALLING)], "x")
     page, reader = Reader(image), Reader(inside(image))
     assert not {"i", "b"} & {*page.tags, *reader.tags}
@@ -25,7 +21,6 @@ def test_text_is_shown_as_it_is() -> None:
 
 
 def test_the_same_curves_are_the_same_text() -> None:
-    """Ids in a drawing are deterministic, without the time, so a rebuilt report is the same."""
     line = [Curve("A1", FALLING)]
     assert curves("loss", "updates", line, "loss") == curves("loss", "updates", line, "loss")
 

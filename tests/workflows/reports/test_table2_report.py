@@ -1,5 +1,3 @@
-"""The HTML report of Table 2 is complete, and safe with external text."""
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +13,6 @@ from workflows.tables.measurements import Translation
 
 @pytest.fixture(scope="module")
 def report(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The report of two cells."""
     return page_of(
         tmp_path_factory.getbasetemp(), table2_report.tabulate, [cell("en-de", "base"), cell("en-fr", "big")]
     )
@@ -29,7 +26,6 @@ def test_text_from_outside_is_escaped(report: str) -> None:
 
 
 def test_every_part_is_there(report: str) -> None:
-    """The report has the table, differences, notes, and samples and settings of each cell."""
     reader = Reader(report)
     for shown in ("Transformer (base)", "not run", "Differences", "tok:13a", "N 2, d_model 128", "1.4 M", "7.389"):
         assert shown in reader.text
@@ -53,7 +49,6 @@ def test_first_screen_says_what_came_out(report: str) -> None:
 
 
 def test_without_a_paper_bleu_the_first_screen_has_sacre_bleu(cell: Callable[..., Translation], tmp_path: Path) -> None:
-    """It names the score. None is 0."""
     cells = [cell("en-zh", "base", references=CHINESE[:3], translated=CHINESE[:3]), cell("en-de", "base")]
     text = " ".join(Reader(page_of(tmp_path, table2_report.tabulate, cells)).text.split())
     assert "BLEU: EN-ZH base (sacreBLEU) 100.0, EN-DE base" in text
@@ -78,7 +73,6 @@ def test_nothing_was_run(tmp_path: Path) -> None:
 
 
 def test_competitors_are_drawn_over_seconds_and_flop(cell: Callable[..., Translation]) -> None:
-    """Before all other plots, a curve per model. Without competitors there is no such plot."""
     base, recurrent = cell("en-de", "base"), cell("en-de", "recurrent", config=config_of("recurrent"))
     seconds, operations = table2_report.competitors([base, recurrent])
     for drawing, name in ((seconds, "dev-nll-over-seconds-of-training.csv"), (operations, "dev-nll-over-flop.csv")):

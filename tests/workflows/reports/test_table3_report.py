@@ -1,5 +1,3 @@
-"""The report of Table 3 is complete, and safe with external text."""
-
 import re
 from collections.abc import Callable
 
@@ -21,7 +19,6 @@ COMMAND = CommandLine(typed="python -m workflows.reproduce_table3 --rows 'F<b>1'
 
 @pytest.fixture(scope="module")
 def rows(cell: Cell) -> list[RowTrainings]:
-    """Base with two seeds, A1 worse, C1 better, rows that failed or were not run, and a user's row."""
     base = tuple(
         cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value) for seed, value in ((1, 7.0), (2, 7.4))
     )
@@ -38,7 +35,6 @@ def rows(cell: Cell) -> list[RowTrainings]:
 
 @pytest.fixture(scope="module")
 def report(rows: list[RowTrainings], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The report of all these rows."""
     return page_of(tmp_path_factory.getbasetemp(), table3_report.tabulate, rows, (), COMMAND)
 
 

@@ -1,5 +1,3 @@
-"""The four tables from small artifacts, and the artifact folders of a row of Table 4 as its stages write them."""
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,5 +1,3 @@
-"""Whether a row was still improving at its end, from the lines of its `metrics.jsonl`."""
-
 from collections.abc import Callable
 
 import pytest
@@ -12,7 +10,6 @@ TrainedRow = Callable[..., RowTrainings]
 
 
 def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
-    """Returns lines of `metrics.jsonl`: after each update's line, a measurement on the dev set."""
     lines: list[dict[str, float]] = []
     for update, perplexity in points:
         lines += [{"update": update, "loss": 3.0}, {"update": update, "dev_perplexity": perplexity}]

@@ -1,5 +1,3 @@
-"""A cell's samples are at regular intervals."""
-
 from collections.abc import Callable
 
 import pytest
@@ -15,7 +13,6 @@ Cell = Callable[..., Translation]
     [(3, [0, 1, 2]), (10, list(range(10))), (19, list(range(10))), (25, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18])],
 )
 def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: list[int]) -> None:
-    """The first sentence is included. Each sample has source, reference and translation of the same line."""
     inputs = cell("en-de", "base")
     for path in (inputs.evaluation_set.source, inputs.evaluation_set.references):
         write_lines(path, [f"{path.suffix[1:]} {i}" for i in range(lines)])

@@ -58,12 +58,10 @@ SCORES = Table(
 
 
 def packed(text: str) -> str:
-    """Returns a text with single spaces between words."""
     return " ".join(text.split())
 
 
 def printed(width: int, *shown: RenderableType) -> list[str]:
-    """Returns the lines of a terminal, without the spaces at their ends."""
     console = Console(width=width)
     with console.capture() as capture:
         for renderable in shown:
@@ -85,7 +83,6 @@ def test_values_are_those_stored(made: JsonArtifact[Any]) -> None:
 
 
 def stored_of(results: dict[str, Any]) -> Iterator[list[Any]]:
-    """The lines of one page."""
     for number, table in enumerate(results["tables"]):
         yield [number, "columns", {column["key"]: column.get("spec", "") for column in table["columns"]}]
         for row in table["rows"]:

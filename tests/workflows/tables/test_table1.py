@@ -1,5 +1,3 @@
-"""Table 1: exponents are those of the counts and measurements, and notes list deviations from the paper."""
-
 import pytest
 
 from tests.support.tiny_complexity import counts, measurements, theory_s

@@ -1,5 +1,3 @@
-"""Table 2 from artifacts: measured cells, and cells that were not run."""
-
 import math
 from collections.abc import Callable
 
@@ -17,7 +15,6 @@ Cell = Callable[..., Translation]
 
 
 def shown(results: Results, *names: str) -> list[list[str]]:
-    """Returns the texts of these models' measured rows."""
     main = results.tables[0]
     rows = [row for row in main.rows if row.origin == "measured" and row.name in names]
     return [[column.text(row) for column in main.columns[1:]] for row in rows]

@@ -1,5 +1,3 @@
-"""Table 3 from artifacts: metrics over seeds, and differences from base."""
-
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -15,12 +13,10 @@ TrainedRow = Callable[..., RowTrainings]
 
 
 def by_name(results: Results) -> dict[str, Row]:
-    """Returns the table's rows by name."""
     return {row.name: row for row in results.tables[0].rows}
 
 
 def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
-    """Perplexities 5, 6 and 8 have mean 19/3 and deviation √(14/6); a row with one seed adds nothing to the noise."""
     results = table3.compute([trained_row("A1", 5.0, 6.0, 8.0), trained_row("B1", 50.0)])[0]
     row = by_name(results)["A1"]
     assert row.values["perplexity"] == pytest.approx(19 / 3)

@@ -1,5 +1,3 @@
-"""The rows of Table 3 as settings: the paper's rows scaled to a smaller base, and a user's rows."""
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +16,11 @@ NAMES = [variation.name for variation in TABLE_3]
 
 
 def by_name(grid: Grid) -> dict[str, GridRow]:
-    """Returns all rows of a grid by name."""
     return {row.name: row for row in rows(grid)}
 
 
 @pytest.mark.parametrize("profile", [EMBEDDED, MULTI30K, Profile(name="paper", corpora={}, recipes={})], ids=str)
 def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
-    """A size or dropout that the paper varies keeps its ratio to base; all else is like base."""
     base, by_row = profile.grid.training, by_name(profile.grid)
     assert list(by_row) == NAMES
     for variation in TABLE_3:

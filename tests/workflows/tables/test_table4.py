@@ -1,5 +1,3 @@
-"""Table 4 from its stages' files: printed and measured rows."""
-
 from collections.abc import Callable
 
 from workflows.paper import TABLE_4
@@ -12,7 +10,6 @@ F1 = table4.F1
 
 
 def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
-    """The paper's twelve, then the baseline, the chosen parser, and a row that was not run."""
     *printed, _right, _parser, _silver = table4.compute([parser_row()]).tables[0].rows
     assert [(row.name, row.values["training"], F1.text(row).strip()) for row in printed] == [
         (row.name, row.training, row.f1) for row in TABLE_4
@@ -21,7 +18,6 @@ def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
 
 
 def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> None:
-    """On WSJ, measured rows have the printed name and training data. Data and test set do not differ."""
     table = table4.compute([parser_row(data="WSJ"), parser_row("semi-supervised", "WSJ")])
     assert [(row.name, row.values["training"]) for row in table.tables[0].rows[12:]] == [
         ("right-branching trees", "none"),
