@@ -10,9 +10,11 @@ be any sequence of ints, an array or a tensor.
 
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from model.architectures import make_model
 from model.banded import count_pairs
@@ -22,9 +24,18 @@ from model.config import TransformerConfig
 
 @cache
 def count_parameters(config: TransformerConfig) -> int:
-    """Counts a model's parameters, on torch's meta device, so without allocating them."""
-    with torch.device("meta"):
+    """Counts a model's parameters without writing them, so their memory is never touched."""
+    with _Unwritten():
         return sum(parameter.numel() for parameter in make_model(config).parameters())
+
+
+class _Unwritten(TorchFunctionMode):
+    """Skips initialization. The meta device would import torch's compiler for it, which takes seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.__name__ in ("normal_", "uniform_", "kaiming_uniform_", "fill_", "zero_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))
 
 
 def forward_flop(
