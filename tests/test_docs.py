@@ -86,7 +86,6 @@ RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
 
 @pytest.mark.parametrize("page", RESULTS, ids=lambda page: page.stem)
 def test_every_result_has_its_command(page: Path) -> None:
-    """README.md's promise: in a table with a column of commands, no cell is empty."""
     has_commands, without = False, []
     for line in page.read_text(encoding="utf-8").split("\n"):
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]

@@ -123,7 +123,6 @@ def test_decoding(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 @pytest.mark.slow
 def test_preparation(tmp_path: Path) -> None:
-    """Every stage has time, CPU time and memory. External processes use no less. The archives are read."""
     options = ("--pair=en-fr", "--pairs=8000", "--vocabulary-size=2000", "--folder=kept", "--json")
     result: dict[str, Any] = json.loads(run(tmp_path, "preparation", *options, blocked=False).split("\n")[-2])
     names = ("read", "clean", "read dev", "vocabulary", "encode", "report", "read newstest2014")
@@ -142,7 +141,6 @@ def test_preparation(tmp_path: Path) -> None:
 
 @pytest.mark.spawns
 def test_gpu_in_tiny_form(tmp_path: Path) -> None:
-    """On the CPU, each form of the first step has a rate, a table of kernels and a trace."""
     shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", "--steps=minute")
     out = tmp_path / "out"
     minute = json.loads((out / "minute.json").read_text())
@@ -180,7 +178,6 @@ def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatc
 
 
 def test_the_largest_micro_batch_is_the_last_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each try doubles the tokens, in one micro-batch, until one does not fit."""
     tried = []
 
     def loop(settings: TrainingSettings, *_: Any) -> Any:
@@ -208,7 +205,6 @@ def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None
 
 @pytest.mark.spawns
 def test_the_tests_of_make_gpu_need_few_libraries(tmp_path: Path) -> None:
-    """They import without the steps' libraries, and there are some."""
     (tmp_path / "sitecustomize.py").write_text(BLOCKED)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "-m pytest -q -m gpu" in line)

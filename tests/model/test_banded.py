@@ -27,7 +27,6 @@ def inputs(length: int, device: str, sentences: int = 3) -> list[Tensor]:
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("is_padded", [False, True])
 def test_equals_masked_full_attention(window: int, is_padded: bool, device: str) -> None:
-    """Values and gradients at every real position, for lengths below, at and above a block, divisible or not."""
     for length in LENGTHS:
         q, k, v = given = inputs(length, device, sentences=4)
         lengths_B = torch.tensor([length, max(1, length - 1), max(1, length - 3), max(1, length // 4)], device=device)
@@ -57,7 +56,6 @@ def test_a_neighbourhood_has_r_positions_around_the_query(window: int, seen: lis
 
 
 def test_recorded_weights_are_those_of_the_neighbourhood() -> None:
-    """They are 0 out of reach and sum to 1. Recording leaves the result, and what the recorder returns is used."""
     q, k, v = inputs(17, "cpu")
     recorded: list[Tensor] = []
     x_BHLV = neighbourhood_attention(q, k, v, 4, on_weights=lambda weights: recorded.append(weights) or weights)
@@ -83,7 +81,6 @@ def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
 
 
 def test_the_encoder_alone_is_restricted() -> None:
-    """Every position of an encoder layer sees r positions; with r twice the length, all. Weights are the same."""
     torch.manual_seed(0)
     full = Transformer(TINY).double()
     sources_BS = torch.tensor([[5, 9, 7, 4, 6, 8, 11, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID, PAD_ID, PAD_ID, PAD_ID]])

@@ -74,7 +74,6 @@ def test_a_step_in_its_buffers_computes_the_batch_in_them() -> None:
 
 
 def test_the_check_knows_rounding_from_another_result() -> None:
-    """Gradients of the same micro-batch pass with bfloat16's rounding; those of other dropout or rows do not."""
     exact, rounded = new_step(torch.float32), new_step()
     for step in (exact, rounded):
         step.accumulate(batch_of(9), seed=1)

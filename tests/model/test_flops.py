@@ -58,7 +58,6 @@ def looped(self: nn.LSTM, x_BLX: Tensor) -> tuple[Tensor, None]:
 
 
 def first_steps_products(config: Any) -> int:
-    """The gradients of the first states, which are constants: one product per layer."""
     half, above = config.d_ff // 2, config.n_layers - 1
     return 2 * 4 * (2 * half * half + above * config.d_ff**2 + config.n_layers * config.d_ff**2)
 

@@ -36,7 +36,6 @@ def pairs(n: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
-    """Tokens, positions, shifted inputs and offsets of a batch, by hand. The other rows belong to no sentence."""
     source_BS = torch.tensor([[5, 6, END_ID, 0], [7, 8, 9, END_ID]])
     target_BT = torch.tensor([[4, 5, END_ID], [6, END_ID, 0]])
     source, inputs, targets_N = Batch.packed(source_BS, target_BT, PackedSize.of(20, 3, 4))

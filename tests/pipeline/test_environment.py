@@ -13,7 +13,6 @@ from workflows import reproduce_table1
 
 
 def test_the_cpus_that_this_process_may_use() -> None:
-    """A process limited to one CPU may use one."""
     before = os.sched_getaffinity(0)
     assert usable_cpus() == len(before)
     os.sched_setaffinity(0, [min(before)])

@@ -27,7 +27,6 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_layers_compile_where_there_is_a_compiler(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A real compilation succeeds here. With a missing compiler it fails, with a one-line message."""
     toy_layer_compiles.cache_clear()
     assert toy_layer_compiles("cpu")
     assert not _warnings(caplog)
@@ -48,7 +47,6 @@ def test_layers_compile_where_there_is_a_compiler(
 
 
 def test_dtypes_are_what_precision_means_here() -> None:
-    """A named dtype is used. "auto" is bfloat16 if the CPU multiplies it natively and faster."""
     assert dtype_of("float32", "cpu") == torch.float32
     assert dtype_of("bfloat16", "cpu") == torch.bfloat16
     flags = set(Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split())

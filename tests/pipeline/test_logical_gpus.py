@@ -69,7 +69,6 @@ def test_decoding_and_a_training_share_two_gpus(
 
 
 def test_trials_of_table_3_share_two_gpus(cluster: ProcessPoolExecutor, tmp_path: Path) -> None:
-    """Both train at once on a GPU each, and their controllers run only on the head."""
     command = ["-m", "workflows.reproduce_table3", *options(TABLE_3), "--rows", "base", "--store", str(tmp_path)]
     seen = cluster.submit(logical_gpus.watched, command).result()
     assert seen.gpus == 2

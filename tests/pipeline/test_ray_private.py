@@ -10,7 +10,6 @@ CHANGED = f"Ray {ray.__version__} has changed a private part that pipeline/ray_p
 
 
 def kinds(trainer: TorchTrainer) -> list[str]:
-    """Returns the class names of a trainer's default callbacks."""
     create = getattr(trainer, "_create_default_callbacks", None)
     assert create, f"{CHANGED}TorchTrainer._create_default_callbacks, which lean_torch_trainer overrides, is gone"
     return [type(callback).__name__ for callback in create()]

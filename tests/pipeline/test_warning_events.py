@@ -45,7 +45,6 @@ def made(step: Step[ArtifactT], store: Store) -> tuple[ArtifactT, list[str]]:
 
 
 def test_all_processes_of_a_stage(tmp_path: Path) -> None:
-    """The stage, its map's tasks and a thread: each warning once, in order. A table lists them by stage."""
     abridging, store = Stage("tiny_stages.abridge", abridge, Words), Store(tmp_path)
     first, second = abridging("first", ["alpha", "beta"]), abridging("second", ["alpha"])
     artifact, shown = made(first, store)

@@ -113,7 +113,6 @@ def raylet(node: Any) -> int:
 
 
 def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, emit: Any = None) -> Any:
-    """Starts a training run like the workflow engine, and returns a reference to its result, and its scratch."""
     for new in (folder, diary := folder.with_name(f"{folder.name}-diary")):
         new.mkdir()
     scratch = RecordingScratch(folder, diary, raylet(started[0].head_node))
@@ -123,7 +122,6 @@ def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, 
 
 
 def trained(dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> tuple[list[Placed], list[str], str]:
-    """Trains, and returns the workers' places, the head's tasks meanwhile, and the node with the GPUs."""
     reference, scratch = training(dataset, settings, folder)
     ray.get(reference)
     all_free()
@@ -157,7 +155,6 @@ def decoded_beside(
     decoding: DecodingSettings,
     folder: Path,
 ) -> tuple[TrainingRun, Hypotheses, list[Placed]]:
-    """Decodes while one worker's run holds a GPU, and releases the run only after decoding."""
     reference, scratch = training(dataset, settings, folder / "run", partial(_hold, folder / "decoded"))
     until((folder / "held").exists, "the run did not begin")
     (folder / "hypotheses").mkdir()
@@ -178,7 +175,6 @@ class Seen(NamedTuple):
 
 
 def watched(command: list[str]) -> Seen:
-    """Runs a command of the project on this cluster, and records Ray's work for it."""
     (node,) = started[0].worker_nodes
     on_head, on_node, gpus = set(), set(), 0.0
     with subprocess.Popen([sys.executable, *command, "--address", address()], stdout=subprocess.DEVNULL) as driver:

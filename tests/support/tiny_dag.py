@@ -43,7 +43,6 @@ SCORE = Stage("scoring.score", score, TinyScores)
 
 
 def table_of(seed: int) -> Step[Artifact]:
-    """The last step of a workflow: the table of a model trained with this seed on the shared text."""
     settings = SeedSettings(seed=seed)
     trained = TRAIN("train en-de base", TEXT("clean en-de", None, "text"), settings)
     scored = SCORE("score en-de base", AVERAGE("average en-de base", trained, "last"), settings)

@@ -52,7 +52,6 @@ def made_table2(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def copy_of_table2(made_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeTable2:
-    """A copy of `finished_cell` that a test may change."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     return made_table2.copied(tmp_path / "runs")
 

@@ -84,7 +84,6 @@ def test_more_parts_than_tokens_are_refused() -> None:
     ("updates", "every", "keep"), [(10, 3, 2), (10, 3, 99), (9, 3, 1), (9, 3, 2), (2, 5, 4), (1, 1, 1)]
 )
 def test_the_checkpoints_that_stay(updates: int, every: int, keep: int) -> None:
-    """The kept checkpoints are the last multiples of the interval and the last update, even for the longest run."""
     settings = TrainingSettings(updates=updates, checkpoint_updates=every, keep_checkpoints=keep)
     assert settings.kept_updates == tuple(n for n in range(1, updates + 1) if n % every == 0 or n == updates)[-keep:]
     longest = TrainingSettings(updates=10**9, checkpoint_updates=1, keep_checkpoints=keep)

@@ -73,7 +73,6 @@ def test_names_for_folders(runs: Path) -> None:
 
 
 def test_an_unfinished_step_is_called_unfinished(runs: Path) -> None:
-    """By its number, and by the short name as long as no run has finished: the remedy is to continue the run."""
     begin_run(Store(runs), "table2", "embedded", table_of(3))
     begin_run(Store(runs), "table2", "multi30k", table_of(4))
     (runs / "table2" / "multi30k" / "1 of May" / "models").mkdir(parents=True)  # a user's own, no run

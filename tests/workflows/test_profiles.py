@@ -18,7 +18,6 @@ from workflows.profiles.translation import EMBEDDED, MULTI30K, PROFILES, WMT14
 
 
 def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
-    """Changes in a TOML file come before those of --set. All other settings stay the profile's."""
     config = tmp_path / "mine.toml"
     config.write_text(
         'profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates = 1700\nseed = 3\n'
@@ -75,7 +74,6 @@ def test_a_wrong_setting_is_reported_in_one_line(overrides: list[str], message: 
 
 
 def test_a_change_applies_to_all_pairs_unless_made_for_one() -> None:
-    """A user's change overrides the profile's setting for a language pair. The profile is not modified."""
     for_all = load_profile("wmt14", overrides=["vocabulary.size=8000"])
     assert {for_all.for_pair(pair).recipes["big"].training.model.vocabulary_size for pair in for_all.corpora} == {8000}
     assert for_all.for_pair("en-fr").recipes["big"].training.model.dropout == 0.1

@@ -38,7 +38,6 @@ def _table(output: str) -> tuple[Path, dict[str, Any]]:
 def test_counted_measured_then_again_then_with_more_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """All five layer types. A second call runs nothing, more rounds do not recount, and MLflow has the metrics."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     runs = tmp_path / "runs"
     reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)

@@ -49,7 +49,6 @@ def _again(made: MadeTable2, *changes: str, **more: Any) -> None:
 
 
 def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> None:
-    """Scores and cost of the cell come from its artifacts. The other pair is marked as not run."""
     made, store = made_table2, made_table2.store / "store"
     manifests = [json.loads(path.read_text()) for path in store.glob("scoring-*/manifest.json")]
     assert len(manifests) == 2  # the model's and word-by-word substitution's
@@ -78,7 +77,6 @@ def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) ->
 
 
 def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTable2) -> None:
-    """With curves, results, settings and negotiated settings. The table's run ends last."""
     tracked = Tracked(made_table2)
     parent, child, client = tracked.parent, tracked.child, tracked.client
     runs = client.search_runs([tracked.experiment.experiment_id])
@@ -157,7 +155,6 @@ def test_an_edit_of_the_source_makes_the_table_again(
 
 
 def test_another_beam_trains_nothing(copy_of_table2: MadeTable2) -> None:
-    """The same weights are decoded and scored again. --dev-bleu adds each checkpoint's score on the dev set."""
     tracked, before = Tracked(copy_of_table2), copy_of_table2.stages()
     _again(copy_of_table2, "decoding.beam_size=1", dev_bleu=True)
     after = copy_of_table2.stages()
@@ -175,7 +172,6 @@ def test_another_beam_trains_nothing(copy_of_table2: MadeTable2) -> None:
 
 
 def test_a_search_is_chosen_on_the_dev_set(copy_of_table2: MadeTable2, capsys: pytest.CaptureFixture[str]) -> None:
-    """The best of a grid and the profile's search is chosen; the test set is decoded with it."""
     before = copy_of_table2.stages()
     grid = ["choice.beam_sizes=[1]", "choice.length_penalties=[2]", "decoding.beam_size=2"]
     _again(copy_of_table2, *grid, choose_decoding=True)

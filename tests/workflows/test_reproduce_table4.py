@@ -43,7 +43,6 @@ def _table(output: str) -> tuple[Path, dict[str, Any]]:
 def test_both_rows_then_again_then_another_beam(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A treebank with silver trees fills both rows. A second call runs nothing; another beam size trains nothing."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     options: dict[str, Any] = {
         "treebank": make_wsj(tmp_path / "wsj"),
@@ -129,7 +128,6 @@ def test_both_rows_then_again_then_another_beam(
 
 
 def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With all sections: profile wsj, as the first line says. The plan names every run and creates no folder."""
     reproduce_table4.main(treebank=make_wsj(tmp_path / "wsj"), plan=True, verbose=True, store=tmp_path / "new")
     output = capsys.readouterr().out
     assert output.startswith("settings of profile wsj: WSJ\n")

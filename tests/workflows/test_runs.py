@@ -30,7 +30,6 @@ with begun(Store(Path(sys.argv[1])), "table2", "embedded", table_of(7), "a comma
 
 
 def test_a_finished_run(tmp_path: Path) -> None:
-    """Its record has everything about the command; files of the table and models are linked, also from `newest`."""
     store = Store(tmp_path / "runs")
     run_table(store, 1)
     folder = run_table(store, 2)
@@ -71,7 +70,6 @@ def test_the_same_table_continues_its_run(tmp_path: Path) -> None:
 
 
 def test_how_a_command_ended(tmp_path: Path) -> None:
-    """An error is its reason; a killed process leaves an interrupted run, which the same command finishes."""
     store = Store(tmp_path)
 
     def fail() -> None:

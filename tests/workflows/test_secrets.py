@@ -23,7 +23,6 @@ def planted() -> dict[str, str]:
 
 @pytest.fixture
 def environment(planted: dict[str, str], tmp_path: Path) -> Iterator[dict[str, str]]:
-    """An environment with all of them, and a tracking server whose folder is `server`."""
     with TrackingServer(tmp_path / "server") as server:
         address = server.uri.replace("://", f"://somebody:{planted['in the address']}@")
         variables = {name: planted[name] for name in NAMES}

@@ -30,7 +30,6 @@ def test_the_named_function_returns_the_stages_artifact(name: str) -> None:
 
 
 def test_another_engine_searches_with_the_exported_model() -> None:
-    """Only decoding and scoring differ from the steps of our search, with an export added. Dev scores stay ours."""
     text, recipe = stages.prepared(EMBEDDED, "en-de"), EMBEDDED.recipes["base"]
 
     def steps(**changes: str) -> dict[str, str]:

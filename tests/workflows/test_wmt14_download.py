@@ -27,8 +27,6 @@ def official(data: Path, folder: Path, train_pairs: int) -> None:
 
 
 class Interrupting(Watcher):
-    """Sends ctrl-C after a tenth of a megabyte."""
-
     def event(self, step: Step[Corpus], event: dict[str, Any]) -> None:
         if event.get("done", 0) > 0.1 and event["unit"] == "MB":
             raise KeyboardInterrupt

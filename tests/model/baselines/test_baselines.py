@@ -84,7 +84,6 @@ def test_every_parameter_has_a_gradient(name: str) -> None:
 
 @torch.no_grad()
 def test_a_new_convolutional_model_keeps_the_variance_of_activations() -> None:
-    """From layer to layer, and with dropout, like in §3.5 of its paper: within a factor of two after six layers."""
     torch.manual_seed(0)
     model = Convolutional(config_of("convolutional", vocabulary_size=500, n_layers=6, d_model=64, d_ff=96, dropout=0.2))
     squares: dict[str, float] = {}

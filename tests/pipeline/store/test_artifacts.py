@@ -34,7 +34,6 @@ def test_an_artifact_without_files_is_published(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_in_any_byte_and_every_truncation_is_detected(tmp_path: Path) -> None:
-    """This holds for the manifest, too. Extra files are ignored, missing ones are damage. The error names the file."""
     folder = publish(tmp_path / "a", _write, {"stage": "test", "label": "Übung"}).folder
     artifact = Artifact(folder)
     (folder / "note").write_text("mine")
@@ -81,7 +80,6 @@ def test_what_cannot_be_read_is_not_damaged(code: int, tmp_path: Path, monkeypat
 
 
 def test_a_process_that_lost_its_lock_publishes_and_removes_nothing(tmp_path: Path) -> None:
-    """Neither the final path nor the temporary folder, which another process may be using by now, is touched."""
     with pytest.raises(UserError, match=r"^another command has taken over .*a because"):
         publish(tmp_path / "a", _write, {}, holds_lock=lambda: False)
     assert not (tmp_path / "a").exists()
@@ -89,7 +87,6 @@ def test_a_process_that_lost_its_lock_publishes_and_removes_nothing(tmp_path: Pa
 
 
 def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None:
-    """An ordinary stage starts from scratch. One that resumes finds its files, and the next attempt completes them."""
 
     def fail(folder: Path) -> Artifact:
         _write(folder)

@@ -73,7 +73,6 @@ def test_many_objects_are_removed_with_one_request(proxy: FaultyProxy, at_s3: S3
 
 
 def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s3: S3Server) -> None:
-    """Two failures are retried silently. A server that keeps failing is one line once the retries end."""
     bucket = Bucket(at_s3.bucket())
     bucket.write("a", b"1")
     proxy.refuses = first(2)

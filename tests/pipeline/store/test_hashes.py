@@ -66,7 +66,6 @@ def _rewrite(path: Path, content: bytes) -> None:
 
 
 def test_what_was_published_is_not_read_again(published: Artifact, reads: list[str]) -> None:
-    """Only changed files are read: rewritten in place with the old times and size, or replaced by a copy."""
     assert published.damage() is None
     assert reads == []
     first, second = (published.folder / name for name in FILES)
@@ -85,7 +84,6 @@ def test_what_was_published_is_not_read_again(published: Artifact, reads: list[s
 
 
 def test_whoever_deletes_the_records_reads_everything_again(published: Artifact, reads: list[str]) -> None:
-    """Without records all files are read (docs/recovery.md). Broken ones count as missing, wrong ones hide nothing."""
     record = hashes_file(published.folder)
     known = record.read_text()
     for content in (None, "{", "[]", known.replace(known.split('"')[3], "0" * 64)):
@@ -132,7 +130,6 @@ def test_a_link_to_an_artifact_shares_its_record(published: Artifact, reads: lis
 
 
 def test_a_user_s_folder_gets_no_records_beside_it(published: Artifact, reads: list[str], tmp_path: Path) -> None:
-    """A model outside a store is read each time, and its parent folder does not change."""
     shutil.copytree(published.folder, tmp_path / "elsewhere" / "model")
     for _ in range(2):
         assert Artifact(tmp_path / "elsewhere" / "model").damage() is None
@@ -141,7 +138,6 @@ def test_a_user_s_folder_gets_no_records_beside_it(published: Artifact, reads: l
 
 
 def test_a_user_s_large_file_is_read_once(large: Path, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is read again after a change that leaves size and times, and where its record is broken."""
     small = large.with_name("small")
     small.write_bytes(b"1")
     first = _sha256(large)

@@ -60,7 +60,6 @@ def test_racing_processes_hold_the_lock_one_at_a_time(store: Store, tmp_path: Pa
 
 
 def test_a_live_owner_is_named_and_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A waiter takes the lock when the process that owns it releases it, and no lock file remains."""
     monkeypatch.setattr(locks, "POLL_S", 0.05)
     with lock_holder(tmp_path / "a") as process, FileLock(tmp_path / "a", "train") as lock:
         owner = lock.take()
@@ -160,7 +159,6 @@ def _take_in_bucket(uri: str) -> None:
 
 
 def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket: Bucket, at_s3: S3Server) -> None:
-    """Waiters poll ever less often. A lock taken by another owner is not ours to release."""
     with BucketLock(bucket, "store/a", "train") as lock, FaultyProxy(at_s3) as proxy:
         assert lock.take() is None
         with pytest.MonkeyPatch.context() as patch:
@@ -181,8 +179,6 @@ def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket:
 
 
 class ShortOfMemory(Bucket):
-    """A bucket that fails to read once, with an error that is not the service's."""
-
     failed: ClassVar[list[str]] = []
 
     def read(self, name: str) -> Object | None:

@@ -116,7 +116,6 @@ def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
 
 
 def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:
-    """Each driver has its own workspace. A killed driver's workspace is removed when the next driver starts."""
     store = Store(tmp_path)
     (store.artifacts / ".tune-here-1-dead" / "grid").mkdir(parents=True)
     with store.workspace("tune") as first:
@@ -129,7 +128,6 @@ def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tm
 
 
 def test_locks_wait_and_their_owners_are_known(tmp_path: Path) -> None:
-    """A lock is taken only after the body, and its owner is listed as long as its process lives."""
     store, taken = Store(tmp_path), threading.Event()
 
     def take() -> None:

@@ -73,7 +73,6 @@ def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store
 
 
 def test_a_damaged_artifact_is_continued_from_what_is_intact(store: Store, elsewhere: Store) -> None:
-    """Its intact objects move to its stage's build folder, and a local copy is set aside."""
     _publish(store)
     elsewhere.fetch("words-1")
     (attempt,) = store.bucket.folders("store/words-1")
@@ -131,7 +130,6 @@ def test_files_stay_where_nobody_knows_whether_they_are_published(
 def test_only_what_is_asked_for_is_fetched(
     store: Store, elsewhere: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The manifest, a file, a folder or a pattern is downloaded once, and never again."""
     published = _publish(store)
     copy = elsewhere.folder("words-1")
     scratch = replace(elsewhere.shared_scratch("other-1"), store=elsewhere)
@@ -164,7 +162,6 @@ def test_only_what_is_asked_for_is_fetched(
 def test_tasks_of_one_machine_bring_a_file_once_and_do_not_wait_for_others(
     store: Store, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one task waits for the weights, another gets the text. A third, which needs all, reuses the weights."""
     _publish(store)
     asked: list[str] = []
     begun, goes_on, download = threading.Event(), threading.Event(), Bucket.download
@@ -240,7 +237,6 @@ def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3
 def test_checkpoints_travel_between_machines(
     store: Store, elsewhere: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The stage collects exactly the checkpoints that a worker elsewhere kept, and the next worker finds them."""
     stage = store.shared_scratch("training-1")
     stage.folder.mkdir(parents=True)
     worker = pickle.loads(pickle.dumps(stage))

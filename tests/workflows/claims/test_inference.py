@@ -74,7 +74,6 @@ def test_a_verdict_is_definite_at_its_level() -> None:
 def test_p_values_and_intervals_agree(
     rule: Callable[[Rows, Region], inference.Estimate], rows: Rows, region: Region
 ) -> None:
-    """The verdict by p at 5% agrees with the 95% interval, even for constant and single values."""
     tested = rule(rows, region)
     assert tested.low <= tested.value <= tested.high
     expected = "undecided"
@@ -114,7 +113,6 @@ def test_equal_variances_are_tested_by_bartlett() -> None:
 
 
 def test_the_variance_is_pooled_over_all_rows() -> None:
-    """A contrast has the noise and degrees of freedom of the other rows, too; a row with one seed adds none."""
     rows = Groups(UNBALANCED)
     squares = sum(((np.array(row) - np.mean(row)) ** 2).sum() for row in UNBALANCED.values())
     assert (rows.df, rows.n("c"), rows.mean("b")) == (6, 4, 1.0)
@@ -139,7 +137,6 @@ def test_equivalence_is_two_one_sided_tests() -> None:
 
 
 def test_a_trend_is_the_slope_of_least_squares() -> None:
-    """With equal numbers of seeds in all rows, scipy's; otherwise by the rows' means. Rising is positive."""
     balanced = {"a": [1.0, 2.0], "b": [2.5, 1.5], "c": [3.0, 2.0], "d": [2.0, 4.0], "e": [0.0, 3.0]}
     rows = Groups(balanced)
     for names in ("ab", "abc", "abcd", "dcba"):
@@ -156,7 +153,6 @@ def test_a_trend_is_the_slope_of_least_squares() -> None:
 
 
 def test_the_best_is_compared_with_each_rival() -> None:
-    """One side by the least favourable difference, the other by all three at once."""
     rows = Groups(UNBALANCED)
     tested, each = rows.best("a", OTHERS), [rows.difference("a", other) for other in OTHERS]
     assert (tested.value, tested.n) == (min(one.value for one in each), 1)
@@ -176,7 +172,6 @@ def test_the_best_is_compared_with_each_rival() -> None:
 
 @given(rows=ROWS, region=REGIONS)
 def test_behind_the_best_is_the_best_mirrored(rows: Rows, region: Region) -> None:
-    """With the region mirrored, too. Behind a single rival it is a plain difference."""
     behind = Groups(rows).behind_best("a", OTHERS, region)
     assert Groups(rows).behind_best("a", ["b"], region) == Groups(rows).difference("b", "a", region)
     assert behind.value == max(Groups(rows).mean(name) for name in OTHERS) - Groups(rows).mean("a")
@@ -188,14 +183,12 @@ def test_behind_the_best_is_the_best_mirrored(rows: Rows, region: Region) -> Non
 
 @pytest.mark.parametrize("rule", RULES)
 def test_single_values_decide_nothing(rule: str) -> None:
-    """However far apart they are: there is no noise to compare with."""
     tested = RULES[rule]({"a": [900.0], "b": [1.0], "c": [2.0], "d": [3.0]}, POSITIVE)
     assert (tested.low, tested.high, tested.p_holds, tested.p_fails, tested.n) == (-INF, INF, 1, 1, 1)
     assert math.isnan(Groups({"a": [1.0]}).deviation)
 
 
 def test_equal_values_have_no_noise() -> None:
-    """The interval is a point: inside, outside, or undecided on the boundary."""
     for region, p_values in ((POSITIVE, (0, 1)), (at_least(0.1), (1, 1)), (Region(high=-0.1), (1, 0))):
         tested = own([0.1] * 3).difference("a", "zero", region)
         assert tested == inference.Estimate(0.1, 0.1, 0.1, 2, *p_values, region=region)
@@ -206,7 +199,6 @@ def test_equal_values_have_no_noise() -> None:
 
 
 def test_every_claim_of_several() -> None:
-    """All hold by the weakest test, and fail by the strongest of several."""
     tested = [inference.Estimate(0, 0, 0, 1, *p) for p in ((0.01, 0.99), (0.6, 0.004), (0.9, 0.2))]
     assert every(tested) == (0.9, pytest.approx(0.012))
     assert every(tested[:1] * 2) == (0.01, 1)

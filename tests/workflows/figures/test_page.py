@@ -22,7 +22,6 @@ def data_of(html: str) -> dict[str, Any]:
 
 
 def test_weights_come_back_as_they_were(attended: tuple[Attended, ...]) -> None:
-    """Unpacked like by the script, they are the model's to four decimals. Pieces, words and texts are equal, too."""
     for sentence, sent in zip(attended, data_of(page(attended))["sentences"], strict=True):
         assert (sent["sentence"], sent["translation"]) == (sentence.sentence, sentence.translation)
         assert sent["source"]["texts"] == list(sentence.source.texts)
@@ -34,7 +33,6 @@ def test_weights_come_back_as_they_were(attended: tuple[Attended, ...]) -> None:
 
 
 def test_text_from_outside_is_text(attended: tuple[Attended, ...]) -> None:
-    """Markup in a sentence or a name is escaped; the data cannot end the script."""
     html = page(attended)
     assert "<b>" not in html
     assert "<i>" not in html

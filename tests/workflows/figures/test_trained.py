@@ -13,7 +13,6 @@ from workflows.figures.trained import PRINTED_FIGURES, ExaminedModel, at, newest
 
 
 def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint) -> None:
-    """By its folder or as the newest, each time with dev set and text."""
     models = [newest(store), at(checkpoint.folder, Store(Path("elsewhere")))]
     for model in models:
         assert model == models[0]
@@ -64,7 +63,6 @@ def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
 
 
 def test_what_a_model_translates_where_nothing_is_given(store: Store, tmp_path: Path) -> None:
-    """Unseen sentences with a distant pronoun, the paper's sentences for English, or else some of its dev set."""
     sentences = newest(store).sentences()
     assert len(sentences) == 3
     assert {split_of(hash_of(sentence)) for sentence in sentences} == {"test"}

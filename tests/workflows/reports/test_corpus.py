@@ -19,7 +19,6 @@ def collection(name: str, kept: int, *dropped: int) -> Collection:
 
 
 def lengths(language: str, *sentences: int) -> Lengths:
-    """Returns a side's lengths with these numbers of sentences of 1, 2, ... tokens."""
     mean = sum(n * count for n, count in enumerate(sentences, start=1)) / sum(sentences)
     return Lengths(language, mean, {"0.5": 2, "0.99": len(sentences), "0.999": len(sentences)}, [0, *sentences])
 
@@ -36,7 +35,6 @@ STATISTICS = CorpusStatistics(
 
 
 def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> None:
-    """The JSON reads back as measured. Any XML parser can parse the SVG, which names pair and data."""
     text = prepare_text(tmp_path, parallel_text)
     training = TrainingSettings(budget_tokens=3000, micro_batches=2, seed=1)
     (tmp_path / "report").mkdir()
@@ -53,7 +51,6 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
 
 
 def test_a_report_shows_each_text(tmp_path: Path) -> None:
-    """One page has the plots and counts of both language pairs, and is self-contained."""
     french = replace(STATISTICS, lengths=(STATISTICS.lengths[0], replace(STATISTICS.lengths[1], language="fr")))
     reports = []
     for name, statistics in (("de", STATISTICS), ("fr", french)):

@@ -10,7 +10,6 @@ WORDS = st.lists(st.sampled_from(["das", "Haus", "<b>", "&", "steht", "."]), max
 
 
 def test_words_that_the_other_side_lacks_are_marked() -> None:
-    """Runs of words are marked together. Markup stays text."""
     assert marked("Das alte Haus steht .", "Das Haus stand .") == "Das <mark>alte</mark> Haus <mark>steht</mark> ."
     assert marked("a b c", "") == "<mark>a b c</mark>"
     assert marked("", "a") == ""
@@ -19,7 +18,6 @@ def test_words_that_the_other_side_lacks_are_marked() -> None:
 
 @given(WORDS, WORDS)
 def test_marks_leave_what_both_have(text: str, other: str) -> None:
-    """Without the marks the sentence is unchanged. Unmarked words appear in the other in the same order."""
     shown = str(marked(text, other))
     assert unescape(re.sub("</?mark>", "", shown)) == text
     theirs = iter(other.split())

@@ -35,7 +35,6 @@ def test_every_part_is_there(report: str) -> None:
 
 
 def test_first_screen_says_what_came_out(report: str) -> None:
-    """A sentence has each model's BLEU and the paper's. The first table has the same values."""
     text = " ".join(Reader(report).text.split())
     (said,) = re.findall(r"Paper BLEU: EN-DE base ([\d.]+), EN-FR big ([\d.]+)\. The paper reports", text)
     assert "The paper reports 27.3 and 41.8 (on different data)." in text
@@ -56,7 +55,6 @@ def test_without_a_paper_bleu_the_first_screen_has_sacre_bleu(cell: Callable[...
 
 
 def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
-    """The learning curves' data are the lines of `metrics.jsonl`. Every drawing has alternative text."""
     data = csv_files(report)
     assert [*data] == ["loss.csv", "dev_perplexity.csv", "learning_rate.csv"]
     assert data["loss.csv"][1] == ["EN-DE base", "50", "5.5"]

@@ -50,7 +50,6 @@ def test_text_from_outside_is_escaped(report: str) -> None:
 
 
 def test_first_screen_says_what_came_out(report: str) -> None:
-    """A sentence has base and the rows' direction. The first table has each row's differences from base."""
     text = " ".join(Reader(report).text.split())
     assert "Base reaches perplexity 7.20 and BLEU" in text
     assert "rank correlation" in text
@@ -65,7 +64,6 @@ def test_first_screen_says_what_came_out(report: str) -> None:
 
 
 def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
-    """A row without printed values is not in the plot, and its learning curve has a separate drawing."""
     assert cells_of(report, "F<b>1")[3:5] == ["", ""]
     shown = [Reader(drawing).text.split() for drawing in drawings(report)]
     perplexity, bleu, *curves = shown

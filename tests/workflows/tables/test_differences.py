@@ -20,7 +20,6 @@ A = TypeVar("A", bound=Artifact)
 
 @pytest.fixture(scope="module")
 def printed(cell: Cell) -> Translation:
-    """A cell with the values of the paper's EN-DE base."""
     measured = replace(cell("en-de", "base", config=BASE), data="WMT 2014")
     training = {"updates": 100_000, "source_tokens": 2_500_000_000, "target_tokens": 2_500_000_000, "train_s": 43_200.0}
     measured = changed(measured, "training", **training)

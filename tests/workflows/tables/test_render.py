@@ -119,7 +119,6 @@ def test_a_terminal_shows_everything_within_its_width(made: JsonArtifact[Any]) -
 
 
 def test_markdown_has_a_line_for_each_line(made: JsonArtifact[Any]) -> None:
-    """Each with all columns, whether they fit the terminal or not, and a list of the notes."""
     table = made.load()
     markdown = render_markdown(table)
     shown = table.tables

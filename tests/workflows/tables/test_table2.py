@@ -41,7 +41,6 @@ def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
 
 
 def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
-    """sacreBLEU is there, by the language's tokenizer. A note has the reason, and the main metrics have that score."""
     table = table2.compute([cell("en-zh", "base", references=CHINESE[:3], translated=[*CHINESE[:2], CHINESE[3]])])
     sacrebleu = table.tables[0].rows[-2].number("en-zh.sacrebleu")
     assert sacrebleu is not None
@@ -78,7 +77,6 @@ def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
 
 
 def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
-    """Below base and big, one measured and one failed competitor. A run of only base has neither."""
     base = cell("en-de", "base")
     competitor = cell("en-de", "recurrent", config=config_of("recurrent"))
     results = table2.compute([base, competitor], {"EN-DE convolutional": "killed"})
@@ -93,7 +91,6 @@ def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
 
 
 def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
-    """Two seeds share a row; a third failed and its reason is a note. The seed is named where a run stands alone."""
     right = ["Das alte Haus steht auf dem Berg.", "Ein gut-bekannter Mann liest „zwei“ Bücher.", "Sie träumt."]
     cells = [cell("en-de", "base", dev_perplexity=7.0), cell("en-de", "base", seed=2, translated=right)]
     results = table2.compute(cells, {"EN-DE base": "seed 3: killed"})

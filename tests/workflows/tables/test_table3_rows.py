@@ -56,7 +56,6 @@ def test_a_size_that_would_not_be_whole_is_refused() -> None:
 
 
 def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
-    """They may set sizes, optimizer and training settings in absolute values, and come after the paper's rows."""
     config = tmp_path / "mine.toml"
     config.write_text(
         'profile = "multi30k"\n[grid.training]\nupdates = 600\n'
