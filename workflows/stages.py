@@ -13,7 +13,7 @@ from typing import Any
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.evaluation import costs, dev_scores, parses, perplexity, search_choice, tree_scores
 from pipeline.parsing import treebank
-from pipeline.settings import DecodingSettings, Settings
+from pipeline.settings import DecodingSettings, Settings, TrainingSettings
 from pipeline.store.artifacts import (
     Checkpoint,
     ChosenParser,
@@ -26,7 +26,7 @@ from pipeline.store.artifacts import (
     TrainingRun,
     Vocabulary,
 )
-from pipeline.text import cleaning
+from pipeline.text import cleaning, overlap
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.profiles.profile import Profile, Recipe, SearchGrid
 from workflows.reports.corpus import CorpusReport, report_corpus
@@ -44,8 +44,8 @@ SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary, version=2)
 ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
-REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)
-"""The report reserves no CPU, so that no run waits for it."""
+OVERLAP = Stage("overlap.count", overlap.count, overlap.Overlaps, cpus=0)
+REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)  # so that no run waits for it
 TRAIN = Stage(
     "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=3, cpus=0, resumes=True
 )
@@ -92,17 +92,16 @@ def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
     dev, clean = test_sets.pop("dev"), CLEAN(f"clean {name}", text, profile.cleaning)
     learned = LEARN_VOCABULARY(f"vocabulary {name}", clean, profile.vocabulary)
     dataset = ENCODE(f"encode {name}", clean, dev, learned, profile.encoding)
-    reported = report(f"report {name}", profile, clean, learned, dataset)
+    overlaps = OVERLAP(f"overlap {name}", clean, [dev, *test_sets.values()])
+    reported = report(f"report {name}", profile, clean, learned, dataset, overlaps)
     return Prepared(name, pair, profile.data, clean, dev, test_sets, learned, dataset, reported)
 
 
-def report(
-    label: str, profile: Profile, corpus: Step[Corpus], vocabulary: Step[Vocabulary], dataset: Step[EncodedDataset]
-) -> Step[CorpusReport]:
-    """Returns the step that reports on prepared text, with the batches of the profile's first recipe (§5.1)."""
+def report(label: str, profile: Profile, *text: Step[Any]) -> Step[CorpusReport]:
+    """Returns the step that reports on corpus, vocabulary, dataset and overlaps, in the batches of the first recipe."""
     training = next(iter(profile.recipes.values())).training
-    plan = [training.budget_tokens, training.micro_batches, training.seed]
-    return REPORT(label, corpus, vocabulary, dataset, profile.data, plan)
+    batches = {name: getattr(training, name) for name in ("budget_tokens", "micro_batches", "seed")}
+    return REPORT(label, *text, profile.data, TrainingSettings(**batches))
 
 
 def trained(

@@ -35,6 +35,7 @@ from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
 from pipeline.text.languages import tag_of
 from pipeline.text.lines import count_lines, readable
+from pipeline.text.overlap import check_apart
 
 
 def _not_ours(name: str) -> str:
@@ -134,9 +135,15 @@ class FilesSettings(Settings):
         return sum(_count_lines(sides.source) for sides in self.train)
 
     def texts(self) -> list[FilesText]:
-        """Returns the files of training text, dev set and test sets, main one first."""
+        """Returns the files of training text, dev set and test sets, main one first.
+
+        Raises UserError if train or dev has a file of another split.
+        """
         languages = self.source, self.target
         files = {"train": self.train, "dev": (self.dev,), **{name: (sides,) for name, sides in self.test.items()}}
+        check_apart(
+            {name: [path for pair in pairs for path in (pair.source, pair.target)] for name, pairs in files.items()}
+        )
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
 
     def amount(self) -> Amount:

@@ -19,6 +19,7 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.scratch import temporary_folder
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
+from pipeline.text.overlap import check_apart
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +47,12 @@ class Multi30kSettings(Settings):
     """Server of the published files. Their hashes are verified, so any mirror will do."""
 
     def texts(self) -> "list[Multi30kText]":
-        """Returns train, dev, test_2016_flickr, then other test sets by name. Raises UserError if one is missing."""
-        return [Multi30kText(name=name, files=files, source=self) for name, files in _splits(self).items()]
+        """Returns train, dev, test_2016_flickr, then other test sets by name. Raises UserError if one is missing, or
+        train or dev is also another split."""
+        splits = _splits(self)
+        if self.data:
+            check_apart({name: [self.data / file for file in files] for name, files in splits.items()})
+        return [Multi30kText(name=name, files=files, source=self) for name, files in splits.items()]
 
     def amount(self) -> Amount:
         """Returns the size of the published files, which are deleted after reading."""

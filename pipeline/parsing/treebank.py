@@ -23,6 +23,7 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.text.aligned import SHARD_PAIRS, CorpusWriter, content_sha256, write_set, write_shards
 from pipeline.text.amount import Amount
 from pipeline.text.lines import write_lines
+from pipeline.text.overlap import check_apart
 
 LANGUAGES = ("en", "trees")
 GOLD_COLLECTION, RECOMBINED_COLLECTION = "treebank", "recombined"
@@ -43,7 +44,12 @@ class TreebankSettings(Settings):
     """Additional training trees, recombined from the treebank's constituents."""
 
     def texts(self) -> "tuple[TreebankSettings, TreebankSet, TreebankSet]":
-        """Returns the settings of training text, dev set and test set."""
+        """Returns the settings of training text, dev set and test set.
+
+        Raises UserError if a silver file is the treebank's dev or test text.
+        """
+        held_out = [path for split in SPLITS[1:] for path in files_behind(self.treebank, split).values()]
+        check_apart({"silver": self.silver, "dev or test": held_out})
         dev, test = (TreebankSet(name=name, treebank=self.treebank, write_tags=self.write_tags) for name in SPLITS[1:])
         return self, dev, test
 

@@ -125,6 +125,11 @@ class EvaluationSet(JsonArtifact[EvaluationSetRecord]):
         return self.folder / f"{record.name}.{record.target}"
 
     @property
+    def shard(self) -> Shard:
+        """Both files."""
+        return Shard(self.source, self.references, self.load().sentences)
+
+    @property
     def gold_trees(self) -> Path:
         """The file of the bracketed trees; missing if the references are text."""
         return self.folder / "gold.trees"

@@ -16,6 +16,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.batching import plan_epoch
+from pipeline.text.overlap import Overlap, Overlaps
 
 TOO_MANY_TOKENS = "too_many_tokens"
 """Encoding's reason for excluding pairs; cleaning's reasons are `pipeline.text.cleaning.REASONS`."""
@@ -77,6 +78,8 @@ class CorpusStatistics:
     sample: Mapping[str, int]
     """`vocabulary.json`: the vocabulary's size and training sample."""
     plan: Plan
+    overlaps: Sequence[Overlap] = ()
+    """Of dev set and test sets with the training text."""
 
     @property
     def pair(self) -> str:
@@ -103,6 +106,7 @@ def measure(
     corpus: Corpus,
     vocabulary: Vocabulary,
     dataset: EncodedDataset,
+    overlaps: Overlaps,
     settings: TrainingSettings,
 ) -> CorpusStatistics:
     """Measures a cleaned corpus, its vocabulary and token ids, and plans a first epoch with these settings.
@@ -127,6 +131,7 @@ def measure(
         lengths=(_lengths(corpus.languages[0], source), _lengths(corpus.languages[1], target)),
         sample=vocabulary.read_json("vocabulary.json"),
         plan=_plan(source, target, settings),
+        overlaps=overlaps.load().sets,
     )
 
 

@@ -54,7 +54,7 @@ def encode(
     Raises UserError if no training pair is short enough.
     """
     dataset = EncodedDataset(context.folder)
-    shards_of = {"train": corpus.shards, "dev": [_shard_of(dev)]}
+    shards_of = {"train": corpus.shards, "dev": [dev.shard]}
     calls = []
     for split, shards in shards_of.items():
         limit = settings.max_tokens if split == "train" else None
@@ -95,16 +95,12 @@ def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator[
     with temporary_folder(context.folder) as folder:
         dataset, name = EncodedDataset(folder), text.load().name
         (dataset.folder / name).mkdir()
-        counts = encode_shard(_shard_of(text), model, dataset.folder / name / "00000.arrow", None)
+        counts = encode_shard(text.shard, model, dataset.folder / name / "00000.arrow", None)
         dataset.write_json("dataset.json", {"splits": {name: [counts]}})
         split = EncodedSplit.open(dataset, name)
         if not len(split.computed_rows):
             raise UserError(f"{text.source} has no pair of at most {LONGEST_TOKENS} tokens; add shorter text")
         yield split
-
-
-def _shard_of(text: EvaluationSet) -> Shard:
-    return Shard(text.source, text.references, text.load().sentences)
 
 
 def write_encoded(

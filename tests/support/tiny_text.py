@@ -8,6 +8,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.cleaning import clean
 from pipeline.text.encoding import encode
+from pipeline.text.overlap import Overlaps, count
 from pipeline.text.vocabulary import learn
 from tests.support.parallel_text import corpus_of, set_of, text_pairs
 
@@ -32,6 +33,7 @@ class PreparedText(NamedTuple):
     corpus: Corpus
     vocabulary: Vocabulary
     dataset: EncodedDataset
+    overlaps: Overlaps
 
 
 def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
@@ -53,4 +55,4 @@ def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
     corpus = clean(context("corpus"), text, CleaningSettings())
     vocabulary = learn(context("vocabulary"), corpus, every_character(PIECES, sample_pairs=SAMPLED_PAIRS))
     dataset = encode(context("dataset"), corpus, dev, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
-    return PreparedText(corpus, vocabulary, dataset)
+    return PreparedText(corpus, vocabulary, dataset, count(context("overlap"), corpus, [dev]))

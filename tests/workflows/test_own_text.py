@@ -25,8 +25,8 @@ def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) ->
     """Writes a number of training pairs, gzipped, in several files of the same size."""
     for name in [*(f"train{i}" for i in range(files)), "dev", "test"]:
         n_lines = pairs // files if name.startswith("train") else 1
-        (folder / f"{name}.en.gz").write_bytes(gzip.compress(b"a\n" * n_lines))
-        (folder / f"{name}.{language}").write_bytes(b"\xe4\n" * n_lines)
+        (folder / f"{name}.en.gz").write_bytes(gzip.compress(f"{name}\n".encode() * n_lines))
+        (folder / f"{name}.{language}").write_bytes(f"{name}:".encode() + b"\xe4\n" * n_lines)
     sides = [f'{{source = "train{i}.en.gz", target = "train{i}.{language}"}}' for i in range(files)]
     toml = folder / f"{language}.toml"
     toml.write_text(
@@ -105,17 +105,20 @@ def _steps(toml: Path) -> list[Step[Artifact]]:
 
 
 def test_another_test_set_trains_nothing_again(tmp_path: Path) -> None:
-    """Only the new test set is read, translated and scored, like a changed one. Evaluation reads no training text."""
+    """Only the new test set is read, translated and scored, like a changed one, and sought in the training text."""
+    counted = {"overlap en-cs", "report en-cs"}
     toml, store = _describe(tmp_path, 5), Store(tmp_path / "runs")
     for step in _steps(toml):
         publish(store.folder(step.name), lambda folder: Artifact(folder), {"fingerprint": step.fingerprint})
     assert not to_run(_steps(toml), store)
     described = toml.read_text()
-    toml.write_text(described + 'test.b = {source = "test.en.gz", target = "dev.cs"}\n')
+    (tmp_path / "b.cs").write_text("b")
+    toml.write_text(described + 'test.b = {source = "test.en.gz", target = "b.cs"}\n')
     assert {step.label for step in to_run(_steps(toml), store)} == {
         "read en-cs b",
         "decode en-cs base b",
         "score en-cs base b",
+        *counted,
     }
     toml.write_text(described)
     (tmp_path / "test.cs").write_bytes(b"\xe5\n")
@@ -123,6 +126,7 @@ def test_another_test_set_trains_nothing_again(tmp_path: Path) -> None:
         "read en-cs a",
         "decode en-cs base",
         "score en-cs base",
+        *counted,
     }
 
 

@@ -136,8 +136,8 @@ def prepare(
     overrides: SetOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/evaluation-SET, OUT/vocabulary, OUT/dataset
-    and OUT/report; downloads are kept in OUT/downloads."""
+    """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/evaluation-SET, OUT/vocabulary, OUT/dataset,
+    OUT/overlap and OUT/report; downloads are kept in OUT/downloads."""
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
@@ -152,7 +152,8 @@ def prepare(
     corpus = replace(stages.CLEAN("clean", text, chosen.cleaning), out=folder / "corpus")
     vocabulary = replace(stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary), out=folder / "vocabulary")
     dataset = replace(stages.ENCODE("encode", corpus, sets["dev"], vocabulary, chosen.encoding), out=folder / "dataset")
-    report = replace(stages.report("report", chosen, corpus, vocabulary, dataset), out=folder / "report")
+    overlaps = replace(stages.OVERLAP("overlap", corpus, [*sets.values()]), out=folder / "overlap")
+    report = replace(stages.report("report", chosen, corpus, vocabulary, dataset, overlaps), out=folder / "report")
     _, reported, *_ = run([dataset, report, *sets.values()], Store(folder), [View(console)], address)
     record(folder, chosen)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)

@@ -3,13 +3,12 @@
 `aiayn prepare` writes the report to OUT/report; Tables 2 to 4 show it and send it to MLflow.
 """
 
-from collections.abc import Sequence
-
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.cleaning import REASONS as CLEANING_REASONS
 from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, CorpusStatistics, measure
+from pipeline.text.overlap import Overlaps
 from workflows.quantities import percent, rounded
 from workflows.tables.table import NAME, Column, Table, columns, in_order
 
@@ -59,18 +58,21 @@ class CorpusReport(JsonArtifact[CorpusStatistics]):
 
 
 def report_corpus(
-    context: Context, corpus: Corpus, vocabulary: Vocabulary, dataset: EncodedDataset, data: str, plan: Sequence[int]
+    context: Context,
+    corpus: Corpus,
+    vocabulary: Vocabulary,
+    dataset: EncodedDataset,
+    overlaps: Overlaps,
+    data: str,
+    training: TrainingSettings,
 ) -> CorpusReport:
     """Writes the statistics of a language pair's text and of the first epoch of a run on it.
 
-    `data` is a short description of the text; `plan` is the run's token budget, micro-batches and seed.
-    Raises UserError if a file is missing or damaged.
+    `data` is a short description of the text. Raises UserError if a file is missing or damaged.
     """
     from workflows.reports.corpus_plot import lengths_svg  # Matplotlib is slow to import
 
-    budget_tokens, micro_batches, seed = plan
-    training = TrainingSettings(budget_tokens=budget_tokens, micro_batches=micro_batches, seed=seed)
-    statistics = measure(data, corpus, vocabulary, dataset.on_this_node(context.scratch), training)
+    statistics = measure(data, corpus, vocabulary, dataset.on_this_node(context.scratch), overlaps, training)
     report = CorpusReport(context.folder).write(statistics)
     (context.folder / "corpus_report.svg").write_text(lengths_svg(statistics), encoding="utf-8")
     return report
@@ -90,10 +92,9 @@ def collections(statistics: CorpusStatistics) -> Table:
         Column("unknown_fraction", "unknown tokens", unit="%"),
     ]
     listed = [*statistics.collections, *[statistics.total] * (len(statistics.collections) > 1)]
-    dropped = [[of.dropped[reason] for reason in REASONS] for of in listed]
     rows = [
-        in_order(shown, of.name, of.read, of.kept, *counts, of.unknown_fraction)
-        for of, counts in zip(listed, dropped, strict=True)
+        in_order(shown, of.name, of.read, of.kept, *(of.dropped[reason] for reason in REASONS), of.unknown_fraction)
+        for of in listed
     ]
     return Table(title(statistics), shown, rows)
 
@@ -109,6 +110,7 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
         "normalised": f"{rounded(statistics.normalised)} training lines",
         "vocabulary": f"{rounded(sample['size'])} pieces, learned from {rounded(sample['sampled_pairs'])} of "
         f"{rounded(sample['train_pairs'])} pairs with {rounded(sample['words'])} distinct words",
+        "also in the training text": "; ".join(map(str, statistics.overlaps)),
     }
     if plan.updates is None or plan.padding_fraction is None:
         return {**of_text, "padding": plan.problem}

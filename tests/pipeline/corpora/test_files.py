@@ -21,15 +21,15 @@ target = "de"
 train = [{source = "train.en.gz", target = "train.de.gz"}, {source = "more.en", target = "more.de"}]
 dev = {source = "dev.en", target = "dev.de"}
 [test.second]
-source = "dev.en"
-target = "dev.de"
+source = "test.en"
+target = "test.de"
 [test.a]
-source = "more.en"
-target = "more.de"
+source = "test.en"
+target = "other.de"
 """
 HEAD = 'source = "en"\ntarget = "de"\n'
 SPLITS = 'train = {source = "more.en", target = "more.de"}\ndev = {source = "dev.en", target = "dev.de"}\n'
-TEST = '[test.t]\nsource = "dev.en"\ntarget = "dev.de"\n'
+TEST = '[test.t]\nsource = "test.en"\ntarget = "test.de"\n'
 
 
 @pytest.fixture
@@ -43,6 +43,8 @@ def folder(tmp_path: Path, parallel_text: Path) -> Path:
         write_lines(folder / f"more.{language}", europarl[250:270])
         news = list(read_lines(parallel_text / "newstest2013" / f"newstest2013.{language}.gz"))
         write_lines(folder / f"dev.{language}", ["", *news[:30]])
+        write_lines(folder / f"test.{language}", news[30:50])
+    write_lines(folder / "other.de", news[50:70])
     (folder / "corpus.toml").write_text(TOML)
     return folder
 
@@ -81,7 +83,7 @@ def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
     for side, language in enumerate(("en", "de")):
         write_lines(folder / f"dev.{language}", [pair[side] for pair in odd])
     text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"))
-    assert text.pairs("dev") == text.pairs("second") == [(normalised(a), normalised(b)) for a, b in odd]
+    assert text.pairs("dev") == [(normalised(a), normalised(b)) for a, b in odd]
     for language in ("en", "de"):
         write_lines(folder / f"dev.{language}", [])
     with pytest.raises(UserError, match=r"dev.en and .*dev.de are empty; at least one pair is needed"):
@@ -101,9 +103,27 @@ def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None
     (moved / "corpus.toml").write_text(f"{first}[test.a]{tail}{third}{head}")
     train, dev, second_set, set_a = original
     assert identities(moved) == [train, dev, set_a, second_set]
-    (folder / "more.de").write_bytes((folder / "more.de").read_bytes().replace(b"e", b"x", 1))
+    (folder / "test.de").write_bytes((folder / "test.de").read_bytes().replace(b"e", b"x", 1))
     changed = identities(folder)
-    assert [one == other for one, other in zip(changed, original, strict=True)] == [False, True, True, False]
+    assert [one == other for one, other in zip(changed, original, strict=True)] == [True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        ("train.en.gz", "dev.en", r"train and dev have the same text \(.*train\.en\.gz and .*dev\.en\)"),
+        ("more.de", "test.en", r"train and second have the same text \(.*more\.de and .*test\.en\)"),
+        ("dev.de", "other.de", r"dev and a have the same text \(.*dev\.de and .*other\.de\)"),
+    ],
+)
+@pytest.mark.parametrize("is_copy", [True, False])
+def test_a_file_of_two_splits_is_refused(folder: Path, one: str, other: str, message: str, is_copy: bool) -> None:
+    """By its content, whatever its name, and on either side. Test sets may share a file."""
+    FilesSettings.load(folder / "corpus.toml").texts()
+    (folder / other).unlink()
+    shutil.copyfile(folder / one, folder / other) if is_copy else (folder / other).symlink_to(folder / one)
+    with pytest.raises(UserError, match=message):
+        FilesSettings.load(folder / "corpus.toml").texts()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, measure
+from pipeline.text.overlap import Overlap
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings, page_of
 from tests.support.tiny_text import prepare_text
 from workflows.reports import table2 as table2_report
@@ -31,6 +32,7 @@ STATISTICS = CorpusStatistics(
     lengths=(lengths("en", 100, 1_500, 1_000, 300), lengths("de", 50, 900, 1_000, 700, 250)),
     sample={"size": 500, "sampled_pairs": 1_000, "train_pairs": 2_910, "words": 4_200},
     plan=Plan(budget_tokens=400, micro_batches=2, updates=26, padding_fraction=0.0421, problem=""),
+    overlaps=[Overlap("dev", 500, source=12, target=10, pairs=9)],
 )
 
 
@@ -38,7 +40,7 @@ def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> No
     text = prepare_text(tmp_path, parallel_text)
     training = TrainingSettings(budget_tokens=3000, micro_batches=2, seed=1)
     (tmp_path / "report").mkdir()
-    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", [3000, 2, 1])
+    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", training)
     measured = measure("two collections", *text, training)
     assert CorpusReport(tmp_path / "report").load() == measured
     assert json.loads((made.folder / "corpus_report.json").read_text())["plan"]["updates"] == measured.plan.updates
@@ -65,4 +67,5 @@ def test_a_report_shows_each_text(tmp_path: Path) -> None:
     assert "<b>web" not in html
     assert "Training text" in reader.text
     assert "EN-FR, two collections" in reader.text
+    assert "9 of 500 pairs of dev (12 source and 10 target sentences)" in reader.text
     assert "Training text" not in Reader(page_of(tmp_path, table2_report.tabulate, [])).text
