@@ -38,7 +38,7 @@ def write_archives(folder: Path, target: Any, pairs: int) -> None:
     lines = ['profile = "wmt14"', f"corpora.en-{target}.data = {str(folder)!r}"]
     for name, (archive, *_) in zip([f"archives.{name}" for name in counts] + [*sets], calls, strict=True):
         path, key = folder / archive.path, f"corpora.en-{target}.{name}"
-        if archive.size_bytes:
+        if name.startswith("archives."):
             lines.append(f"{key}.size_bytes = {path.stat().st_size}")
         if archive.checksum:
             lines.append(f'{key}.checksum = "sha256:{content_sha256(path)}"')

@@ -164,8 +164,5 @@ def _seconds(
 def _text_bytes(profile: Profile, pair: str) -> int:
     """Returns the bytes of a pair's text: downloads, plain text as read and cleaned, token ids; 0 if not known yet."""
     amount = profile.for_pair(pair).corpora[pair].amount()
-    if not (amount.train_pairs and amount.text_bytes):
-        return 0
     downloads = sum(size or 0 for size in amount.downloads.values())
-    tokens = sum(float(side.mean()) for side in drawn("wmt14"))
-    return round(downloads + 2 * amount.text_bytes + amount.train_pairs * (8 + 2 * tokens))
+    return round(downloads + amount.kept_bytes) if amount.text_bytes else 0

@@ -11,6 +11,7 @@ import shutil
 import tarfile
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -26,6 +27,7 @@ from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.locks import FileLock
 from pipeline.text.aligned import content_sha256
+from pipeline.text.amount import Amount
 from pipeline.text.lines import open_unzipped
 
 log = logging.getLogger(__name__)
@@ -65,8 +67,12 @@ class Origin:
     downloads: Path
     """Folder of downloads and recorded checksums, laid out like the server."""
 
-    def check(self, archives: Sequence[Archive]) -> None:
-        """Raises UserError if `data` lacks an archive, or the disk has no room for the downloads."""
+    def check(self, archives: Sequence[Archive], folder: Path, amount: Amount | None = None) -> None:
+        """Raises UserError if `data` lacks an archive, or a disk has no room for downloads or, in `folder`, the text.
+
+        Without its `amount`, the text is taken for small.
+        """
+        amount = amount or Amount()
         if self.data is not None:
             missing = [archive.path for archive in archives if self.on_disk(archive) is None]
             if missing:
@@ -74,15 +80,21 @@ class Origin:
                     f"--data {self.data} has no {', '.join(missing)}; put the official archives there, with or "
                     "without these folders, or drop --data to download them"
                 )
-            return
-        present_bytes = {archive: _downloaded_bytes(self.downloads / archive.path) for archive in archives}
-        missing_bytes = sum(max((archive.size_bytes or 0) - have, 0) for archive, have in present_bytes.items())
-        disk = next(folder for folder in (self.downloads, *self.downloads.parents) if folder.exists())
-        if missing_bytes > (free_bytes := shutil.disk_usage(disk).free):
-            raise UserError(
-                f"the archives need {missing_bytes / 1e9:.1f} GB more, but the disk of {self.downloads} has only "
-                f"{free_bytes / 1e9:.1f} GB free; free some space, or choose another store"
-            )
+            archives = []
+        missing_bytes = 0
+        for archive in archives:
+            size_bytes = archive.size_bytes or amount.downloads.get(archive.path) or 0
+            missing_bytes += max(size_bytes - _downloaded_bytes(self.downloads / archive.path), 0)
+        needs_bytes = Counter[int]()
+        for place, needed in ((folder, amount.kept_bytes), (self.downloads, missing_bytes)):
+            disk = next(parent for parent in (place, *place.parents) if parent.exists())
+            needs_bytes[disk.stat().st_dev] += round(needed)
+            if needs_bytes[disk.stat().st_dev] > (free_bytes := shutil.disk_usage(disk).free):
+                raise UserError(
+                    f"the text needs {amount.kept_bytes / 1e9:.1f} GB and its archives {missing_bytes / 1e9:.1f} GB "
+                    f"more, but the disk of {place} has only {free_bytes / 1e9:.1f} GB free; free some space, or "
+                    "choose another store"
+                )
 
     def record(self, archive: Archive) -> Path:
         """Returns the file that records an archive's sha256 if none is published."""

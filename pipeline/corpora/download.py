@@ -112,7 +112,11 @@ def _fetch_from(
         except (BaseError, FileNotFoundError) as error:
             problem = _problem(str(error))
             cannot_continue = isinstance(error, NotSupportedError | PreconditionError)
-            if have_bytes and (cannot_continue or problem.startswith("HTTP 416")):
+            is_out_of_range = problem.startswith("HTTP 416")
+            if have_bytes and is_out_of_range and size_bytes is None and _is_whole(store, name, part):
+                size_bytes = have_bytes
+                continue
+            if have_bytes and (cannot_continue or is_out_of_range):
                 part.unlink()  # this server cannot resume it
             elif not answered or failures >= retries:  # obstore itself retries unanswered requests
                 return problem
@@ -129,6 +133,16 @@ def _problem(error: str) -> str:
         return f"HTTP {status[1]}"
     cause = re.search(r'(?:message|error): "([^"]+)"|kind: (Timeout|Interrupted)', error)
     return (cause and (cause[1] or cause[2])) or error.partition("\n")[0]
+
+
+def _is_whole(store: HTTPStore, name: str, part: Path) -> bool:
+    """Whether the partial file has the size of the server's file, and its ETag if one was kept."""
+    try:
+        served = obstore.head(store, name)
+    except (BaseError, FileNotFoundError):
+        return False
+    etag = _etag_file(part)
+    return served["size"] == _size(part) and not (etag.exists() and etag.read_text("utf-8") != served["e_tag"])
 
 
 def _etag_file(part: Path) -> Path:

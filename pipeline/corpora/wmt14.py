@@ -8,7 +8,7 @@ Pitfalls:
 - The test set is all of newstest2014, 3,003 sentences: sacreBLEU's `wmt14/full`. Its `wmt14` is a subset.
 - The English sides of newstest2014 differ between the language pairs, so each uses its own.
 - The text stays raw: not lower-cased, and German compounds are split only by the paper's scorer.
-- Duplicates are kept, as in the paper; blank lines too, until `pipeline.text.cleaning` sees both sides.
+- Duplicates are kept: the paper does not mention them. Blank lines are, too, until `pipeline.text.cleaning`.
 """
 
 import tomllib
@@ -28,7 +28,7 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.scratch import temporary_folder
 from pipeline.text.aligned import CorpusWriter, copy_files, write_set
 from pipeline.text.amount import Amount
-from pipeline.text.lines import Errors, read_pairs
+from pipeline.text.lines import read_pairs
 
 STATMT = "https://www.statmt.org/"
 SOURCE = "en"
@@ -55,6 +55,13 @@ def official_archives(target: Wmt14Target) -> dict[str, Archive]:
                 fields[side] = entry["members"].format(pair=f"{target}-{SOURCE}", language=language)
             archives[name] = Archive(**fields)
     return archives
+
+
+def _official_pairs(name: str, archive: Archive, target: Wmt14Target) -> int | None:
+    """Returns the number of lines of an official archive, or None for any other."""
+    official = official_archives(target).get(name)
+    is_official = official and (archive.path, archive.size_bytes) == (official.path, official.size_bytes)
+    return _published()[name]["pairs"][target] if is_official else None
 
 
 class PublishedSet(Settings):
@@ -97,8 +104,22 @@ class Wmt14Text(Wmt14Source):
         default_factory=lambda fields: official_archives(fields["target"]), min_length=1
     )
     """A checksum identifies an archive, so its location is not fingerprinted."""
-    invalid: Literal["error", "drop"] = "error"
-    """What to do with pairs that are not UTF-8; "drop": cleaning drops and counts them."""
+
+    def identity(self) -> dict[str, Any]:
+        """Includes the former default of a setting that changed no valid text."""
+        return super().identity() | {"invalid": "error"}
+
+    def amount(self) -> Amount:
+        """Returns pairs and text size, if all archives are official, and download sizes."""
+        counts = [_official_pairs(name, archive, self.target) for name, archive in self.archives.items()]
+        pairs = None if None in counts else sum(filter(None, counts))
+        estimated_bytes = {entry["path"]: entry.get("estimated_bytes") for entry in _published().values()}
+        archives = [] if self.data else list(self.archives.values())
+        return Amount(
+            pairs,
+            pairs and pairs * PAIR_BYTES,
+            {archive.path: archive.size_bytes or estimated_bytes.get(archive.path) for archive in archives},
+        )
 
 
 class Wmt14Set(Wmt14Source):
@@ -118,22 +139,9 @@ class Wmt14Settings(Wmt14Text):
         """Returns the settings of training text, dev set and test set."""
         source = {name: getattr(self, name) for name in Wmt14Source.model_fields}
         return (
-            Wmt14Text(**source, archives=self.archives, invalid=self.invalid),
+            Wmt14Text(**source, archives=self.archives),
             Wmt14Set(**source, name="dev", published=self.dev),
             Wmt14Set(**source, name=TEST_SET, published=self.test),
-        )
-
-    def amount(self) -> Amount:
-        """Returns pairs and text size, if all archives are official, and download sizes."""
-        official, published = official_archives(self.target), _published()
-        known = all(name in official and archive.path == official[name].path for name, archive in self.archives.items())
-        pairs = sum(published[name]["pairs"][self.target] for name in self.archives) if known else None
-        estimated_bytes = {entry["path"]: entry.get("estimated_bytes") for entry in published.values()}
-        archives = [] if self.data else list(self.archives.values())
-        return Amount(
-            pairs,
-            pairs and pairs * PAIR_BYTES,
-            {archive.path: archive.size_bytes or estimated_bytes.get(archive.path) for archive in archives},
         )
 
 
@@ -142,14 +150,13 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
 
     One call of `context.map` per archive extracts its members, and `copy_files` copies them. The report is {"read":
     pairs, "archives": {path: {"pairs", "bytes", "sha256"}}}. Raises UserError, naming archive and member, if one cannot
-    be downloaded, is not the published one, or has sides of different length.
+    be downloaded, is not the published one, or has sides of different length, and if the disk has no room for the text.
+    Pairs that are not UTF-8 are left to cleaning, which counts and drops them.
     """
     origin, languages = settings.origin(context), (SOURCE, settings.target)
     archives = list(settings.archives.values())
-    origin.check(archives)
+    origin.check(archives, context.folder, settings.amount())
     writer = CorpusWriter(context, languages)
-    errors: Errors = "surrogateescape" if settings.invalid == "drop" else "strict"
-    remedy = f"""drop such pairs: --set 'corpora.{"-".join(languages)}.invalid="drop"'"""
     with temporary_folder(context.folder) as folder:
         members_of = {folder / f"{i}": archive for i, archive in enumerate(archives)}
         with report_downloads(context, archives, origin):
@@ -158,11 +165,12 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
         files = [
             (name, members.source, members.target) for name, members in zip(settings.archives, extracted, strict=True)
         ]
-        with _naming(members_of, remedy):
-            sizes = copy_files(context, writer, files, errors)
+        with _naming(members_of):
+            sizes = copy_files(context, writer, files, "surrogateescape")
     report = {}
-    for archive, members, pairs in zip(archives, extracted, sizes, strict=True):
-        _check(archive, pairs)
+    for (name, archive), members, pairs in zip(settings.archives.items(), extracted, sizes, strict=True):
+        expected = None if archive.checksum else _official_pairs(name, archive, settings.target)
+        _check(archive, pairs, expected, origin.record(archive))
         report[archive.path] = {"pairs": pairs, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
     return writer.finish({"read": writer.pairs, "archives": report})
 
@@ -177,35 +185,36 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
     if published.checksum:
         archive = archive.model_copy(update={"checksum": published.checksum})
     origin = settings.origin(context)
-    origin.check([archive])
+    origin.check([archive], context.folder)
     with temporary_folder(context.folder) as folder:
         with report_downloads(context, [archive], origin):
             members = extract(archive, origin, folder)
         report = {"archive": archive.path, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
-        with _naming({folder: archive}, "download the official archive"):
+        with _naming({folder: archive}):
             pairs = read_pairs(members.source, members.target)
             text = write_set(context, settings.name, languages, pairs, report)
-    _check(archive, text.load().sentences, published.pairs)
+    _check(archive, text.load().sentences, published.pairs, origin.record(archive))
     return text
 
 
 @contextmanager
-def _naming(members_of: Mapping[Path, Archive], remedy: str) -> Iterator[None]:
-    """Names archive and member in an error, since the extracted files will be gone, and adds a remedy."""
+def _naming(members_of: Mapping[Path, Archive]) -> Iterator[None]:
+    """Names archive and member in an error, since the extracted files will be gone, with a remedy."""
     try:
         yield
     except UserError as error:
         message = str(error)
         for folder, archive in members_of.items():
             message = message.replace(f"{folder}/", f"{archive.name}, member ")
-        raise UserError(message.replace("convert the file", remedy)) from None
+        raise UserError(message.replace("convert the file", "download the official archive")) from None
 
 
-def _check(archive: Archive, pairs: int, expected: int | None = None) -> None:
-    """Raises UserError if an archive had no lines, or an unexpected number."""
+def _check(archive: Archive, pairs: int, expected: int | None, record: Path) -> None:
+    """Raises UserError if an archive had no lines, or not the expected number."""
     if not pairs or expected not in (None, pairs):
+        instead = f" instead of {expected}" if expected else ""
+        recorded = "" if archive.checksum else f" after removing {record}"
         raise UserError(
-            f"{archive.name}: {archive.source} and its translation have {pairs} lines"
-            + (f" instead of {expected}" if expected else "")
-            + "; download the official archive"
+            f"{archive.name}: {archive.source} and its translation have {pairs} lines{instead}; "
+            f"download the official archive{recorded}"
         )

@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+TOKENS_A_PAIR = 59
+"""Mean of WMT14's text (`pipeline.corpora.lengths`)."""
+
 
 @dataclass(frozen=True)
 class Amount:
@@ -15,3 +18,8 @@ class Amount:
     downloads: Mapping[str, int | None] = field(default_factory=dict)
     """Size of each download in bytes, or None if unknown, by path on the server (the same for all corpora that share
     it). Evaluation sets of unknown size, a few MB, are left out."""
+
+    @property
+    def kept_bytes(self) -> float:
+        """Approximate size of the text as read and cleaned, and of its token ids; 0 if unknown."""
+        return 2 * (self.text_bytes or 0) + (self.train_pairs or 0) * (8 + 2 * TOKENS_A_PAIR)

@@ -64,7 +64,7 @@ def settings_of(folder: Path, target: Wmt14Target, dev_pairs: int, test_pairs: i
     archives = {}
     for name, archive in official_archives(target).items():
         size_bytes = (folder / archive.path).stat().st_size
-        changes = {"size_bytes": size_bytes if archive.size_bytes else None}
+        changes: dict[str, Any] = {"size_bytes": size_bytes}
         if archive.checksum:
             changes["checksum"] = checksum(folder / archive.path)
         archives[name] = archive.model_copy(update=changes)

@@ -13,6 +13,7 @@ from pipeline.corpora.archives import Archive, Members, Origin, extract, report_
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 from pipeline.store.scratch import LockLostError, Scratch
+from pipeline.text.amount import Amount
 from tests.support.official_archives import checksum, text, write_archive
 
 SIDES = {"in/a.en": b"one\n", "in/a.de": b"eins\n"}
@@ -107,3 +108,12 @@ def test_progress_goes_on_after_an_error_of_the_disk(tmp_path: Path, monkeypatch
         archive.unlink()
         archive.write_bytes(bytes(2_000_000))
     assert events[-1] == {"done": 2.0, "total": 2.0, "unit": "MB"}
+
+
+@pytest.mark.parametrize("data", [None, Path()])
+def test_too_small_a_disk_for_the_text_is_reported(tmp_path: Path, data: Path | None) -> None:
+    """Before anything is downloaded, and where the archives are there already."""
+    origin = Origin((), data, tmp_path / "downloads")
+    origin.check([], tmp_path / "text", Amount(10, 10))
+    with pytest.raises(UserError, match=r"the text needs 2000000000\.0 GB .*, but the disk of .*text has only"):
+        origin.check([], tmp_path / "text", Amount(None, 1e18))

@@ -86,7 +86,7 @@ def test_a_link_that_brings_nothing_is_given_up(server: RangeServer, target: Pat
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, target: Path, known: bool) -> None:
-    """Nothing is downloaded twice, unless only the last step is missing and no size is published."""
+    """Nothing is downloaded twice, even if only the last step is missing and no size is published."""
     changes = {} if known else {"size_bytes": None, "checksum": None}
     part = target.with_name("file.part")
     part.write_bytes(CONTENT[:1000])
@@ -96,7 +96,19 @@ def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, ta
     target.rename(part)
     get(server, target, **changes)
     assert target.read_bytes() == CONTENT
-    assert ranges(server)[1:] == ([] if known else ["bytes=300000-", None])
+    assert ranges(server)[1:] == ([] if known else ["bytes=300000-"])
+
+
+@pytest.mark.parametrize(("part", "etag"), [(CONTENT[::-1], '"of another version"'), (CONTENT + b"more", "")])
+def test_a_whole_part_of_another_version_is_fetched_again(
+    server: RangeServer, target: Path, part: bytes, etag: str
+) -> None:
+    server.etags = True
+    target.with_name("file.part").write_bytes(part)
+    if etag:
+        target.with_name("file.part.etag").write_text(etag)
+    get(server, target, size_bytes=None, checksum=None)
+    assert target.read_bytes() == CONTENT
 
 
 def test_parts_of_two_versions_are_not_joined(server: RangeServer, target: Path) -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.corpora import archives
+from pipeline.corpora import archives, wmt14
 from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, official_archives, read, read_set
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.text import aligned
 from pipeline.text.cleaning import clean
 from tests.support.official_archives import Pairs, checksum, settings_of, write_archive, write_official
 from tests.support.parallel_text import pairs_of
@@ -135,7 +134,7 @@ def test_too_small_a_disk_is_reported_before_any_download(
     huge = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": 1 << 60})
     archives_of = {**expecting.archives, "commoncrawl": huge}
     with pytest.raises(
-        UserError, match=r"the archives need \d+.\d GB more, but the disk of .*downloads has only .* GB free"
+        UserError, match=r"its archives \d+.\d GB more, but the disk of .*downloads has only .* GB free"
     ):
         read(here, expecting.texts()[0].model_copy(update={"archives": archives_of}))
     assert server.asked == []
@@ -180,10 +179,7 @@ def test_a_hash_that_is_not_published_is_kept_and_required_later(
         read(here, _unpublished(settings(data=official), "commoncrawl").texts()[0])
 
 
-def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By default the message names archive, member, line and setting, even if archives are read in pieces. With
-    `drop`, cleaning counts the two pairs."""
-    monkeypatch.setattr(aligned, "SHARD_PAIRS", 20)
+def test_pairs_that_are_not_utf8_are_dropped_and_counted(tmp_path: Path) -> None:
     train = {
         **TRAIN,
         "commoncrawl": [*TRAIN["commoncrawl"], ("caf\udce9", "Café"), ("tea", "\udcffTee"), ("one", "eins")],
@@ -191,22 +187,29 @@ def test_pairs_that_are_not_utf8_end_the_stage_or_are_dropped(tmp_path: Path, mo
     write_official(tmp_path / "official", "de", train, DEV, TEST)
     settings = Wmt14Settings(**settings_of(tmp_path / "official", "de", 7, 9), data=tmp_path / "official")
     contexts = []
-    for name in ("refused", "raw", "clean"):
+    for name in ("raw", "clean"):
         (tmp_path / name).mkdir()
         contexts.append(Context(tmp_path / name))
-    with pytest.raises(
-        UserError, match=r"commoncrawl\.tgz, member .*\.en, line 31: not UTF-8 .*drop such pairs: --set"
-    ) as refused:
-        read(contexts[0], settings.texts()[0])
-    assert """--set 'corpora.en-de.invalid="drop"'""" in str(refused.value)
-    corpus = read(contexts[1], settings.model_copy(update={"invalid": "drop"}).texts()[0])
-    cleaned = clean(contexts[2], corpus, CleaningSettings())
+    corpus = read(contexts[0], settings.texts()[0])
+    cleaned = clean(contexts[1], corpus, CleaningSettings())
     report = cleaned.load().report
     assert report["dropped"]["invalid"] == report["collections"]["commoncrawl"]["dropped"]["invalid"] == 2
     assert report["collections"]["commoncrawl"]["read"] == 33
     kept = pairs_of(cleaned)
     assert ("one", "eins") in kept
     assert not any("tea" in source or "caf" in source for source, _ in kept)
+
+
+def test_an_archive_without_a_checksum_must_have_the_official_lines(
+    here: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of French UN text 12,886,831 are known; twelve are here."""
+    write_official(tmp_path / "official", "fr", TRAIN, DEV, TEST)
+    monkeypatch.setattr(wmt14, "PAIR_BYTES", 1)  # no room is needed for the official text
+    un = Wmt14Settings(target="fr").archives["un"]
+    text = Wmt14Settings(target="fr", data=tmp_path / "official", archives={"un": un}).texts()[0]
+    with pytest.raises(UserError, match=r"un\.tgz: .* have 12 lines instead of 12886831; download .*\.tgz\.sha256"):
+        read(here, text)
 
 
 def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
