@@ -45,14 +45,12 @@ class CountsArtifact(JsonArtifact[Counts]):
 
 
 class SizeMeasurements(Record):
-    """Times of one layer at one size, and its peak memory."""
+    """Times of one layer at one size."""
 
     length: int
     width: int
     rounds_s: tuple[float, ...]
     """Seconds of a forward and backward pass, by round."""
-    peak_bytes: int
-    """Of a forward and backward pass, excluding input and weights."""
 
 
 class LayerMeasurements(Record):
@@ -78,7 +76,7 @@ class Measurements(Record):
 
 
 class MeasurementsArtifact(JsonArtifact[Measurements]):
-    """`measurements.json`: times and memory of the layer types."""
+    """`measurements.json`: times of the layer types."""
 
     record_file = "measurements.json"
 

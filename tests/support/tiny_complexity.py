@@ -59,7 +59,6 @@ def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurement
                     length=n,
                     width=d,
                     rounds_s=(seconds(name, n, d), 50.0, seconds(name, n, d)),
-                    peak_bytes=4 * n * d,
                 )
                 for n, d in SWEEP.points(name)
             ),

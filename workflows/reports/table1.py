@@ -13,7 +13,6 @@ from workflows.tables.table1 import VARIABLES, Quantity, Sizes, Table1Artifact, 
 PLOTTED: dict[Quantity, tuple[str, float]] = {
     "time": ("time, ms", 1e3),
     "flop": ("counted FLOP, G", 1e-9),
-    "memory": ("peak memory, MB", 1e-6),
 }
 """The plotted quantities: title and factor to the unit."""
 
@@ -29,8 +28,7 @@ def tabulate(
     sizes = sizes_of(counts, measurements)
     drawings = [_sizes(counts, sizes, quantity, variable) for quantity in PLOTTED for variable in VARIABLES]
     explanation = (
-        "Time and memory cover forward and backward, FLOP only forward. Both axes are logarithmic, so a slope is an "
-        "exponent."
+        "Time covers forward and backward, FLOP only forward. Both axes are logarithmic, so a slope is an exponent."
     )
     return page.write(
         context,

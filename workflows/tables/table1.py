@@ -13,19 +13,18 @@ from workflows.tables.table import NAME, Column, Difference, Results, ResultsArt
 
 TOLERANCE = 0.15
 """A note lists exponents farther than this from the theory."""
-Quantity = Literal["flop", "time", "memory"]
-"""The fitted quantities: FLOP of a forward pass, and time and peak memory of a forward and backward pass."""
+Quantity = Literal["flop", "time"]
+"""The fitted quantities: FLOP of a forward pass, and time of a forward and backward pass."""
 Variable = Literal["n", "d"]
 VARIABLES: tuple[Variable, ...] = ("n", "d")
 QUANTITY_NAMES: dict[Quantity, str] = {
     "flop": "FLOP",
     "time": "time",
-    "memory": "peak memory",
 }
 PRINTED = {row.name: row for row in (*paper.TABLE_1, paper.SEPARABLE)}
 NAMES = Column(NAME, "layer type")
 Sizes = Mapping[LayerType, Mapping[tuple[int, int], Mapping[Quantity, float]]]
-"""A layer's cost at n and d: FLOP counted by torch; seconds and bytes as medians over rounds."""
+"""A layer's cost at n and d: FLOP counted by torch; seconds as medians over rounds."""
 Fits = Mapping[LayerType, Mapping[Quantity, Mapping[Variable, Exponent]]]
 
 
@@ -44,7 +43,6 @@ def sizes_of(counts: Counts, measured: Measurements) -> Sizes:
             sizes[layer.name][size.length, size.width] = {
                 "flop": flop[layer.name, size.length, size.width],
                 "time": median(size.rounds_s),
-                "memory": size.peak_bytes,
             }
     return sizes
 
@@ -209,8 +207,6 @@ def _notes(counts: Counts, measured: Measurements, sizes: Sizes, fits: Fits) -> 
         f"{'one sequence' if measured.timing.batch == 1 else f'{measured.timing.batch} sequences'}: the median of "
         f"{measured.timing.rounds} rounds, in each of which every layer is timed at every size.",
         _crossing(counts, sizes),
-        "Peak memory is torch's allocator peak beyond input and weights: tensors saved for the backward pass, and "
-        "gradients.",
         "Sequential operations are the longest chain of dependent matrix products and convolutions. The longest path "
         "is the number of steps until every output has a gradient with respect to every input it can depend on. Both "
         f"are counted at n = {_longest(counts.layers[0])}. A step is a layer of a stack; in the recurrent layer, a "
