@@ -3,10 +3,8 @@
 f1 = score_parses(Context(folder), parses).load().total.f1
 """
 
-import math
 from collections.abc import Mapping, Sequence
 
-from pipeline.errors import UserError
 from pipeline.evaluation.parses import Parses
 from pipeline.parsing.evalb import SentenceScore, Total, score_trees
 from pipeline.store.artifact import Context, JsonArtifact
@@ -25,7 +23,6 @@ class BracketScores(Record):
     """In percent, like the next three."""
     precision: float
     f1: float
-    """0 if nothing matches."""
     complete_match: float
 
 
@@ -53,8 +50,6 @@ class ScoredTrees(JsonArtifact[TreeScores]):
 def score_parses(context: Context, parses: Parses) -> ScoredTrees:
     """Scores the trees against the gold trees. Raises UserError like `score_trees`."""
     scores = score_trees(parses.gold_path, parses.trees_path)
-    if not scores.sentences:
-        raise UserError(f"{parses.gold_path} contains no tree; there is nothing to score")
     return ScoredTrees(context.folder).write(
         TreeScores(
             total=_bracket_scores(scores.total),
@@ -76,5 +71,4 @@ def _by_length(sentences: Sequence[SentenceScore]) -> dict[str, BracketScores]:
 
 
 def _bracket_scores(total: Total) -> BracketScores:
-    f1 = 0.0 if math.isnan(total.f1) else total.f1
-    return BracketScores.model_validate({**total._asdict(), "f1": f1}, extra="ignore")
+    return BracketScores.model_validate(total._asdict(), extra="ignore")

@@ -3,22 +3,22 @@
     scores = score_trees(Path("gold.trees"), Path("parsed.trees"))
     scores.total.f1, scores.total_short.f1    # over all sentences, and those of at most 40 words
 
-Line i of one file is scored against line i of the other. A constituent matches if the other tree has one with the same
+Tree i of one file is scored against tree i of the other. A constituent matches if the other tree has one with the same
 label over the same words, after punctuation is removed. Parameters are COLLINS.prm's, for the Penn Treebank. Malformed
-lines are counted like EVALB's; its limits on line length are lifted.
+lines are counted like EVALB's; its limits on line length are lifted. Trees over several lines, which EVALB cannot read,
+are first cleaned like a treebank's.
 """
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import accumulate, compress, zip_longest
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.errors import UserError
-from pipeline.parsing.trees import TRACE_TAG
+from pipeline.parsing.trees import TRACE_TAG, bracketed, cleaned, trees_in
 from pipeline.text.lines import read_lines
 
 _ELEMENT = re.compile(
@@ -91,7 +91,7 @@ class Total(NamedTuple):
     precision: float
     """Share of test brackets matched."""
     f1: float
-    """Harmonic mean of precision and recall; NaN if both are 0."""
+    """Harmonic mean of precision and recall."""
     complete_match: float
     """Share of sentences in which all brackets match."""
     average_crossing: float
@@ -116,7 +116,7 @@ class Total(NamedTuple):
             valid=len(valid),
             recall=recall,
             precision=precision,
-            f1=2 * precision * recall / (precision + recall) if matched else math.nan,
+            f1=2 * precision * recall / (precision + recall) if matched else 0.0,
             complete_match=_percent(sum(s.matched == s.gold_brackets == s.test_brackets for s in valid), len(valid)),
             average_crossing=sum(s.crossing for s in valid) / max(len(valid), 1),
             no_crossing=_percent(sum(s.crossing == 0 for s in valid), len(valid)),
@@ -129,9 +129,9 @@ class Total(NamedTuple):
         for title, figure in zip(TITLES, self, strict=True):
             yield f"{title:25} = {figure:6{'d' if isinstance(figure, int) else '.2f'}}"
 
-    def rounded(self) -> dict[str, float | None]:
-        """Returns the values rounded to two digits like EVALB's; None for NaN."""
-        return {name: None if math.isnan(figure) else round(figure, 2) for name, figure in self._asdict().items()}
+    def rounded(self) -> dict[str, float]:
+        """Returns the values rounded to two digits like EVALB's."""
+        return {name: round(figure, 2) for name, figure in self._asdict().items()}
 
 
 class BracketingScores(NamedTuple):
@@ -151,10 +151,10 @@ class BracketingScores(NamedTuple):
 
 
 def score_trees(gold: Path, test: Path) -> BracketingScores:
-    """Scores the trees of `test` against those of `gold`, one a line, in plain or gzip files.
+    """Scores the trees of `test` against those of `gold`, one a line or over several, in plain or gzip files.
 
-    Raises UserError if a file cannot be read, a line has text outside brackets, or there are more errors than EVALB
-    tolerates.
+    Raises UserError if a file cannot be read, a line has text outside brackets, the files have different numbers of
+    trees, there are more errors than EVALB tolerates, or no sentence can be scored.
     """
     sentences: list[SentenceScore] = []
     messages: list[str] = []
@@ -167,17 +167,40 @@ def score_trees(gold: Path, test: Path) -> BracketingScores:
                 f"the last in line {number}: {problem}; check that both hold the same sentences, one tree a line"
             )
 
-    files = (read_lines(path, errors="surrogateescape") for path in (gold, test))
-    for number, (gold_line, test_line) in enumerate(zip_longest(*files), 1):
-        if gold_line is None or test_line is None:
-            report(f"Number of lines unmatch (too many lines in {'gold' if test_line is None else 'test'} file)")
-            break
+    gold_lines, test_lines = _one_a_line(gold, test)
+    if len(gold_lines) != len(test_lines):
+        raise UserError(
+            f"{gold} has {len(gold_lines)} trees and {test} {len(test_lines)}; they must be of the same sentences"
+        )
+    for number, (gold_line, test_line) in enumerate(zip(gold_lines, test_lines, strict=True), 1):
         before = len(messages)
         gold_tree = _read(gold_line, f"{gold}, line {number}", report)
         test_tree = _read(test_line, f"{test}, line {number}", report)
         sentences.append(_score(number, gold_tree, test_tree, len(messages) > before, report))
+    total = Total.of(sentences)
+    if not total.valid:
+        raise UserError(
+            f"{gold} and {test}: none of {total.sentences} sentences can be scored ({total.errors} with an error, "
+            f"{total.skipped} without a word); check that both hold the same sentences"
+        )
     short = [sentence for sentence in sentences if sentence.length <= SHORT_WORDS]
-    return BracketingScores(sentences, Total.of(sentences), Total.of(short), messages)
+    return BracketingScores(sentences, total, Total.of(short), messages)
+
+
+def _one_a_line(gold: Path, test: Path) -> list[list[str]]:
+    """Returns the trees of both files. Lines with unbalanced brackets are joined if that yields trees.
+
+    Otherwise they are malformed, as they are where the other file has the same number of trees, one a line.
+    """
+    files = {path: list(read_lines(path, errors="surrogateescape")) for path in (gold, test)}
+    open_after = {path: [*accumulate(line.count("(") - line.count(")") for line in files[path])] for path in files}
+    one_a_line = {len(files[path]) for path in files if not any(open_after[path])}
+    for path, lines in files.items():
+        is_over_several = any(open_after[path]) and not open_after[path][-1] and min(open_after[path]) >= 0
+        if is_over_several and len(lines) not in one_a_line:
+            trees = map(cleaned, (placed.tree for placed in trees_in(lines, str(path))))
+            files[path] = [bracketed(tree) for tree in trees if tree]
+    return [files[gold], files[test]]
 
 
 @dataclass

@@ -326,8 +326,8 @@ def score(
 
 @app.command()
 def score_trees(
-    gold: Annotated[Path, typer.Option(help="Trees of a treebank, one per line.")],
-    test: Annotated[Path, typer.Option(help="Trees of the same sentences, one per line.")],
+    gold: Annotated[Path, typer.Option(help="Trees of a treebank, one per line or over several.")],
+    test: Annotated[Path, typer.Option(help="Trees of the same sentences.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print labelled bracketing recall, precision and F1 as EVALB computes them with COLLINS.prm (paper §6.3)."""

@@ -72,7 +72,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_figures_of_a_sentence(name: str, tmp_path: Path) -> None:
     gold, test, expected = CASES[name]
-    (score,) = scored(tmp_path, [gold], [test]).sentences
+    _, score = scored(tmp_path, [GOLD, gold], [GOLD, test]).sentences
     assert (score.length, int(score.status), *score[3:]) == expected
 
 
@@ -113,19 +113,53 @@ def test_the_printed_figures(tmp_path: Path) -> None:
     assert lines[15:17] == ["", "-- len<=40 --"]
     assert lines[17:] == lines[3:15]
     assert list(scores.total.rounded().values())[:7] == [2, 0, 1, 1, 75, 60, 66.67]
-    assert scored(tmp_path, [GOLD], ["(X (NN a))"]).total.rounded()["f1"] is None
+    assert scored(tmp_path, ["(S (NN a) (NN b))"], ["(X (NN a) (NN b))"]).total.rounded()["f1"] == 0
 
 
 def test_too_many_errors_end_the_scoring(tmp_path: Path) -> None:
     """MAX_ERROR + 1 errors are tolerated, as in EVALB. A bracket with two words ends the scoring at once."""
     wrong = GOLD.replace("bone", "hat")
-    assert scored(tmp_path, [GOLD] * 11, [wrong] * 11).total.errors == 11
+    assert scored(tmp_path, [GOLD] * 12, [GOLD, *[wrong] * 11]).total.errors == 11
     with pytest.raises(
         UserError, match=r"12 errors, more than MAX_ERROR 10 .* in line 12: Words unmatch \(bone\|hat\)"
     ):
         scored(tmp_path, [GOLD] * 12, [wrong] * 12)
     with pytest.raises(UserError, match=r"test, line 2: 'a' is not the only word of a bracket; correct"):
         scored(tmp_path, [GOLD] * 2, [GOLD, "(S (NN a b))"])
+
+
+RAW = "( (S (NP-SBJ (DT the) (NN dog))\n    (VP (VBZ eats)\n      (NP (DT a) (NN bone)) (NP (-NONE- *)))\n(. .)) )"
+
+
+@pytest.mark.parametrize(
+    ("gold", "test"),
+    [
+        ([RAW, "", RAW, "( (S (NP (-NONE- *))))"], [GOLD, GOLD]),
+        ([GOLD, GOLD], [RAW, RAW]),
+        ([RAW, RAW], [RAW, RAW]),
+        (["(S", RAW[2:-2], ")"], [f"(S {GOLD})"]),
+    ],
+)
+def test_trees_over_several_lines_are_read_like_a_treebank(gold: list[str], test: list[str], tmp_path: Path) -> None:
+    """Without outer bracket, traces, functions and trees of traces only."""
+    total = scored(tmp_path, gold, test).total
+    assert (total.sentences, total.errors, total.f1) == (len(test), 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("gold", "test", "message"),
+    [
+        ([], [], r"none of 0 sentences can be scored"),
+        ([GOLD], ["(X (NN a))"], r"none of 1 sentences can be scored \(1 with an error, 0 without a word\)"),
+        ([GOLD], [""], r"\(0 with an error, 1 without a word\)"),
+        ([GOLD, GOLD], [GOLD], r"gold has 2 trees and .*test 1; they must be of the same sentences"),
+        ([RAW, RAW], [GOLD], r"gold has 2 trees and .*test 1"),
+        ([RAW, "(S\n (NP a b))"], [GOLD] * 2, r"gold, line 6: the word 'b' is not alone in its bracket"),
+    ],
+)
+def test_what_cannot_be_scored_is_an_error(gold: list[str], test: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        scored(tmp_path, gold, test)
 
 
 def test_packed_files_and_foreign_bytes(tmp_path: Path) -> None:
