@@ -22,11 +22,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from pipeline.complexity.layer_types.modules import Recurrent, make, make_projected
+from pipeline.complexity.layer_types.modules import Recurrent, make
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.records import Counts, CountsArtifact, LayerCounts, SizeCounts
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
-from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 
 SEED = 1
@@ -40,10 +39,7 @@ CONVOLUTIONS: tuple[LayerType, ...] = ("convolutional", "separable convolution")
 
 
 def count(context: Context, settings: LayerSettings, sweep: SweepSettings, paths: PathSettings) -> CountsArtifact:
-    """Writes FLOP, sequential operations and longest paths. Raises UserError if the heads do not divide a width."""
-    for width in (sweep.width, *sweep.widths):
-        if width % settings.n_heads:
-            raise UserError(f"{settings.n_heads} heads do not divide a width of {width}; change layers.n_heads")
+    """Writes FLOP, sequential operations and longest paths."""
     torch.manual_seed(SEED)
     counted = []
     for done, layer_type in enumerate(LAYER_TYPES):
@@ -58,23 +54,17 @@ def _layer(layer_type: LayerType, settings: LayerSettings, sweep: SweepSettings,
     def path(kernels: Kernels) -> dict[int, int]:
         return {n: longest_path(layer_type, settings, n, paths.width, kernels) for n in paths.lengths}
 
-    points = [(n, d, settings.sizes(d)) for n, d in sweep.points(layer_type)]
-    projected: tuple[SizeCounts, ...] = ()
-    if layer_type == "self-attention" or layer_type == "restricted self-attention":
-        projected = tuple(_size(make_projected(layer_type, sizes), n, d) for n, d, sizes in points)
     probe = make(layer_type, settings.sizes(paths.width))
     return LayerCounts(
         name=layer_type,
-        sizes=tuple(_size(make(layer_type, sizes), n, d) for n, d, sizes in points),
-        projected=projected,
+        sizes=tuple(
+            SizeCounts(length=n, width=d, counted_flop=counted_flop(make(layer_type, settings.sizes(d)), n, d))
+            for n, d in sweep.points(layer_type)
+        ),
         sequential_operations={n: products_in_sequence(probe, n, paths.width) for n in paths.lengths},
         longest_path=path("dilated"),
         longest_path_contiguous=path("contiguous") if layer_type in CONVOLUTIONS else {},
     )
-
-
-def _size(layer: nn.Module, length: int, width: int) -> SizeCounts:
-    return SizeCounts(length=length, width=width, counted_flop=counted_flop(layer, length, width))
 
 
 def counted_flop(layer: nn.Module, length: int, width: int) -> int:
@@ -135,16 +125,11 @@ def network(layer_type: LayerType, settings: LayerSettings, width: int, kernels:
         return layer.after
     # The largest dilation factor that leaves no gaps: a kernel sees kernel // 2 positions on either side.
     factor = settings.kernel // 2 + 1 if kernels == "dilated" else 1
-    return stack(lambda depth: make(layer_type, settings.sizes(width, factor**depth)))
-
-
-def stack(layer: Callable[[int], nn.Module]) -> Network:
-    """Returns a network whose steps are layers `layer(depth)`, from depth 0."""
     layers: list[nn.Module] = []
 
     def stacked(x_BLD: Tensor, steps: int) -> Tensor:
         while len(layers) < steps:
-            layers.append(layer(len(layers)).double())
+            layers.append(make(layer_type, settings.sizes(width, factor ** len(layers))).double())
         for at_depth in layers[:steps]:
             x_BLD = at_depth(x_BLD)
         return x_BLD
@@ -172,13 +157,6 @@ def longest_path(layer_type: LayerType, settings: LayerSettings, length: int, wi
     wanted_LL = torch.ones(length, length, dtype=torch.bool)
     if layer_type == "recurrent":
         wanted_LL = dependencies(compute, length, length, width)
-
-    return least_steps(compute, wanted_LL, width)
-
-
-def least_steps(compute: Network, wanted_LL: Tensor, width: int) -> int:
-    """Returns the smallest number of steps (at most L) after which outputs (rows) depend on all wanted inputs."""
-    length = len(wanted_LL)
 
     def suffices(steps: int) -> bool:
         return bool((dependencies(compute, steps, length, width) | ~wanted_LL).all())

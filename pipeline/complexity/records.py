@@ -19,8 +19,6 @@ class LayerCounts(Record):
 
     name: LayerType
     sizes: tuple[SizeCounts, ...]
-    projected: tuple[SizeCounts, ...] = ()
-    """For self-attention with its projections."""
     sequential_operations: dict[int, int]
     """Longest chain of products by n."""
     longest_path: dict[int, int]

@@ -11,22 +11,21 @@ Size = Annotated[int, Field(ge=1, le=1 << 24)]
 
 
 class LayerSettings(Settings):
-    """The paper's k and r, and the heads of projected self-attention."""
+    """The paper's k and r."""
 
     kernel: int = Field(7, ge=3, le=1 << 24)
     """k: a convolution's kernel width; odd."""
     window: int = Field(32, ge=3, le=1 << 24)
     """r: the neighbourhood of restricted self-attention; below three, it would include no later position."""
-    n_heads: Size = 8
 
     @model_validator(mode="after")
     def _valid(self) -> Self:
-        self.sizes(self.n_heads)
+        self.sizes(1)
         return self
 
     def sizes(self, width: int, dilation: int = 1) -> LayerSizes:
         """Returns the dimensions of a layer of this width."""
-        return LayerSizes(width, self.kernel, self.window, self.n_heads, dilation)
+        return LayerSizes(width, self.kernel, self.window, dilation)
 
 
 class SweepSettings(Settings):

@@ -6,7 +6,7 @@ A product of m × k by k × n takes 2·m·n·k. Softmax, tanh and biases are exc
 """
 
 from model.banded import count_pairs
-from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Projected
+from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType
 
 
 def forward_flop(layer_type: LayerType, sizes: LayerSizes, length: int) -> int:
@@ -22,8 +22,3 @@ def forward_flop(layer_type: LayerType, sizes: LayerSizes, length: int) -> int:
             return 2 * (2 * count_pairs(n, sizes.window) * d)
         case "separable convolution":
             return 2 * (k * n * d + n * d * d)
-
-
-def projected_flop(layer_type: Projected, sizes: LayerSizes, length: int) -> int:
-    """Counts the same with W_Q, W_K, W_V and W_O, four d × d matrices."""
-    return forward_flop(layer_type, sizes, length) + 2 * (4 * length * sizes.width**2)

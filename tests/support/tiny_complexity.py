@@ -10,9 +10,9 @@ from pipeline.complexity.records import (
     SizeMeasurements,
 )
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
-from tests.support.layer_flop import forward_flop, projected_flop
+from tests.support.layer_flop import forward_flop
 
-SETTINGS = LayerSettings(kernel=5, window=8, n_heads=2)
+SETTINGS = LayerSettings(kernel=5, window=8)
 SWEEP = SweepSettings(
     lengths=(64, 128, 256, 512), width=32, widths=(16, 32, 64), separable_widths=(64, 128, 256), length=64
 )
@@ -36,9 +36,6 @@ def counts() -> Counts:
         return LayerCounts(
             name=name,
             sizes=tuple(size(forward_flop(name, SETTINGS.sizes(d), n), n, d) for n, d in points),
-            projected=tuple(size(projected_flop(name, SETTINGS.sizes(d), n), n, d) for n, d in points)
-            if name == "self-attention"
-            else (),
             sequential_operations={3: 1, 6: 1},
             longest_path={6: 2, 3: 1},
             longest_path_contiguous={3: 1, 6: 4} if "convolution" in name else {},

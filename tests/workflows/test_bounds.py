@@ -70,7 +70,7 @@ def test_what_makes_no_sense_is_refused(profile: str) -> None:
                 taken.append(f"{name}={wrong}")
         if _is_refused(load, name, "0", value) == bool(MEANS_SOMETHING_AT_0.search(name)):
             refused_at_0.append(name)
-    assert len(numbers) > 15
+    assert len(numbers) > 10
     assert not taken
     assert not refused_at_0, "0 is refused where it means something, or taken where it does not"
 

@@ -142,9 +142,6 @@ def _exponents(counts: Counts, fits: Fits) -> Table:
     rows = []
     for layer in counts.layers:
         named = {QUANTITY_NAMES[quantity]: fitted for quantity, fitted in fits[layer.name].items()}
-        if layer.projected:
-            flop = {(size.length, size.width): float(size.counted_flop) for size in layer.projected}
-            named["FLOP with projections"] = _fitted(counts, layer.name, flop)
         for of, fitted in named.items():
             values: dict[str, Value] = {"of": of}
             for name, exponent in fitted.items():
@@ -176,7 +173,7 @@ def _differences(counts: Counts) -> list[Difference]:
         Difference(
             "attention layer",
             "only the attention function, without the projections of queries, keys, values and output",
-            f"the same, with one head; with projections and {settings.n_heads} heads below the table",
+            "the same, with one head",
             attention,
         ),
         Difference("neighbourhood size", "r, no value stated", f"r = {settings.window}", attention[1:]),

@@ -5,20 +5,18 @@
 
 For a fair comparison, all have one input and one output of the same shape and no residual, norm or dropout.
 Self-attention is eq. 1 with queries, keys and values equal to the input: the paper's O(n²·d) excludes the projections,
-another O(n·d²). `make_projected` includes them.
+another O(n·d²).
 
-Shapes: B batch, L length (the paper's n), D width (the paper's d); H heads; T = L where time steps are counted.
+Shapes: B batch, L length (the paper's n), D width (the paper's d); T = L where time steps are counted.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.attention import PaddedLayout, attention
-from model.attention import SelfAttention as MultiHeadSelfAttention
-from model.banded import NeighbourhoodAttention, neighbourhood_attention
-from model.cpu import pad_rows
-from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType, Projected
+from model.attention import attention
+from model.banded import neighbourhood_attention
+from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType
 
 
 class SelfAttention(nn.Module):
@@ -96,20 +94,6 @@ class SeparableConvolution(nn.Module):
         return y_BLD
 
 
-class ProjectedSelfAttention(nn.Module):
-    """The Transformer's self-attention, with heads and all four projections (§3.2.2)."""
-
-    def __init__(self, attention_: MultiHeadSelfAttention) -> None:
-        super().__init__()
-        self.attention = attention_
-
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        """x_BLD -> x_BLD."""
-        batch, length, width = x_BLD.shape
-        layout = PaddedLayout(batch, length, bias=None)
-        return layout.by_sentence(self.attention(pad_rows(x_BLD.reshape(-1, width)), layout))
-
-
 def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:
     """Builds a layer of the type with random weights."""
     match layer_type:
@@ -123,16 +107,6 @@ def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:
             return RestrictedSelfAttention(sizes.window)
         case "separable convolution":
             return SeparableConvolution(sizes)
-
-
-def make_projected(layer_type: Projected, sizes: LayerSizes) -> nn.Module:
-    """Builds self-attention with its projections. Raises ValueError if the heads do not divide the width."""
-    d_k, rest = divmod(sizes.width, sizes.n_heads)
-    if rest:
-        raise ValueError(f"{sizes.n_heads} heads do not divide a width of {sizes.width}")
-    heads = (sizes.width, sizes.n_heads, d_k, d_k)
-    function = None if layer_type == "self-attention" else NeighbourhoodAttention(sizes.window)
-    return ProjectedSelfAttention(MultiHeadSelfAttention(*heads, function))
 
 
 def _convolution(sizes: LayerSizes, groups: int) -> nn.Conv1d:

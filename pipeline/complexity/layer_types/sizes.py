@@ -8,7 +8,6 @@ LayerType = Literal[
 ]
 LAYER_TYPES: tuple[LayerType, ...] = get_args(LayerType)
 """The rows of Table 1, top to bottom, and the separable convolution of §4's text."""
-Projected = Literal["self-attention", "restricted self-attention"]
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,6 @@ class LayerSizes:
     """k: a convolution's kernel width; odd, so that it is symmetric."""
     window: int = 64
     """r: the neighbourhood of restricted self-attention."""
-    n_heads: int = 8
-    """Heads of projected self-attention; without projections there is one."""
     dilation: int = 1
     """Distance between neighbouring positions of a kernel."""
 

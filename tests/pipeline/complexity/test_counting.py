@@ -11,9 +11,9 @@ from pipeline.complexity.layer_types.modules import make
 from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
 from pipeline.store.artifact import Context
-from tests.support.layer_flop import forward_flop, projected_flop
+from tests.support.layer_flop import forward_flop
 
-SETTINGS = LayerSettings(kernel=5, window=6, n_heads=2)
+SETTINGS = LayerSettings(kernel=5, window=6)
 IN_SEQUENCE: dict[LayerType, tuple[int, int]] = {
     "self-attention": (2, 2),
     "recurrent": (7, 12),
@@ -57,7 +57,7 @@ def test_paths_are_as_long_as_worked_out_by_hand(layer_type: LayerType, kernels:
 
 
 def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
-    """Both sweeps count each size once, contiguous kernels only for convolutions, projections only for attention."""
+    """Both sweeps count each size once, contiguous kernels only for convolutions."""
     sweep = SweepSettings(lengths=(8, 16, 32), width=4, widths=(2, 4, 8), separable_widths=(6, 10, 12), length=16)
     counted = count(Context(tmp_path), SETTINGS, sweep, PathSettings(lengths=(6,), width=4)).load()
     assert [layer.name for layer in counted.layers] == list(LAYER_TYPES)
@@ -67,9 +67,5 @@ def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
         assert [(size.length, size.width) for size in layer.sizes] == swept
         for size in layer.sizes:
             assert size.counted_flop == forward_flop(layer.name, SETTINGS.sizes(size.width), size.length)
-        for size in layer.projected:
-            assert layer.name == "self-attention" or layer.name == "restricted self-attention"
-            assert size.counted_flop == projected_flop(layer.name, SETTINGS.sizes(size.width), size.length)
-        assert bool(layer.projected) == ("attention" in layer.name)
         assert bool(layer.longest_path_contiguous) == ("convolution" in layer.name)
         assert layer.sequential_operations.keys() == layer.longest_path.keys() == {6}

@@ -14,7 +14,7 @@ from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSetti
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 
-SETTINGS = LayerSettings(kernel=3, window=4, n_heads=2)
+SETTINGS = LayerSettings(kernel=3, window=4)
 SWEEP = SweepSettings(lengths=(8, 16, 32), width=4, widths=(4, 8, 16), separable_widths=(4, 8, 16), length=8)
 TIMING = TimingSettings(rounds=2, least_s=1e-6, batch=3, threads=1)
 
