@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from model.config import BASE
-from pipeline.complexity.layer_types.sizes import LayerType
+from pipeline.complexity.settings import LayerType
 
 PAIRS = ("en-de", "en-fr")
 Kind = Literal["perplexity", "bleu"]

@@ -22,10 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from pipeline.complexity.layer_types.modules import Recurrent, make
-from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
+from pipeline.complexity.layers import Recurrent, make
 from pipeline.complexity.records import Counts, CountsArtifact, LayerCounts, SizeCounts
-from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
+from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, PathSettings, SweepSettings
 from pipeline.store.artifact import Context
 
 SEED = 1
@@ -54,11 +53,11 @@ def _layer(layer_type: LayerType, settings: LayerSettings, sweep: SweepSettings,
     def path(kernels: Kernels) -> dict[int, int]:
         return {n: longest_path(layer_type, settings, n, paths.width, kernels) for n in paths.lengths}
 
-    probe = make(layer_type, settings.sizes(paths.width))
+    probe = make(layer_type, settings, paths.width)
     return LayerCounts(
         name=layer_type,
         sizes=tuple(
-            SizeCounts(length=n, width=d, counted_flop=counted_flop(make(layer_type, settings.sizes(d)), n, d))
+            SizeCounts(length=n, width=d, counted_flop=counted_flop(make(layer_type, settings, d), n, d))
             for n, d in sweep.points(layer_type)
         ),
         sequential_operations={n: products_in_sequence(probe, n, paths.width) for n in paths.lengths},
@@ -120,7 +119,7 @@ class _Depths(TorchDispatchMode):
 def network(layer_type: LayerType, settings: LayerSettings, width: int, kernels: Kernels = "dilated") -> Network:
     """Returns a random network of the type, for any number of steps; `kernels` applies to convolutions."""
     if layer_type == "recurrent":
-        layer = make(layer_type, settings.sizes(width)).double()
+        layer = make(layer_type, settings, width).double()
         assert isinstance(layer, Recurrent)
         return layer.after
     # The largest dilation factor that leaves no gaps: a kernel sees kernel // 2 positions on either side.
@@ -129,7 +128,7 @@ def network(layer_type: LayerType, settings: LayerSettings, width: int, kernels:
 
     def stacked(x_BLD: Tensor, steps: int) -> Tensor:
         while len(layers) < steps:
-            layers.append(make(layer_type, settings.sizes(width, factor ** len(layers))).double())
+            layers.append(make(layer_type, settings, width, factor ** len(layers)).double())
         for at_depth in layers[:steps]:
             x_BLD = at_depth(x_BLD)
         return x_BLD

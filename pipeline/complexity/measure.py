@@ -11,8 +11,7 @@ from statistics import fmean
 import torch
 from torch import Tensor, nn
 
-from pipeline.complexity.layer_types.modules import make
-from pipeline.complexity.layer_types.sizes import LAYER_TYPES
+from pipeline.complexity.layers import make
 from pipeline.complexity.records import (
     CountsArtifact,
     LayerMeasurements,
@@ -20,7 +19,7 @@ from pipeline.complexity.records import (
     MeasurementsArtifact,
     SizeMeasurements,
 )
-from pipeline.complexity.settings import LayerSettings, SweepSettings, TimingSettings
+from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, SweepSettings, TimingSettings
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_name
@@ -86,7 +85,7 @@ def _sweeps(
     for done, (layer_type, n, d) in enumerate(cases):
         context.progress(done, len(cases), "layers")
         x_BLD = torch.randn(timing.batch, n, d).to(device)  # drawn on the CPU: the same on every device
-        timers.append(Timer(make(layer_type, settings.sizes(d)).to(device), x_BLD, timing.least_s))
+        timers.append(Timer(make(layer_type, settings, d).to(device), x_BLD, timing.least_s))
     rounds_s = []
     for done in range(timing.rounds):
         context.progress(done, timing.rounds, "rounds")

@@ -1,7 +1,6 @@
 """Records of the counts and measurements of Table 1's layer types."""
 
-from pipeline.complexity.layer_types.sizes import LayerType
-from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
+from pipeline.complexity.settings import LayerSettings, LayerType, PathSettings, SweepSettings, TimingSettings
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.records import Record
 

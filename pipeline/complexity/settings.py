@@ -1,12 +1,16 @@
 """Sizes at which Table 1's layer types are compared (paper §4); n is a length, d a width."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType
 from pipeline.settings import Device, Settings
 
+LayerType = Literal[
+    "self-attention", "recurrent", "convolutional", "restricted self-attention", "separable convolution"
+]
+LAYER_TYPES: tuple[LayerType, ...] = get_args(LayerType)
+"""The rows of Table 1, top to bottom, and the separable convolution of §4's text."""
 Size = Annotated[int, Field(ge=1, le=1 << 24)]
 
 
@@ -14,18 +18,15 @@ class LayerSettings(Settings):
     """The paper's k and r."""
 
     kernel: int = Field(7, ge=3, le=1 << 24)
-    """k: a convolution's kernel width; odd."""
+    """k: a convolution's kernel width; odd, so that it is symmetric."""
     window: int = Field(32, ge=3, le=1 << 24)
     """r: the neighbourhood of restricted self-attention; below three, it would include no later position."""
 
     @model_validator(mode="after")
     def _valid(self) -> Self:
-        self.sizes(1)
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel is {self.kernel}; it must be odd, to be symmetric")
         return self
-
-    def sizes(self, width: int, dilation: int = 1) -> LayerSizes:
-        """Returns the dimensions of a layer of this width."""
-        return LayerSizes(width, self.kernel, self.window, dilation)
 
 
 class SweepSettings(Settings):

@@ -1,6 +1,5 @@
 from collections.abc import Callable
 
-from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
 from pipeline.complexity.records import (
     Counts,
     LayerCounts,
@@ -9,7 +8,14 @@ from pipeline.complexity.records import (
     SizeCounts,
     SizeMeasurements,
 )
-from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
+from pipeline.complexity.settings import (
+    LAYER_TYPES,
+    LayerSettings,
+    LayerType,
+    PathSettings,
+    SweepSettings,
+    TimingSettings,
+)
 from tests.support.layer_flop import forward_flop
 
 SETTINGS = LayerSettings(kernel=5, window=8)
@@ -35,7 +41,7 @@ def counts() -> Counts:
         points = SWEEP.points(name)
         return LayerCounts(
             name=name,
-            sizes=tuple(size(forward_flop(name, SETTINGS.sizes(d), n), n, d) for n, d in points),
+            sizes=tuple(size(forward_flop(name, SETTINGS, n, d), n, d) for n, d in points),
             sequential_operations={3: 1, 6: 1},
             longest_path={6: 2, 3: 1},
             longest_path_contiguous={3: 1, 6: 4} if "convolution" in name else {},

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from mlflow.tracking import MlflowClient
 
-from pipeline.complexity.layer_types.sizes import LAYER_TYPES
+from pipeline.complexity.settings import LAYER_TYPES
 from pipeline.errors import UserError
 from workflows import reproduce_table1
 from workflows.profiles.complexity import COMPLEXITY_PROFILES, load_complexity_profile

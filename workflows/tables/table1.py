@@ -5,8 +5,8 @@ from statistics import median
 from typing import Literal
 
 from pipeline.complexity.exponents import Exponent, crossing, fit
-from pipeline.complexity.layer_types.sizes import LayerType
 from pipeline.complexity.records import Counts, LayerCounts, Measurements
+from pipeline.complexity.settings import LayerType
 from workflows import paper
 from workflows.quantities import duration
 from workflows.tables.table import NAME, Column, Difference, Results, ResultsArtifact, Row, Table, Value
@@ -17,10 +17,7 @@ Quantity = Literal["flop", "time"]
 """The fitted quantities: FLOP of a forward pass, and time of a forward and backward pass."""
 Variable = Literal["n", "d"]
 VARIABLES: tuple[Variable, ...] = ("n", "d")
-QUANTITY_NAMES: dict[Quantity, str] = {
-    "flop": "FLOP",
-    "time": "time",
-}
+QUANTITIES: tuple[Quantity, ...] = ("flop", "time")
 PRINTED = {row.name: row for row in (*paper.TABLE_1, paper.SEPARABLE)}
 NAMES = Column(NAME, "layer type")
 Sizes = Mapping[LayerType, Mapping[tuple[int, int], Mapping[Quantity, float]]]
@@ -53,12 +50,12 @@ def sweeps(counts: Counts, layer: LayerType) -> dict[Variable, list[tuple[int, i
 
 
 def compute(counts: Counts, measured: Measurements) -> Results:
-    """Computes the table: exponents and counts per layer type, then all counts and all exponents."""
+    """Computes the table: exponents and counts per layer type, then all counts."""
     sizes = sizes_of(counts, measured)
     fits: Fits = {
         layer: {
             quantity: _fitted(counts, layer, {point: costs[quantity] for point, costs in of_layer.items()})
-            for quantity in QUANTITY_NAMES
+            for quantity in QUANTITIES
         }
         for layer, of_layer in sizes.items()
     }
@@ -77,7 +74,6 @@ def compute(counts: Counts, measured: Measurements) -> Results:
         [
             Table("Table 1", columns, [_row(layer, fits) for layer in counts.layers]),
             _counts(counts),
-            _exponents(counts, fits),
         ],
         _differences(counts),
         _notes(counts, measured, sizes, fits),
@@ -135,20 +131,6 @@ def _counts(counts: Counts) -> Table:
             values["path.contiguous"] = layer.longest_path_contiguous.get(n)
             rows.append(Row(layer.name, "", values, group=layer.name))
     return Table("All counts", columns, rows, on_terminal=False)
-
-
-def _exponents(counts: Counts, fits: Fits) -> Table:
-    of_variables = [Column(name, name, spec=".2f", spread=f"{name}.confidence") for name in VARIABLES]
-    rows = []
-    for layer in counts.layers:
-        named = {QUANTITY_NAMES[quantity]: fitted for quantity, fitted in fits[layer.name].items()}
-        for of, fitted in named.items():
-            values: dict[str, Value] = {"of": of}
-            for name, exponent in fitted.items():
-                values |= {name: exponent.value, f"{name}.confidence": _half(exponent)}
-            rows.append(Row(layer.name, "", values, group=layer.name))
-    columns = [NAMES, Column("of", "of"), *of_variables]
-    return Table("All exponents, with 95% confidence intervals", columns, rows, on_terminal=False)
 
 
 def _metrics(counts: Counts, sizes: Sizes, fits: Fits) -> dict[str, float]:
@@ -212,11 +194,11 @@ def _notes(counts: Counts, measured: Measurements, sizes: Sizes, fits: Fits) -> 
         f"{measured.dtype}, torch {measured.torch_version}, in {duration(measured.seconds)}.",
     ]
     far = [
-        f"{layer}, {QUANTITY_NAMES[quantity]} over {name} ({found:.2f} instead of {expected})"
+        f"{layer}, {'FLOP' if quantity == 'flop' else 'time'} over {name} ({found:.2f} instead of {expected})"
         for layer, fitted in fits.items()
-        for quantity in QUANTITY_NAMES
+        for quantity in QUANTITIES
         for name, expected in _expected(layer).items()
-        if quantity in ("flop", "time") and abs((found := fitted[quantity][name].value) - expected) > TOLERANCE
+        if abs((found := fitted[quantity][name].value) - expected) > TOLERANCE
     ]
     if far:
         notes.append(f"More than {TOLERANCE} from the theory: {'; '.join(far)}.")

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from pipeline.complexity.count import Kernels, count, longest_path, products_in_sequence
-from pipeline.complexity.layer_types.modules import make
-from pipeline.complexity.layer_types.sizes import LAYER_TYPES, LayerType
-from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings
+from pipeline.complexity.layers import make
+from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, PathSettings, SweepSettings
 from pipeline.store.artifact import Context
 from tests.support.layer_flop import forward_flop
 
@@ -27,7 +26,7 @@ IN_SEQUENCE: dict[LayerType, tuple[int, int]] = {
 @pytest.mark.parametrize("layer_type", LAYER_TYPES)
 def test_only_recurrence_has_more_products_in_sequence_for_more_positions(layer_type: LayerType) -> None:
     """A recurrent layer has one sequential product per position, every other layer a constant number."""
-    layer = make(layer_type, SETTINGS.sizes(8))
+    layer = make(layer_type, SETTINGS, 8)
     assert tuple(products_in_sequence(layer, n, 8) for n in (7, 12)) == IN_SEQUENCE[layer_type]
 
 
@@ -66,6 +65,6 @@ def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
         swept = [(8, 4), (16, 4), (32, 4), *((16, width) for width in widths)]
         assert [(size.length, size.width) for size in layer.sizes] == swept
         for size in layer.sizes:
-            assert size.counted_flop == forward_flop(layer.name, SETTINGS.sizes(size.width), size.length)
+            assert size.counted_flop == forward_flop(layer.name, SETTINGS, size.length, size.width)
         assert bool(layer.longest_path_contiguous) == ("convolution" in layer.name)
         assert layer.sequential_operations.keys() == layer.longest_path.keys() == {6}

@@ -7,10 +7,9 @@ import torch
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from pipeline.complexity.count import count
-from pipeline.complexity.layer_types.sizes import LAYER_TYPES
 from pipeline.complexity.measure import measure
 from pipeline.complexity.records import CountsArtifact
-from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
+from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, PathSettings, SweepSettings, TimingSettings
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 

@@ -1,33 +1,35 @@
-"""pipeline.complexity.layer_types: each type computes its definition."""
+"""pipeline.complexity.layers: each type computes its definition."""
 
 import torch
 
 from model.banded import out_of_reach
-from pipeline.complexity.layer_types.modules import Convolutional, SeparableConvolution, make
-from pipeline.complexity.layer_types.sizes import LayerSizes
+from pipeline.complexity.layers import Convolutional, SeparableConvolution, make
+from pipeline.complexity.settings import LayerSettings
 
-SIZES = LayerSizes(width=6, kernel=3, window=4)
+SETTINGS, WIDTH = LayerSettings(kernel=3, window=4), 6
 
 
 def random_input(length: int) -> torch.Tensor:
     """Returns two random sequences."""
     torch.manual_seed(length)
-    return torch.randn(2, length, SIZES.width, dtype=torch.float64)
+    return torch.randn(2, length, WIDTH, dtype=torch.float64)
 
 
 def test_self_attention_is_equation_1_of_the_input() -> None:
     """softmax(X Xᵀ / √d) X over all positions, or over the window with restricted attention."""
     x_BLD = random_input(19)
-    scores_BLL = x_BLD @ x_BLD.transpose(1, 2) / SIZES.width**0.5
-    torch.testing.assert_close(make("self-attention", SIZES)(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
-    scores_BLL = scores_BLL.masked_fill(out_of_reach(19, SIZES.window, x_BLD.device), -torch.inf)
-    torch.testing.assert_close(make("restricted self-attention", SIZES)(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
+    scores_BLL = x_BLD @ x_BLD.transpose(1, 2) / WIDTH**0.5
+    torch.testing.assert_close(make("self-attention", SETTINGS, WIDTH)(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
+    scores_BLL = scores_BLL.masked_fill(out_of_reach(19, SETTINGS.window, x_BLD.device), -torch.inf)
+    torch.testing.assert_close(
+        make("restricted self-attention", SETTINGS, WIDTH)(x_BLD), scores_BLL.softmax(-1) @ x_BLD
+    )
 
 
 def test_a_separable_convolution_is_the_product_of_its_two() -> None:
     """A full convolution with the kernels' product computes the same."""
-    separable = make("separable convolution", SIZES).double()
-    full = make("convolutional", SIZES).double()
+    separable = make("separable convolution", SETTINGS, WIDTH).double()
+    full = make("convolutional", SETTINGS, WIDTH).double()
     assert isinstance(separable, SeparableConvolution)
     assert isinstance(full, Convolutional)
     assert separable.depthwise.bias is not None

@@ -1,6 +1,6 @@
 """The five layer types of Table 1 (paper §4), as modules from x_BLD to x_BLD.
 
-    layer = make("restricted self-attention", LayerSizes(width=512, window=32))
+    layer = make("restricted self-attention", LayerSettings(window=32), width=512)
     y_BLD = layer(x_BLD)
 
 For a fair comparison, all have one input and one output of the same shape and no residual, norm or dropout.
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from model.attention import attention
 from model.banded import neighbourhood_attention
-from pipeline.complexity.layer_types.sizes import LayerSizes, LayerType
+from pipeline.complexity.settings import LayerSettings, LayerType
 
 
 class SelfAttention(nn.Module):
@@ -70,9 +70,9 @@ class Recurrent(nn.Module):
 class Convolutional(nn.Module):
     """A full convolution over positions, zero-padded at both ends."""
 
-    def __init__(self, sizes: LayerSizes) -> None:
+    def __init__(self, width: int, kernel: int, dilation: int) -> None:
         super().__init__()
-        self.convolution = _convolution(sizes, groups=1)
+        self.convolution = _convolution(width, kernel, dilation, groups=1)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """x_BLD -> x_BLD."""
@@ -83,10 +83,10 @@ class Convolutional(nn.Module):
 class SeparableConvolution(nn.Module):
     """A depthwise convolution, then a product at each position (Chollet 2016)."""
 
-    def __init__(self, sizes: LayerSizes) -> None:
+    def __init__(self, width: int, kernel: int, dilation: int) -> None:
         super().__init__()
-        self.depthwise = _convolution(sizes, groups=sizes.width)
-        self.pointwise = nn.Linear(sizes.width, sizes.width)
+        self.depthwise = _convolution(width, kernel, dilation, groups=width)
+        self.pointwise = nn.Linear(width, width)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """x_BLD -> x_BLD."""
@@ -94,21 +94,21 @@ class SeparableConvolution(nn.Module):
         return y_BLD
 
 
-def make(layer_type: LayerType, sizes: LayerSizes) -> nn.Module:
-    """Builds a layer of the type with random weights."""
+def make(layer_type: LayerType, settings: LayerSettings, width: int, dilation: int = 1) -> nn.Module:
+    """Builds a layer of the type with random weights; `dilation` applies to convolutions."""
     match layer_type:
         case "self-attention":
             return SelfAttention()
         case "recurrent":
-            return Recurrent(sizes.width)
+            return Recurrent(width)
         case "convolutional":
-            return Convolutional(sizes)
+            return Convolutional(width, settings.kernel, dilation)
         case "restricted self-attention":
-            return RestrictedSelfAttention(sizes.window)
+            return RestrictedSelfAttention(settings.window)
         case "separable convolution":
-            return SeparableConvolution(sizes)
+            return SeparableConvolution(width, settings.kernel, dilation)
 
 
-def _convolution(sizes: LayerSizes, groups: int) -> nn.Conv1d:
-    padding = sizes.dilation * (sizes.kernel // 2)
-    return nn.Conv1d(sizes.width, sizes.width, sizes.kernel, padding=padding, dilation=sizes.dilation, groups=groups)
+def _convolution(width: int, kernel: int, dilation: int, groups: int) -> nn.Conv1d:
+    padding = dilation * (kernel // 2)
+    return nn.Conv1d(width, width, kernel, padding=padding, dilation=dilation, groups=groups)
