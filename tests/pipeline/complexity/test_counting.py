@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from model.banded import count_pairs
 from pipeline.complexity.count import Kernels, count, longest_path, products_in_sequence
 from pipeline.complexity.layers import make
 from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, PathSettings, SweepSettings
 from pipeline.store.artifact import Context
-from tests.support.layer_flop import forward_flop
 
 SETTINGS = LayerSettings(kernel=5, window=6)
 IN_SEQUENCE: dict[LayerType, tuple[int, int]] = {
@@ -53,6 +53,22 @@ def test_paths_are_as_long_as_worked_out_by_hand(layer_type: LayerType, kernels:
     torch.manual_seed(3)
     lengths = [longest_path(layer_type, SETTINGS, n, 4, kernels) for n in (5, 9, 12)]
     assert lengths == [expected(layer_type, kernels, n) for n in (5, 9, 12)]
+
+
+def forward_flop(layer_type: LayerType, settings: LayerSettings, length: int, width: int) -> int:
+    """Counts one forward pass over one sequence of `length` positions (the paper's n)."""
+    n, d, k = length, width, settings.kernel
+    match layer_type:
+        case "self-attention":
+            return 2 * (2 * n * n * d)  # Q Kᵀ, and the weights with V
+        case "recurrent":
+            return 2 * (2 * n * d * d)  # W x_t and U h_{t-1}
+        case "convolutional":
+            return 2 * (k * n * d * d)
+        case "restricted self-attention":
+            return 2 * (2 * count_pairs(n, settings.window) * d)
+        case "separable convolution":
+            return 2 * (k * n * d + n * d * d)
 
 
 def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
