@@ -37,6 +37,7 @@ class CorpusReport(JsonArtifact[CorpusStatistics]):
             f"{rounded(total.kept)} of {rounded(total.read)} training pairs kept, {source.mean:.1f} source "
             f"and {target.mean:.1f} target tokens per pair, {percent(total.unknown_fraction)} unknown"
             + ("" if padding is None else f", {percent(padding)} padding")
+            + "".join(f"; {overlap} in the training text" for overlap in statistics.overlaps if overlap.pairs)
         )
 
     @property
@@ -91,10 +92,9 @@ def collections(statistics: CorpusStatistics) -> Table:
         *(Column(reason, words, spec=",") for reason, words in REASONS.items()),
         Column("unknown_fraction", "unknown tokens", unit="%"),
     ]
-    listed = [*statistics.collections, *[statistics.total] * (len(statistics.collections) > 1)]
     rows = [
         in_order(shown, of.name, of.read, of.kept, *(of.dropped[reason] for reason in REASONS), of.unknown_fraction)
-        for of in listed
+        for of in [*statistics.collections, *[statistics.total] * (len(statistics.collections) > 1)]
     ]
     return Table(title(statistics), shown, rows)
 

@@ -58,6 +58,9 @@ def test_a_report_shows_each_text(tmp_path: Path) -> None:
     for name, statistics in (("de", STATISTICS), ("fr", french)):
         (tmp_path / name).mkdir()
         reports.append(CorpusReport(tmp_path / name).write(statistics))
+        assert reports[-1].summary.endswith(
+            "; 9 of 500 pairs of dev (12 source and 10 target sentences) in the training text"
+        )
     html = page_of(tmp_path, table2_report.tabulate, [], {}, reports)
     assert_asks_for_nothing_outside(html)
     assert len(drawings(html)) == 2
