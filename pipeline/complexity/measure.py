@@ -39,7 +39,9 @@ def measure(
 
     `counted` is not read; it makes this stage wait for the counts, so that nothing else computes meanwhile.
     """
-    device = device_of(context, timing)
+    if timing.device == "gpu" and not context.device.startswith("cuda"):
+        raise UserError("there is no GPU to measure on; choose --profile cpu")
+    device = "cpu" if timing.device == "cpu" else context.device
     started_s = time.monotonic()
     torch.manual_seed(SEED)
     with threads_of(timing):
@@ -56,13 +58,6 @@ def measure(
                 seconds=time.monotonic() - started_s,
             )
         )
-
-
-def device_of(context: Context, timing: TimingSettings) -> str:
-    """Returns the device to measure on. Raises UserError if a GPU is requested and none is reserved."""
-    if timing.device == "gpu" and not context.device.startswith("cuda"):
-        raise UserError("there is no GPU to measure on; choose --profile cpu")
-    return "cpu" if timing.device == "cpu" else context.device
 
 
 @contextmanager

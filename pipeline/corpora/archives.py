@@ -67,12 +67,8 @@ class Origin:
     downloads: Path
     """Folder of downloads and recorded checksums, laid out like the server."""
 
-    def check(self, archives: Sequence[Archive], folder: Path, amount: Amount | None = None) -> None:
-        """Raises UserError if `data` lacks an archive, or a disk has no room for downloads or, in `folder`, the text.
-
-        Without its `amount`, the text is taken for small.
-        """
-        amount = amount or Amount()
+    def check(self, archives: Sequence[Archive], folder: Path, amount: Amount) -> None:
+        """Raises UserError if `data` lacks an archive, or a disk has no room for downloads or for text in `folder`."""
         if self.data is not None:
             missing = [archive.path for archive in archives if self.on_disk(archive) is None]
             if missing:

@@ -185,7 +185,7 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
     if published.checksum:
         archive = archive.model_copy(update={"checksum": published.checksum})
     origin = settings.origin(context)
-    origin.check([archive], context.folder)
+    origin.check([archive], context.folder, Amount())
     with temporary_folder(context.folder) as folder:
         with report_downloads(context, [archive], origin):
             members = extract(archive, origin, folder)
