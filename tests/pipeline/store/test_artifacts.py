@@ -1,14 +1,17 @@
 import errno
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact, build_folder, publish
 from pipeline.store.artifacts import Checkpoint, Corpus, Scores, TrainingRun
 from pipeline.store.hashes import file_sha256
+from pipeline.store.tensors import write_tensors
 from tests.support.tiny_records import CONFIG, TRAINING
 
 
@@ -153,3 +156,15 @@ def test_a_configuration_that_is_no_model_s_is_one_line(tmp_path: Path, fields: 
     with pytest.raises(UserError, match=message) as caught:
         _ = checkpoint.config
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("umask", [0o002, 0o077])
+def test_weights_have_the_permissions_of_other_files(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_tensors(tmp_path / "model.safetensors", {"x": torch.ones(2)})
+        (tmp_path / "model.json").write_text("{}")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes["model.safetensors"] == modes["model.json"] == 0o666 & ~umask

@@ -5,6 +5,7 @@ import pytest
 
 from pipeline.evaluation.search_choice import DecodingChoiceRecord, SearchScores
 from pipeline.settings import DecodingSettings
+from pipeline.text.lines import write_lines
 from tests.support.baselines import config_of
 from tests.support.unspaced_text import CHINESE
 from workflows.tables import table2
@@ -105,3 +106,18 @@ def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
     assert {"EN-DE base failed: seed 3: killed"} < {*results.notes}
     assert any(note.startswith("EN-DE base, seed 2 on test_b: ") for note in results.notes)
     assert results.metrics["paper BLEU EN-DE base"] == pytest.approx(sum(c.main_bleu.deciding for c in cells) / 2)
+
+
+@pytest.mark.parametrize(
+    ("lines", "taken"),
+    [(3, [0, 1, 2]), (10, list(range(10))), (19, list(range(10))), (25, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18])],
+)
+def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: list[int]) -> None:
+    inputs = cell("en-de", "base")
+    for path in (inputs.evaluation_set.source, inputs.evaluation_set.references):
+        write_lines(path, [f"{path.suffix[1:]} {i}" for i in range(lines)])
+    write_lines(inputs.hypotheses.folder / "test_a.de", [f"ours {i}" for i in range(lines)])
+    samples = inputs.samples
+    assert [(sample.source, sample.reference, sample.hypothesis) for sample in samples] == [
+        (f"en {i}", f"de {i}", f"ours {i}") for i in taken
+    ]
