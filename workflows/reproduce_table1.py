@@ -5,15 +5,12 @@ python -m workflows.reproduce_table1 --set layers.window=64               # anot
 python -m workflows.reproduce_table1 --plan                               # what would run, and why
 """
 
-import os
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
-from pipeline.environment import usable_cpus
-from pipeline.errors import UserError
 from workflows.cli import options
 from workflows.cli.console import help_text, run_app
 from workflows.command_line import CommandLine
@@ -77,9 +74,6 @@ def main(
     """Runs missing counts and measurements, prints the table."""
     chosen = load_complexity_profile(profile, config=common.config, overrides=common.overrides or [])
     request = requested("table1", chosen, common)
-    threads, available = chosen.timing.threads, usable_cpus()
-    if (common.address or os.environ.get("RAY_ADDRESS") or "local") == "local" and threads > available:
-        raise UserError(f"timing.threads is {threads}, but this process may use {available} CPUs")
     reproduce(reproduction(chosen, request.command), request)
 
 

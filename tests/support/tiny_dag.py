@@ -50,7 +50,6 @@ def table_of(seed: int) -> Step[Artifact]:
 
 
 def make(store: Store, target: Step[Artifact]) -> list[str]:
-    """Builds the missing artifacts of a step and its inputs, and returns their labels."""
     labels = []
     for step in in_order([target]):
         if store.find(step.name) is None:
@@ -91,7 +90,6 @@ def half_make(store: Store, name: str) -> Path:
 
 
 def listing(root: Path) -> dict[str, str]:
-    """All files and links below a folder with their content, except locks, whose times change."""
     contents = {}
     for path in root.rglob("*"):
         if ".locks" not in path.parts:

@@ -24,8 +24,6 @@ from workflows.engine.runner import Watcher, run
 
 
 class Words(Artifact):
-    """`words.txt`."""
-
     @property
     def text(self) -> str:
         return (self.folder / "words.txt").read_text()
@@ -57,7 +55,6 @@ def tell_environment(context: Context, computes: bool) -> Words:
 
 
 def tell_gpus(context: Context) -> Words:
-    """Writes its process's GPUs."""
     (context.folder / "words.txt").write_text(f"GPUs {ray.get_gpu_ids()}")
     return Words(context.folder)
 
@@ -76,7 +73,6 @@ def join(context: Context, pairs: list[Pair], log: Path) -> Words:
 
 
 def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
-    """Takes this time, and logs its begin and end."""
     with log.open("a") as file:
         file.write(f"begins {text}\n")
     ends = time.monotonic() + seconds
@@ -89,7 +85,6 @@ def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
 
 
 def meet(context: Context, text: str, log: Path) -> Words:
-    """Logs its begin, waits until another has begun, and logs its end."""
     with log.open("a") as file:
         file.write(f"begins {text}\n")
     deadline_s = time.monotonic() + 60
@@ -98,15 +93,6 @@ def meet(context: Context, text: str, log: Path) -> Words:
     with log.open("a") as file:
         file.write(f"ends {text}\n")
     (context.folder / "words.txt").write_text(text)
-    return Words(context.folder)
-
-
-def die_once(context: Context, log: Path) -> Words:
-    """Kills its process at the first call."""
-    (context.folder / "words.txt").write_text("whole" if log.exists() else "half")
-    if not log.exists():
-        log.write_text(str(os.getpid()))
-        os.kill(os.getpid(), signal.SIGKILL)
     return Words(context.folder)
 
 
@@ -155,13 +141,11 @@ def work_or_fail(text: str, log: Path) -> None:
 
 
 def fail_in_a_task(context: Context, log: Path) -> Words:
-    """Runs two tasks, the second of which fails while the first runs."""
     list(context.map(work_or_fail, [("good", log), ("bad", log)]))
     return Words(context.folder)
 
 
 def lingering(log: Path, seconds: float) -> Step[Words]:
-    """Returns a step that joins three lingering ones."""
     steps = [
         Stage("tiny_stages.linger", linger, Words)(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")
     ]
@@ -187,8 +171,6 @@ def drive(store: str, log: str) -> None:
 
 
 class Holder:
-    """Holds the GPU of a cluster."""
-
     def ready(self) -> None:
         """Returns once it holds it."""
 
@@ -216,7 +198,6 @@ def drive_behind_a_gpu(store: str, _log: str) -> None:
 
 
 def shorten(text: str) -> str:
-    """Returns the first two letters, with a warning."""
     logging.getLogger("pipeline.tiny_stages").warning("%s is cut to two letters", text)
     return text[:2]
 
@@ -236,6 +217,5 @@ def abridge(context: Context, texts: list[str]) -> Words:
 
 
 def quote_warnings(context: Context, abridged: list[Words]) -> Words:
-    """Writes the warnings of the stages before it."""
     (context.folder / "words.txt").write_text("\n".join(context.warnings))
     return Words(context.folder)

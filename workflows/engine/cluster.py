@@ -3,12 +3,13 @@
 import importlib.util
 import logging
 import os
+import secrets
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -253,25 +254,22 @@ def check_shared(store: Store, address: str | None) -> None:
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
     if store.is_per_node or (len(nodes) == 1 and chosen_address(address) == LOCAL):
         return
-    with store.workspace("probe") as folder:
-        folder.mkdir()
-        probes = {}
+    folder, probes = store.root / f".probe-{secrets.token_hex(4)}", dict[Any, str]()
+    folder.mkdir(parents=True)
+    try:
         for node in nodes:
             placed: Any = NodeAffinitySchedulingStrategy(node, soft=True)
-            probes[ray.remote(num_cpus=0, scheduling_strategy=placed)(_touch).remote(folder / node)] = node
-        for probe in ray.wait([*probes], num_returns=len(probes), timeout=WAITING_S)[0]:
-            if not (folder / probes[probe]).exists():
-                node = nodes[probes[probe]]
+            probe = ray.remote(num_cpus=0, scheduling_strategy=placed)
+            probes[probe(lambda file: os.access(file.parent, os.W_OK) and file.touch()).remote(folder / node)] = node
+        for answer in ray.wait([*probes], num_returns=len(probes), timeout=WAITING_S)[0]:
+            if not (folder / probes[answer]).exists():
+                node = nodes[probes[answer]]
                 raise UserError(
                     f"--store {store.root}: node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}) does not "
                     "share this folder or may not write to it; choose one that all nodes share, or a bucket (s3://...)"
                 )
-
-
-def _touch(file: Path) -> None:
-    """Creates a file in a folder of the driver, if it is there."""
-    with suppress(OSError):
-        file.touch()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -128,7 +128,7 @@ class Relay:
             watcher.idle()
 
     def _tell_waiting(self) -> None:
-        """Reports steps whose inputs have been there for a minute, and which no node has had room for."""
+        """Reports steps that no node can hold any more, and those that had no room since the last report."""
         nodes, free, total = ray.nodes(), ray.available_resources(), ray.cluster_resources().get("CPU", 0)
         before, self._waiting, self._told_s = self._waiting, set(), time.monotonic()
         for step in [self._steps[fingerprint] for fingerprint in self._submitted]:
@@ -137,5 +137,5 @@ class Relay:
             if lack or (is_ready and step.fingerprint in self._unstarted):
                 self._waiting.add(step.fingerprint)
                 busy = f"{step.stage.cpus:g} of {total:g} CPUs, of which {free.get('CPU', 0):g} are free"
-                for watcher in self._watchers if step.fingerprint in before else ():
+                for watcher in self._watchers if lack or step.fingerprint in before else ():
                     watcher.event(step, {"waiting": f"needs {lack or busy}"})

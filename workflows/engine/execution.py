@@ -73,7 +73,7 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: No
     post({"started": time.time()})
     with store.lock(step.name, step.label) as lock:
         _take(lock, post, store, step.name)
-        with _traceback_kept(store.artifacts / f".error-{step.name}.txt"):
+        with _traceback_kept(store.folder(step.name)):
             artifact = step.published(store) if _is_intact(step, store, post, lock) else _make(step, store, post, lock)
             summary = artifact.summary
     # Wait for the post, so that no step that depends on this one can post before it.
@@ -81,8 +81,9 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: No
 
 
 @contextmanager
-def _traceback_kept(file: Path) -> Iterator[None]:
-    """Writes the traceback of any error but a UserError to a file, which the error names, until the body succeeds."""
+def _traceback_kept(folder: Path) -> Iterator[None]:
+    """Keeps the traceback of any error but a UserError beside an artifact's folder, until the body succeeds."""
+    file = folder.with_name(f".error-{folder.name}.txt")
     try:
         yield
         file.unlink(missing_ok=True)

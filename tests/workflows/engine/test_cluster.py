@@ -21,7 +21,6 @@ PATIENCE_S = 30.0
 
 
 def _describe(context: Context, word: str) -> dict[str, Any]:
-    """Stands in for a stage: returns where it ran."""
     context.progress(1, 2, word)
     return {"folder": context.folder, "device": context.device, "word": word}
 
@@ -34,7 +33,6 @@ def test_function_gets_its_folder_and_the_device(ray_cluster: None, tmp_path: Pa
 
 
 def test_nodes_get_the_packages_and_no_folder_of_the_same_name(tmp_path: Path) -> None:
-    """A user's folder `model`, with weights, is not shipped."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_text("weights")
     code = "import json, model; from workflows.engine.cluster import shipped_packages as s; print(json.dumps(s()))"

@@ -47,7 +47,6 @@ def drive(address: Annotated[str | None, typer.Option()] = None, store: Path | N
 
 
 def _environment(home: Path, **variables: str) -> dict[str, str]:
-    """Returns the environment of a user with the given home and Ray variables, and no other Ray variables."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     return inherited | {"HOME": str(home)} | variables
 
@@ -142,12 +141,10 @@ def test_a_machine_that_has_the_token_joins(clusters: dict[str, str], token: str
 def test_a_machine_that_is_not_accepted_gets_a_one_line_error(
     variables: dict[str, str], message: str, clusters: dict[str, str], tmp_path: Path
 ) -> None:
-    """The exit status is 2, with no traceback and none of Ray's own messages."""
     _assert_one_line(_driver(_environment(tmp_path, **variables), "--address", clusters["token"]), message)
 
 
 def test_a_server_that_is_not_a_ray_cluster_gets_a_one_line_error(clusters: dict[str, str], tmp_path: Path) -> None:
-    """The driver gives up on a server that accepts connections and never answers."""
     host, _ = clusters["token"].split(":")  # not localhost, which Ray would treat as this address
     with socket.create_server((host, 0)) as server:
         done = _driver(_environment(tmp_path), "--address", f"{host}:{server.getsockname()[1]}")

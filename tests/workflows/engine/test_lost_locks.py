@@ -37,14 +37,12 @@ def _sleep(duration_s: float) -> None:
 
 
 def _map_long(context: Context, uri: str) -> Words:
-    """Waits for a task that takes minutes."""
     _take_over(context, uri)
     list(context.map(_sleep, [(LONG_S,)]))
     return Words(context.folder)
 
 
 def _progress_long(context: Context, uri: str) -> Words:
-    """Takes minutes, in many small steps."""
     _take_over(context, uri)
     for i in range(600):
         time.sleep(LONG_S / 600)
@@ -53,7 +51,6 @@ def _progress_long(context: Context, uri: str) -> Words:
 
 
 def _finish(context: Context, uri: str) -> Words:
-    """Has no work left when its lock is taken."""
     (context.folder / "words.txt").write_text("ours")
     _take_over(context, uri)
     return Words(context.folder)
@@ -65,7 +62,6 @@ def _finish(context: Context, uri: str) -> Words:
 def test_a_stage_whose_lock_is_lost_ends_and_publishes_nothing(
     at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: Any, shared: str
 ) -> None:
-    """In a fraction of its working time, whatever it waits for."""
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "cache")}
     monkeypatch.setattr(execution, "worker_environment", lambda: there)
     uri = f"{at_s3.bucket()}/runs" if shared == "bucket" else ""

@@ -67,8 +67,6 @@ def _trials(**rows: dict[str, Any]) -> list[RowTrial]:
 
 
 class Log(Watcher):
-    """Records how often steps begin, the number of announced steps, and failed results."""
-
     def __init__(self) -> None:
         self.begun: list[list[str]] = []
         self.made: list[str] = []
@@ -86,7 +84,6 @@ class Log(Watcher):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A store with prepared text."""
     store = Store(tmp_path_factory.mktemp("grid"))
     text = stages.prepared(PROFILE, "en-de")
     run([text.corpus, text.dataset], store)
@@ -94,13 +91,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 class Tiny:
-    """A table of one-step models: the number of those that succeeded, with their text."""
-
     def __init__(self, log: Path, **results: Step[Any]) -> None:
         self._log, self.results = log, results
 
     def run(self, store: Store, tuned: bool, *watchers: Watcher) -> tuple[str, Mapping[str, str]]:
-        """Returns the table's text and the failures."""
         table, failures = run_models(
             {name: Model([step], BASE) for name, step in self.results.items()}, self.step, store, watchers, tuned=tuned
         )
@@ -158,7 +152,6 @@ def test_a_training_that_fits_nowhere_fails_alone(tmp_path: Path) -> None:
 
 
 def _trained(label: str, log: Path, seconds: float) -> Step[Words]:
-    """A step that counts as a training run, and takes this long."""
     stage = Stage("tiny_stages.linger", linger, Words, resumes=True)
     return stage(f"train {label}", label, seconds, log)
 
@@ -168,7 +161,6 @@ def _view() -> View:
 
 
 def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
-    """Two workers of one CPU each leave no room for a second run."""
     log, wide = tmp_path / "log", BASE.model_copy(update={"workers": 2, "micro_batches": 2})
     steps = {name: _trained(name, log, 0.3) for name in ("a", "b", "c")}
     made = {name: Model([step], wide) for name, step in steps.items()}
@@ -179,7 +171,6 @@ def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
 
 
 def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
-    """Its training run ends with it. Another model's, on the same text, does not."""
     log, began_s = tmp_path / "log", time.monotonic()
     long, short, good = _trained("long", log, 600), _trained("short", log, 3), _text("good", "a")
     bad = Stage("tiny_stages.join", join, Words)("bad", [Pair(good), Pair(_text("worse", "bad"))], tmp_path / "bad")
@@ -194,7 +185,6 @@ def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
 
 
 def _meeting(label: str, log: Path) -> Step[Words]:
-    """A step that counts as a training run, and ends once another has begun."""
     return Stage("tiny_stages.meet", meet, Words, resumes=True)(f"train {label}", label, log)
 
 

@@ -15,13 +15,11 @@ VARIABLES = ("RAY_TMPDIR", "TMPDIR", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUT
 
 
 def _folder_of(n_bytes: int, parent: str = "/tmp") -> str:
-    """Returns the path of a folder with this length; it need not exist."""
     return f"{parent}/{'x' * (n_bytes - len(parent) - 1)}"
 
 
 @pytest.fixture
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user with a home folder and none of Ray's variables."""
     for variable in VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -45,7 +43,6 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_ray_needs(
     variables: dict[str, str], problem: str, remedy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A folder with a short path and a token, both writable. Nothing is left behind."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found = list(obstacles())
@@ -58,25 +55,15 @@ def test_what_ray_needs(
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("n_bytes", [LONGEST, LONGEST + 10])
-def test_ray_starts_where_nothing_is_in_its_way(n_bytes: int, tmp_path: Path) -> None:
-    """The longest valid path, without a home folder but with a token. Longer ones are one-line errors."""
-    folder = _folder_of(n_bytes, f"/tmp/{os.getpid()}")
+def test_ray_starts_where_nothing_is_in_its_way() -> None:
+    """The longest valid path, without a home folder but with a token."""
+    folder = _folder_of(LONGEST, f"/tmp/{os.getpid()}")
     os.makedirs(folder)
-    code = (
-        "from workflows.engine.cluster import cluster; import typer; from workflows.cli.console import run_app\n"
-        "app = typer.Typer()\n@app.command()\ndef main():\n    with cluster(None):\n        print('started')\n"
-        "run_app(app, 'main')\n"
-    )
+    code = "from workflows.engine.cluster import cluster\nwith cluster(None):\n    print('started')"
     inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     environment = {**inherited, "TMPDIR": folder, "HOME": "/proc/none", "RAY_AUTH_TOKEN": 32 * "x"}
     try:
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     finally:
         subprocess.run(["rm", "-r", f"/tmp/{os.getpid()}"], check=True)
-    if n_bytes == LONGEST:
-        assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr
-    else:
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert "error: Ray cannot start: " in done.stderr
-        assert "set RAY_TMPDIR to a short, writable path" in done.stderr
+    assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr

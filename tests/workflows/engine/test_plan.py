@@ -37,11 +37,6 @@ def _why(target: Step[Words], store: Store) -> dict[str, Reason]:
     return {step.label: reason for step, reason in reasons(to_run([target], store), store).items()}
 
 
-def test_what_is_made_has_no_reason(store: Store) -> None:
-    """Nothing is missing, so there are no reasons."""
-    assert _why(_joined(store, "a", "b"), store) == {}
-
-
 def test_a_changed_setting_is_named_with_both_values(store: Store) -> None:
     """The nearest artifact is compared, the newest of two. Consequences are not causes."""
     why = _why(_joined(store, "a", "d"), store)
@@ -70,7 +65,6 @@ def test_another_experiment_under_the_same_label_explains_nothing(store: Store) 
 
 
 def test_another_input_that_is_there_is_a_cause(store: Store) -> None:
-    """Both texts are in the store, but were never joined."""
     assert _why(_joined(store, "b", "c"), store) == {"join": Reason("another left")}
 
 
@@ -98,7 +92,6 @@ def test_what_was_never_made_and_what_is_damaged(store: Store, tmp_path: Path) -
 
 
 def test_a_manifest_that_cannot_be_read_explains_nothing(store: Store, tmp_path: Path) -> None:
-    """Broken or of another version: the step counts as never built, without an error."""
     for number, text in enumerate(
         ("", "[]", "{}", '{"stage": "tiny_write.write", "label": "new", "version": 1, "inputs": [1]}')
     ):
@@ -117,7 +110,6 @@ def _plan(target: Step[Words], store: Store, verbose: bool = False, forced: list
 
 
 def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
-    """The steps to run and the reasons; the counts are those of the engine."""
     shown = _plan(_joined(store, "d", "b"), store)
     shared, rest = (line.split() for line in shown.splitlines()[1:3])  # the model depends on no training run
     assert shared == ["shared", "1", "of", "1", "built", "with", "text", "a", "(here", "d)"]

@@ -3,13 +3,10 @@
 import io
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from pipeline.store.artifacts import Corpus
-from tests.support.parallel_text import corpus_of
 from tests.support.tiny_stages import Words, WriteSettings, write
 from workflows.engine import progress
 from workflows.engine.dag import Stage
@@ -20,7 +17,7 @@ STEP = Stage("tiny_stages.write", write, Words)("train en-de base", WriteSetting
 PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}
 
 
-def _show(watcher: View, corpus: Corpus) -> None:
+def _show(watcher: View) -> None:
     watcher.begin({STEP: Reason("built with text b (here a)")}, [])
     watcher.started(STEP)
     watcher.event(STEP, {"waiting": "no GPU is free"})
@@ -30,23 +27,15 @@ def _show(watcher: View, corpus: Corpus) -> None:
     watcher.event(STEP, PROGRESS)
     watcher.event(STEP, {"metrics": {"dev_perplexity": 12.345}, "step": 50})
     watcher.idle()
-    watcher.finished(STEP, corpus.summary)
+    watcher.finished(STEP, "9,000 training pairs")
     watcher.end()
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Corpus:
-    """A corpus with statistics, of which cleaning dropped some pairs."""
-    report = {"dropped": {"blank": 2000, "too_long": 0, "ratio": 1}}
-    return corpus_of(tmp_path, [], shards=[5000, 4000], collections=["all"] * 2, report=report)
-
-
-def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start, waits, warnings, progress, dev perplexity and outcome are each a line of plain text."""
+def test_without_a_terminal_each_event_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PLAIN_PROGRESS_S", 0.0)
     file = io.StringIO()
     console = Console(file=file, width=120)
-    _show(View(console), corpus)
+    _show(View(console))
     text = file.getvalue()
     assert "\x1b" not in text
     lines = text.rstrip("\n").split("\n")
@@ -55,15 +44,14 @@ def test_without_a_terminal_each_event_is_one_line(corpus: Corpus, monkeypatch: 
     assert lines[1] == "train en-de base again: built with text b (here a)"
     assert lines[3].endswith("train en-de base             waiting: no GPU is free")
     assert lines[4].endswith("train en-de base             warning: 4 of 8 GPUs would idle")
-    assert lines[-1].endswith("9,000 training pairs, dropped 2,000 blank, 1 ratio")
+    assert lines[-1].endswith("9,000 training pairs")
     assert len(lines) == 11
 
 
-def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:
-    """The active stage has a bar with its rate; at the end only its line remains."""
+def test_on_a_terminal_a_bar_is_redrawn() -> None:
     file = io.StringIO()
     console = Console(file=file, width=120, force_terminal=True, legacy_windows=False)
-    _show(View(console), corpus)
+    _show(View(console))
     text = file.getvalue()
     assert "warning: 4 of 8 GPUs would idle" in text
     assert "50/200 updates" in text
@@ -72,7 +60,7 @@ def test_on_a_terminal_a_bar_is_redrawn(corpus: Corpus) -> None:
     assert re.search(r"1/1  train en-de base +done in 0 s  9,000 training pairs", text.split("50/200")[-1])
 
 
-def test_a_model_that_fails_has_a_line(corpus: Corpus) -> None:
+def test_a_model_that_fails_has_a_line() -> None:
     """Its line has the reason. A step that another model continues may still finish."""
     file = io.StringIO()
     view = View(Console(file=file, width=120))
@@ -81,7 +69,7 @@ def test_a_model_that_fails_has_a_line(corpus: Corpus) -> None:
     view.started(training)
     view.failed("en-de base", [training], "the loss is nan")
     view.event(training, PROGRESS)
-    view.finished(training, corpus.summary)
+    view.finished(training, "9,000 training pairs")
     view.end()
     assert re.search(r"0/1 +en-de base +failed: the loss is nan\n", file.getvalue())
     assert re.search(r"1/1 +train en-de base +done", file.getvalue())
