@@ -66,7 +66,6 @@ def test_far_begins_where_the_relations_are_distant(attended: Attended) -> None:
 
 
 def test_the_user_s_choice_comes_first(attended: Attended) -> None:
-    """The user may set a layer, heads and a word (case-insensitive). The rest is computed."""
     four = one_antecedent(attended, Wanted(layer=2))
     assert (four.layer, four.heads[0], four.word) == (1, 0, 7)
     four = one_antecedent(attended, Wanted(word="LAW", heads=(3, 2)))
@@ -90,6 +89,5 @@ def test_the_user_s_choice_comes_first(attended: Attended) -> None:
     ],
 )
 def test_what_does_not_exist_is_refused(attended: Attended, wanted: Wanted, message: str) -> None:
-    """The error is one line with the valid choices."""
     with pytest.raises(UserError, match=message):
         wanted.within(attended)

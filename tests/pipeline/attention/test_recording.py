@@ -14,7 +14,6 @@ INPUTS_BT = shift_right(torch.tensor([[6, 8, END_ID], [7, 12, 4]]))
 
 
 def peaked_model(seed: int = 0) -> Transformer:
-    """A random float64 model whose attention is far from uniform."""
     torch.manual_seed(seed)
     model = Transformer(CONFIG).double().eval()
     with torch.no_grad():
@@ -31,7 +30,6 @@ def recorded(model: Transformer) -> AttentionWeights:
 
 
 def test_rows_sum_to_one_and_masks_are_kept() -> None:
-    """Every row is a distribution over the visible keys: no padding, no later position."""
     weights = recorded(peaked_model())
     for kind, shape in zip(KINDS, ((2, 3, 5, 5), (2, 3, 3, 3), (2, 3, 3, 5)), strict=True):
         layers = getattr(weights, kind)
@@ -48,7 +46,6 @@ def test_rows_sum_to_one_and_masks_are_kept() -> None:
 
 
 def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
-    """The output is bit-identical with, without and after recording."""
     model = peaked_model().float()
     with torch.no_grad():
         plain = hidden_of(model, SOURCE_BS, INPUTS_BT)

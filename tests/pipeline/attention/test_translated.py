@@ -41,7 +41,6 @@ def test_it_is_the_translation_and_its_weights_fit_the_pieces(checkpoint: Checkp
 
 
 def test_what_cannot_be_drawn_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """A sentence is rejected if it is blank, longer than 256 tokens or longer than the learned positions."""
     translator = AttentionTranslator(checkpoint.folder, SETTINGS)
     with pytest.raises(UserError, match="empty"):
         translator.attend("  ")
@@ -73,7 +72,6 @@ def test_pieces_are_grouped_into_words_and_punctuation(checkpoint: Checkpoint) -
 
 
 def test_weights_between_words_add_keys_and_average_queries() -> None:
-    """Weights are summed over a word's keys and averaged over its queries, so rows still sum to 1."""
     queries = Pieces(("a", "b", "c"), ((0, 2), (2, 3)), ())
     keys = Pieces(("x", "y", "z"), ((0, 1), (1, 3)), ())
     weights = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7], [0, 1, 0]], np.float32)

@@ -25,13 +25,11 @@ IN_SEQUENCE: dict[LayerType, tuple[int, int]] = {
 
 @pytest.mark.parametrize("layer_type", LAYER_TYPES)
 def test_only_recurrence_has_more_products_in_sequence_for_more_positions(layer_type: LayerType) -> None:
-    """A recurrent layer has one sequential product per position, every other layer a constant number."""
     layer = make(layer_type, SETTINGS, 8)
     assert tuple(products_in_sequence(layer, n, 8) for n in (7, 12)) == IN_SEQUENCE[layer_type]
 
 
 def expected(layer_type: LayerType, kernels: Kernels, n: int) -> int:
-    """The length of the longest path, computed by hand."""
     half = SETTINGS.kernel // 2
     match layer_type:
         case "self-attention":
@@ -72,7 +70,6 @@ def forward_flop(layer_type: LayerType, settings: LayerSettings, length: int, wi
 
 
 def test_the_stage_counts_every_type_at_every_size(tmp_path: Path) -> None:
-    """Both sweeps count each size once, contiguous kernels only for convolutions."""
     sweep = SweepSettings(lengths=(8, 16, 32), width=4, widths=(2, 4, 8), separable_widths=(6, 10, 12), length=16)
     counted = count(Context(tmp_path), SETTINGS, sweep, PathSettings(lengths=(6,), width=4)).load()
     assert [layer.name for layer in counted.layers] == list(LAYER_TYPES)

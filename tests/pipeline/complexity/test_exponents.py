@@ -10,13 +10,11 @@ SIZES = (32, 64, 128, 256, 512)
 
 
 def test_an_exact_power_law_is_found_exactly() -> None:
-    """3·x^1.5 has exponent 1.5 and factor 3, with an interval of zero width."""
     fitted = fit([(x, 3 * x**1.5) for x in SIZES])
     assert fitted == pytest.approx((1.5, 1.5, 1.5), abs=1e-9)
 
 
 def test_the_interval_holds_the_exponent_19_times_in_20() -> None:
-    """Of 600 fits to noisy points, 95% of the intervals contain the true exponent, within chance."""
     source = random.Random(5)
     held = 0
     for _ in range(600):
@@ -27,6 +25,5 @@ def test_the_interval_holds_the_exponent_19_times_in_20() -> None:
 
 
 def test_a_crossing_is_found_between_points() -> None:
-    """x²/100 passes 2·x at x = 200, between 128 and 256."""
     points = [(x, x**2 / 100, 2.0 * x) for x in SIZES]
     assert crossing(points) == pytest.approx(200)

@@ -10,7 +10,6 @@ SETTINGS, WIDTH = LayerSettings(kernel=3, window=4), 6
 
 
 def random_input(length: int) -> torch.Tensor:
-    """Returns two random sequences."""
     torch.manual_seed(length)
     return torch.randn(2, length, WIDTH, dtype=torch.float64)
 
@@ -27,7 +26,6 @@ def test_self_attention_is_equation_1_of_the_input() -> None:
 
 
 def test_a_separable_convolution_is_the_product_of_its_two() -> None:
-    """A full convolution with the kernels' product computes the same."""
     separable = make("separable convolution", SETTINGS, WIDTH).double()
     full = make("convolutional", SETTINGS, WIDTH).double()
     assert isinstance(separable, SeparableConvolution)

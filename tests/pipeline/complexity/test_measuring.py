@@ -20,13 +20,11 @@ TIMING = TimingSettings(rounds=2, least_s=1e-6, batch=3, threads=1)
 
 @pytest.fixture
 def counted(tmp_path: Path) -> CountsArtifact:
-    """The counts, which measuring requires."""
     (tmp_path / "counts").mkdir()
     return count(Context(tmp_path / "counts"), SETTINGS, SWEEP, PathSettings(lengths=(4,), width=4))
 
 
 def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: CountsArtifact) -> None:
-    """Each size of both sweeps has one time per round, at the requested batch size. The thread count is restored."""
     before, rounds, shapes = torch.get_num_threads(), [], set()
     with register_module_forward_pre_hook(lambda _layer, inputs: shapes.add(inputs[0].shape)):
         artifact = measure(Context(tmp_path, emit=rounds.append), counted, SETTINGS, SWEEP, TIMING)
@@ -45,6 +43,5 @@ def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: Co
 
 
 def test_a_gpu_that_is_not_there_is_reported(tmp_path: Path, counted: CountsArtifact) -> None:
-    """A CPU's measurements are never used where a GPU's were requested."""
     with pytest.raises(UserError, match="no GPU to measure on; choose --profile cpu"):
         measure(Context(tmp_path), counted, SETTINGS, SWEEP, TIMING.model_copy(update={"device": "gpu"}))

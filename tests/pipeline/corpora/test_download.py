@@ -112,7 +112,6 @@ def test_a_whole_part_of_another_version_is_fetched_again(
 
 
 def test_parts_of_two_versions_are_not_joined(server: RangeServer, target: Path) -> None:
-    """Without a checksum, a file that changes during or between downloads is downloaded again."""
     server.etags, server.cut_bytes, server.stalls = True, 200_000, 1
     server.replacement = changed = CONTENT[::-1]
     get(server, target, size_bytes=None, checksum=None, timeout_s=0.3)

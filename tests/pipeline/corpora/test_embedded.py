@@ -14,7 +14,6 @@ SMALL = EmbeddedSettings(train_pairs=700, dev_pairs=40, test_pairs=60, shard_pai
 
 
 def test_sizes_shards_and_progress(tmp_path):
-    """The text has the requested number of pairs in shards of the requested size, and progress ends at the total."""
     events = []
     corpus = generate(Context(tmp_path, events.append), SMALL.text("train"))
     assert corpus.languages == ("en", "de")
@@ -45,7 +44,6 @@ def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path):
 
 
 def test_another_process_writes_the_same_shard(tmp_path):
-    """A shard depends neither on hash seeds nor on the process's history."""
     (tmp_path / "there").mkdir()
     corpus = generate(Context(tmp_path), SMALL.text("train"))
     call = f"write_shard(Corpus({str(tmp_path / 'there')!r}), EmbeddedSettings().text('train'), 1, 300)"
@@ -56,7 +54,6 @@ def test_another_process_writes_the_same_shard(tmp_path):
 
 
 def test_all_targets_share_their_sentences(tmp_path):
-    """German, French and trees share their English sentences, which for trees are the leaves."""
     corpora = {
         target: read_text(tmp_path / target, SMALL.model_copy(update={"target": target}))
         for target in ("de", "fr", "trees")
@@ -73,6 +70,5 @@ def test_all_targets_share_their_sentences(tmp_path):
 
 
 def test_a_split_does_not_depend_on_the_sizes_of_others():
-    """Another size of the test set regenerates and retrains nothing else."""
     larger = SMALL.model_copy(update={"test_pairs": 90})
     assert [larger.text(split) == SMALL.text(split) for split in SPLITS] == [True, True, False]

@@ -140,7 +140,6 @@ def test_a_file_of_two_splits_is_refused(folder: Path, one: str, other: str, mes
     ],
 )
 def test_a_wrong_description_is_reported_in_one_line(folder: Path, toml: str, message: str) -> None:
-    """The error names the file and the key."""
     (folder / "corpus.toml").write_text(toml)
     with pytest.raises(UserError, match=message) as caught:
         FilesSettings.load(folder / "corpus.toml")

@@ -200,7 +200,6 @@ def test_a_section_changes_only_the_text_that_it_is_in(wsj: Path, tmp_path: Path
 
 
 def test_silver_trees_that_are_held_out_are_refused(wsj: Path, tmp_path: Path) -> None:
-    """A section of the test set, or the file that dev and test are cut from. Training sections may repeat."""
     TreebankSettings(treebank=wsj, silver=(wsj / "02" / "wsj_0201.mrg",)).texts()
     write_lines(tmp_path / "single", [TREE.format(f"t{i}") for i in range(20)])
     for treebank, silver in ((wsj, wsj / "23" / "wsj_2301.mrg"), (tmp_path / "single", tmp_path / "single")):
