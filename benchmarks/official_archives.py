@@ -9,8 +9,7 @@ from typing import Any
 
 from benchmarks.synthetic import blocks
 from pipeline.corpora.archives import Archive
-from pipeline.corpora.evaluation_sets import archive_of
-from pipeline.corpora.wmt14 import Wmt14Settings
+from pipeline.corpora.wmt14 import Wmt14Settings, archive_of
 from pipeline.text.aligned import content_sha256
 from workflows.engine.cluster import map_on_ray
 

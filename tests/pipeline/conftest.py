@@ -6,13 +6,14 @@ import torch
 
 from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, EvaluationSet
+from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, EvaluationSet, TrainingRun
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.text.vocabulary import learn
 from pipeline.training.checkpoints import CheckpointWriter
 from tests.support.parallel_text import corpus_of, set_of, text_pairs
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus, make_set
+from tests.support.tiny_records import TRAINING
 from tests.support.tiny_text import every_character
 from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, free_port, train_in_processes, work
 
@@ -79,6 +80,14 @@ def one_worker(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("one_worker")
     work(0, 1, free_port(), dataset, TINY, folder)
     return folder
+
+
+@pytest.fixture
+def finished_run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
+    """A copy of `one_worker`, with its vocabulary and `run.json`."""
+    run = TrainingRun(shutil.copytree(one_worker, tmp_path / "run"))
+    shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
+    return run.write(TRAINING.model_copy(update={"checkpoints": (3, 6, 9)}))
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from workflows.profiles.translation import EMBEDDED, MULTI30K, WMT14
 
 
 def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) -> Path:
-    """Writes a number of training pairs, gzipped, in several files of the same size."""
     for name in [*(f"train{i}" for i in range(files)), "dev", "test"]:
         n_lines = pairs // files if name.startswith("train") else 1
         (folder / f"{name}.en.gz").write_bytes(gzip.compress(f"{name}\n".encode() * n_lines))
@@ -40,16 +39,17 @@ def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) ->
 def test_every_size_has_settings_that_work() -> None:
     """More text means more pieces, parameters and updates. Multi30k's size has its profile, the largest the paper's."""
     profiles = [own_profile(int(min(size.most_pairs, 10**9))) for size in SIZES]
-    for profile in profiles:
+    parameters = [count_parameters(profile.recipes["base"].training.model) for profile in profiles]
+    for profile, smaller in zip(profiles, parameters, strict=True):
         base, big = profile.recipes["base"].training, profile.recipes["big"].training
-        assert count_parameters(base.model) < count_parameters(big.model)
+        assert smaller < count_parameters(big.model)
         assert base.model.vocabulary_size == profile.vocabulary.size == profile.grid.training.model.vocabulary_size
         assert base.model.n_heads * base.model.d_k == base.model.d_model
         profile.for_grid()
     for values in (
         [size.most_pairs for size in SIZES],
         [profile.vocabulary.size for profile in profiles],
-        [count_parameters(profile.recipes["base"].training.model) for profile in profiles],
+        parameters,
         [profile.recipes["base"].training.updates for profile in profiles],
     ):
         assert values == sorted(set(values))
@@ -97,7 +97,6 @@ def test_a_named_profile_decides_as_before(tmp_path: Path) -> None:
 
 
 def _steps(toml: Path) -> list[Step[Artifact]]:
-    """The steps of Table 2's base on own text, with BLEU over time and a search chosen on the dev set."""
     profile = load_profile(files=[toml])
     (pair,) = profile.corpora
     (cell,) = reproduce_table2.cells_of(profile, [pair], ["base"], dev_scores=True, choose_decoding=True)
@@ -155,7 +154,6 @@ def test_a_byte_order_mark_is_no_part_of_a_description(tmp_path: Path) -> None:
 
 
 def test_training_uses_what_the_text_was_prepared_with(tmp_path: Path) -> None:
-    """All settings in force are used, including those of --set. A damaged record is a one-line error."""
     changed = load_profile("wmt14", overrides=["recipes.base.training.updates=9000"])
     treebank = load_parsing_profile()
     for profile in (MULTI30K, own_profile(600), changed, treebank):
@@ -189,7 +187,6 @@ def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, mon
 
 
 def test_a_missing_scorer_is_named_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The target language decides, whatever the profile."""
     toml = _describe(tmp_path, 5, "ja")
     assert load_profile(files=[toml]).own_pairs == 5
     monkeypatch.setitem(sys.modules, "MeCab", None)

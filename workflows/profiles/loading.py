@@ -5,8 +5,7 @@ from pathlib import Path
 
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
-from pipeline.evaluation.bleu_tokenizers import tokenizer_of
-from pipeline.text.languages import has_word_spaces
+from pipeline.text.languages import has_word_spaces, tokenizer_of
 from workflows.profiles.changes import named_profile, read_config
 from workflows.profiles.own_text import DATA, own_profile
 from workflows.profiles.profile import Profile, configure, describe, finished

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.corpora import archives, wmt14
-from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, official_archives, read, read_set
+from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, archive_of, official_archives, read, read_set
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
@@ -76,8 +76,6 @@ def test_the_test_set_is_the_full_one_of_sacrebleu() -> None:
     """It has 3,003 sentences, and sacreBLEU's md5 and members. English comes from the pair's own file."""
     settings = Wmt14Settings(target="fr")
     assert (settings.test.name, settings.test.pairs) == ("wmt14/full", 3003)
-    from pipeline.corpora.evaluation_sets import archive_of
-
     archive = archive_of(settings.test.name, "en-fr")
     assert archive.path == "wmt14/test-full.tgz"
     assert archive.source == "test-full/newstest2014-fren-src.en.sgm"

@@ -1,6 +1,5 @@
 """pipeline.evaluation.averaging: the mean of the right checkpoints, exact even where float32 would not be."""
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,32 +11,22 @@ from pipeline.evaluation.averaging import average, mean_weights
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EncodedDataset, TrainingRun
-from tests.support.tiny_records import TRAINING
+from pipeline.store.artifacts import TrainingRun
 
 
-@pytest.fixture
-def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
-    run = TrainingRun(shutil.copytree(one_worker, tmp_path / "run"))
-    run.write(TRAINING.model_copy(update={"checkpoints": (3, 6, 9)}))
-    shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
-    (tmp_path / "averaged").mkdir()
-    return run
-
-
-def test_mean_of_the_last_two(run: TrainingRun, tmp_path: Path) -> None:
-    checkpoint = average(Context(tmp_path / "averaged"), run, AveragingSettings(last=2))
+def test_mean_of_the_last_two(finished_run: TrainingRun, tmp_path: Path) -> None:
+    checkpoint = average(Context(tmp_path), finished_run, AveragingSettings(last=2))
     assert checkpoint.read_json("averaging.json") == {"updates": [6, 9]}
-    sixth, ninth = (load_file(run.folder / f"checkpoints/{update:08d}/model.safetensors") for update in (6, 9))
+    sixth, ninth = (load_file(finished_run.folder / f"checkpoints/{update:08d}/model.safetensors") for update in (6, 9))
     for name, weight in load_model(checkpoint.folder).state_dict().items():
         torch.testing.assert_close(weight, (sixth[name] + ninth[name]) / 2)
         assert not torch.equal(weight, ninth[name])
-    assert (checkpoint.folder / "joint.model").read_bytes() == (run.folder / "joint.model").read_bytes()
+    assert (checkpoint.folder / "joint.model").read_bytes() == (finished_run.folder / "joint.model").read_bytes()
 
 
-def test_more_than_were_kept_is_refused(run: TrainingRun, tmp_path: Path) -> None:
+def test_more_than_were_kept_is_refused(finished_run: TrainingRun, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"last = 4 .* kept 3; .*keep_checkpoints"):
-        average(Context(tmp_path / "averaged"), run, AveragingSettings(last=4))
+        average(Context(tmp_path), finished_run, AveragingSettings(last=4))
 
 
 def test_sum_is_in_float64() -> None:

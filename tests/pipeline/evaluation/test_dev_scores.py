@@ -10,7 +10,7 @@ import pytest
 from pipeline.evaluation import averaging, decoding, dev_scores, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EncodedDataset, EvaluationSet, TrainingRun
+from pipeline.store.artifacts import EvaluationSet, TrainingRun
 from pipeline.store.scratch import LockLostError, Scratch
 from pipeline.store.store import Store
 from tests.support.parallel_text import set_of
@@ -23,16 +23,13 @@ LINES = ["Two dogs run .", "A man reads .", "The house is old ."]
 
 
 @pytest.fixture
-def run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> TrainingRun:
-    run = TrainingRun(shutil.copytree(one_worker, tmp_path / "run"))
-    run.write(TRAINING.model_copy(update={"checkpoints": (6, 9)}))
-    shutil.copyfile(dataset.folder / "joint.model", run.folder / "joint.model")
-    return run
+def text(tmp_path: Path) -> EvaluationSet:
+    return set_of(tmp_path / "text", [(line, line) for line in LINES])
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> EvaluationSet:
-    return set_of(tmp_path / "text", [(line, line) for line in LINES])
+def run(finished_run: TrainingRun) -> TrainingRun:
+    return finished_run.write(TRAINING.model_copy(update={"checkpoints": (6, 9)}))
 
 
 def _folder(path: Path) -> Context:

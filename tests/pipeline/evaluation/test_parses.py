@@ -55,7 +55,6 @@ def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> N
 
 
 def test_repairs_are_counted_and_errors_cost(tmp_path: Path) -> None:
-    """One of two outputs lacks brackets and words. Its repaired tree covers all words, and the score falls."""
     parses = rebuilt(tmp_path, GOLD, ["(S (NP XX XX )NP (VP XX (NP XX", "(S (NP XX )NP (VP XX )VP XX )S"])
     record = parses.load()
     assert (record.sentences, record.repaired) == (2, 1)

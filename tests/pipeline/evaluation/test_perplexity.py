@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from model.batch import shift_right
 from model.config import PAD_ID
 from pipeline.errors import UserError
-from pipeline.evaluation.perplexity import Perplexity, measure
+from pipeline.evaluation.perplexity import measure
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Context
@@ -54,11 +54,6 @@ def test_sums_are_the_workers_together(trained: Checkpoint, dataset: EncodedData
     assert plain[0] == pytest.approx(float(whole[1]))
     assert whole[0] != pytest.approx(float(whole[1]), rel=1e-3)
     assert model.training
-
-
-def test_figures_from_before_accuracy_are_readable(tmp_path: Path) -> None:
-    (tmp_path / "perplexity.json").write_text('{"dev_nll": 0.0, "dev_perplexity": 1.0, "tokens": 9}')
-    assert Perplexity(tmp_path).load().dev_accuracy is None
 
 
 def test_a_dev_set_of_overlong_pairs_is_refused(trained: Checkpoint, tmp_path: Path) -> None:

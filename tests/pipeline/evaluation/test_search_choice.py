@@ -23,8 +23,6 @@ from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 @dataclass
 class AnotherNode(Scratch):
-    """The folder of a stage whose inputs have another path on the decoding node."""
-
     def on_this_node(self, folder: Path) -> Path:
         return folder.parent / "here" / folder.name
 

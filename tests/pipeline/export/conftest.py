@@ -12,7 +12,6 @@ from tests.support.half_trained import MODELS, make_model
 
 @pytest.fixture(scope="session", params=MODELS)
 def half_trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Transformer, Path]:
-    """A model and its checkpoint's folder."""
     folder = tmp_path_factory.mktemp("half_trained") / "checkpoint"
     return make_model(folder, **MODELS[request.param]), folder
 

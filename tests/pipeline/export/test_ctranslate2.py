@@ -1,7 +1,5 @@
 """A checkpoint and its CTranslate2 export have the same log-probabilities and translations."""
 
-import filecmp
-import shutil
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -14,10 +12,7 @@ from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.evaluation.ctranslate2 import CTranslate2Translator
 from pipeline.evaluation.translation import Translator
-from pipeline.export.ctranslate2 import export
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint
 from pipeline.text import vocabulary
 from pipeline.text.segmentation import encode_lines
 from tests.support.batches import hidden_of
@@ -48,28 +43,8 @@ def test_same_translations(exported: tuple[Transformer, Path], beam_size: int, l
             assert outputs[0].log_probability == pytest.approx(expected.log_probability, rel=0.02)
             compared.add(expected.text)
     assert len(compared) >= 4
-
-
-def test_a_checkpoint_within_a_run(exported: tuple[Transformer, Path], tmp_path: Path) -> None:
-    """It has the run's vocabulary, and exports the same files as the checkpoint with its own."""
-    whole, run, out = exported[1].with_name("checkpoint"), tmp_path / "run", tmp_path / "out"
-    shutil.copytree(whole, run / "checkpoints" / "00000009", ignore=shutil.ignore_patterns("joint.model"))
-    shutil.copy(whole / "joint.model", run)
-    out.mkdir()
-    export(Context(out), Checkpoint(run / "checkpoints" / "00000009"))
-    assert filecmp.dircmp(exported[1], out).diff_files == []
-    assert {path.name for path in out.iterdir()} == {path.name for path in exported[1].iterdir()}
-
-
-@pytest.mark.parametrize("length_penalty", [0.0, 0.6])
-def test_more_translations_than_the_beam_are_refused(exported: tuple[Transformer, Path], length_penalty: float) -> None:
-    translator = CTranslate2Translator(exported[1], DecodingSettings(beam_size=2, length_penalty=length_penalty))
-    with pytest.raises(
-        UserError, match=r"3 translations .* CTranslate2 finds only beam_size = 2; request fewer or set beam_size to 3$"
-    ):
-        translator.n_best(LINES, 3)
-    with pytest.raises(ValueError, match="at least 1"):
-        translator.n_best(LINES, 0)
+    with pytest.raises(UserError, match=f"CTranslate2 finds only beam_size = {beam_size}; request fewer or set"):
+        CTranslate2Translator(folder, settings).n_best(lines, beam_size + 1)
 
 
 def test_int8_and_what_a_processor_lacks(exported: tuple[Transformer, Path]) -> None:
@@ -89,7 +64,6 @@ def test_int8_and_what_a_processor_lacks(exported: tuple[Transformer, Path]) -> 
 
 
 def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
-    """Every token of an output, END_ID included, has the same log-probability in a batch of unequal lengths."""
     model, folder = exported
     processor = vocabulary.load(folder / "joint.model")
     source_BS, target_BT = ids(processor, LINES), ids(processor, LINES[::-1])

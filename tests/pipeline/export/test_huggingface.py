@@ -82,7 +82,6 @@ def test_same_outputs(exported: tuple[Transformer, Path], beam_size: int) -> Non
 
 
 def test_same_translations(exported: tuple[Transformer, Path]) -> None:
-    """From text to text, translations agree under the exported settings without the length penalty."""
     settings = DecodingSettings(length_penalty=0.0, dtype="float32")
     expected = Translator(exported[1].with_name("checkpoint"), settings).translate(LINES)
     tokenizer, model = load(exported[1])

@@ -63,20 +63,6 @@ def test_loaded_model_translates_as_the_translator(checkpoint: Checkpoint, saved
         sys.path[:] = path  # MLflow added the model's code to it
 
 
-def test_a_loaded_parser_answers_with_bracketed_trees(tmp_path: Path) -> None:
-    import pandas
-    from mlflow import pyfunc
-    from mlflow.models import Model
-
-    checkpoint = make_parser(tmp_path / "parser", make_trees(tmp_path))
-    save(tmp_path / "saved", checkpoint, Model())
-    search = {"beam_size": 2, "max_extra_tokens": 5}
-    answers = pyfunc.load_model(str(tmp_path / "saved")).predict(pandas.DataFrame(tiny_parser.SENTENCES), search)
-    parser = Parser(checkpoint.folder, PARSING.model_copy(update=search))
-    assert answers == [bracketed(parsed.tree) if parsed else "" for parsed in parser.parse(tiny_parser.SENTENCES)]
-    assert answers[1] == ""
-
-
 ALONE = """
 import importlib.metadata, json, sys
 

@@ -24,13 +24,11 @@ def map_processes(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) 
 
 @pytest.fixture
 def europarl(parallel_text: Path) -> list[tuple[str, str]]:
-    """120 pairs without the blank ones."""
     pairs = text_pairs(parallel_text, "europarl_sample/train", 120)
     return [(source, target) for source, target in pairs if source.strip() and target.strip()]
 
 
 def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europarl: list[tuple[str, str]]) -> None:
-    """Exactly the four bad pairs added to real text are dropped, also if other processes clean the shards."""
     corpus = corpus_of(tmp_path / "corpus", europarl[:30] + NOISE + europarl[30:], shard_pairs=50)
     cleaned = clean(replace(here, map=map_processes), corpus, CleaningSettings(shard_pairs=20))
     assert pairs_of(cleaned) == [(source.strip(), target.strip()) for source, target in europarl]
@@ -53,13 +51,23 @@ def test_separators_inside_training_lines_become_spaces(here: Context, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("source_words", "target_words", "reason"),
-    [(4, 4, None), (5, 5, "too_long"), (1, 2, None), (1, 3, "ratio"), (0, 0, "blank")],
+    ("in_words", "source", "target", "reason"),
+    [
+        (True, "w " * 4, "w " * 4, None),
+        (True, "w " * 5, "w " * 5, "too_long"),
+        (True, "w", "w " * 2, None),
+        (True, "w", "w " * 3, "ratio"),
+        (True, "", "", "blank"),
+        # a word allows five characters where no spaces separate words
+        (False, "a b c d e f g h i j k l m n o p q r s t", "一二三四五六七八九十", None),
+        (False, "a b c d e f g h i j k l m n o p q r s t u", "一二三四五六七八九十一", "too_long"),
+        (False, "a b c d e f g h i j", "一二三四", "ratio"),
+        (False, " ", "一", "blank"),
+    ],
 )
-def test_limits_are_the_last_values_allowed(source_words: int, target_words: int, reason: str | None) -> None:
-    """max_words 4 keeps 4 words, and max_ratio 2 keeps 1 to 2, on either side."""
+def test_limits_are_the_last_values_allowed(in_words: bool, source: str, target: str, reason: str | None) -> None:
     settings = CleaningSettings(max_words=4, max_ratio=2)
-    assert reason_to_drop("w " * source_words, "w " * target_words, settings) == reason
+    assert reason_to_drop(source, target, settings, in_words=in_words) == reason
 
 
 @pytest.mark.parametrize("language", sorted(TEXTS))
@@ -74,15 +82,3 @@ def test_where_no_spaces_separate_words_characters_are_counted(here: Context, tm
         assert pairs_of(cleaned) == read[: len(pairs)]
         dropped = {"blank": 0, "too_long": 0, "ratio": 2, "invalid": 0}
         assert cleaned.read_json("corpus.json")["report"]["dropped"] == dropped
-
-
-def test_a_word_allows_five_characters() -> None:
-    """max_words 2 keeps 10 characters without spaces, and max_ratio 2 keeps 5 to 10."""
-    settings = CleaningSettings(max_words=2, max_ratio=2)
-    for source, target, reason in (
-        ("a b c d e f g h i j", "一二三四五", None),
-        ("a b c d e f g h i j k", "一二三四五六", "too_long"),
-        ("a b c d e f g h i j", "一二三四", "ratio"),
-        (" ", "一", "blank"),
-    ):
-        assert reason_to_drop(source, target, settings, in_words=False) == reason

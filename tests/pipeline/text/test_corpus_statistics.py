@@ -19,13 +19,11 @@ PLAN = TrainingSettings(budget_tokens=3000, micro_batches=2, seed=3)
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> PreparedText:
-    """Prepared text of two collections."""
     return prepare_text(tmp_path_factory.mktemp("text"), parallel_text)
 
 
 @pytest.fixture(scope="module")
 def statistics(text: PreparedText) -> CorpusStatistics:
-    """The statistics of that text."""
     return measure("two collections", *text, PLAN)
 
 
@@ -42,12 +40,10 @@ def cleaned(text: PreparedText) -> dict[str, list[Ids]]:
 
 
 def short(pairs: list[Ids]) -> list[Ids]:
-    """Returns the pairs that encoding keeps."""
     return [pair for pair in pairs if max(map(len, pair)) <= MAX_TOKENS]
 
 
 def test_pairs_read_kept_and_dropped(statistics: CorpusStatistics, cleaned: dict[str, list[Ids]]) -> None:
-    """Only Europarl has noise. Every pair is either kept or dropped for one of five reasons."""
     flickr, europarl = statistics.collections
     left_out = {name: len(pairs) - len(short(pairs)) for name, pairs in cleaned.items()}
     assert 0 < left_out["europarl"] < len(cleaned["europarl"])
@@ -62,7 +58,6 @@ def test_pairs_read_kept_and_dropped(statistics: CorpusStatistics, cleaned: dict
 
 
 def test_padding_is_that_of_the_plan(statistics: CorpusStatistics, text: PreparedText) -> None:
-    """Padding and updates equal the first epoch's plan in a run, and a count of the plan's batches."""
     split = EncodedSplit.open(text.dataset, "train")
     plan = plan_epoch(split.source_lengths, split.target_lengths, PLAN, epoch=0)
     assert statistics.plan.padding_fraction == plan.padding_fraction

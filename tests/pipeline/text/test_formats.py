@@ -26,7 +26,6 @@ TEXT = "".join(f"{line}\n" for line in LINES)
 
 
 def archived(kind: str) -> bytes:
-    """Returns an archive with one file of the text."""
     file = io.BytesIO()
     if kind == "zip":
         with zipfile.ZipFile(file, "w") as archive:

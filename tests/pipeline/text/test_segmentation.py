@@ -32,7 +32,6 @@ def model(
 
 
 def check(segment: Segmenter, model: Path, lines: list[str]) -> None:
-    """Asserts that ids and lengths equal sentencepiece's, line by line."""
     ids, lengths = segment(lines)
     expected = encode_lines(load(model), lines)
     assert lengths.tolist() == [len(row) for row in expected]
@@ -40,7 +39,6 @@ def check(segment: Segmenter, model: Path, lines: list[str]) -> None:
 
 
 def test_real_text(model: Path, pairs: list[tuple[str, str]]) -> None:
-    """All lines are encoded twice, with new and with cached words."""
     segment = segmenter(model)
     for _ in range(2):
         for lines in zip(*pairs, strict=True):
@@ -55,5 +53,4 @@ LINE = st.lists(st.one_of(ODD, st.text(st.characters(exclude_characters="\n", ex
 
 @given(st.lists(LINE, min_size=1, max_size=8))
 def test_any_text(model: Path, lines: list[str]) -> None:
-    """Lines may have repeated and outer spaces, sentencepiece's own sign, spelled-out marks and unknown characters."""
     check(segmenter(model), model, lines)
