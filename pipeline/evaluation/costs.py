@@ -23,23 +23,12 @@ RateSource = Literal["paper", "measured"]
 
 
 class CostRecord(Record):
-    """`cost.json`: both costs and their inputs."""
+    """`cost.json`: both costs; `run.json` has times and devices."""
 
     paper_way_flop: float | None
     """Time × sustained rate, summed over devices and segments; None if a rate is unknown."""
     counted_flop: float
     """FLOP of the model's matrix products."""
-    train_s: float
-    devices: int
-    """Number of devices in the last segment."""
-    sustained_flop_s: float | None
-    """Rate of one device: the mean over the time of all devices."""
-    sustained_source: RateSource | None
-    """Is "measured" if any device's rate was."""
-    device_name: str
-    """Names of the devices in the last segment."""
-    device_s: float
-    """Device time in seconds, summed over devices."""
 
 
 class Cost(JsonArtifact[CostRecord]):
@@ -66,21 +55,11 @@ def paper_device(device_name: str) -> str | None:
 
 def count(context: Context, run: TrainingRun) -> Cost:
     """Writes the costs of a finished run. Raises UserError if `run.json` is incomplete."""
-    record = run.load()
-    used = [(segment.train_s * device.count, device) for segment in record.segments for device in segment.devices]
-    device_s = sum(time_s for time_s, _ in used)
-    known = [(time_s, rate) for time_s, each in used if (rate := sustained_flop_s(each.name, each.matmul_flop_s))]
-    paper_way_flop = sum(time_s * flop_s for time_s, (flop_s, _) in known) if len(known) == len(used) else None
-    source: RateSource = "measured" if any(source == "measured" for _, (_, source) in known) else "paper"
-    return Cost(context.folder).write(
-        CostRecord(
-            paper_way_flop=paper_way_flop,
-            counted_flop=record.counted_flop,
-            train_s=record.train_s,
-            devices=record.segments[-1].workers,
-            sustained_flop_s=None if paper_way_flop is None else paper_way_flop / device_s,
-            sustained_source=None if paper_way_flop is None else source,
-            device_name=record.segments[-1].device_names,
-            device_s=device_s,
-        )
-    )
+    record, flop = run.load(), list[float | None]()
+    for segment in record.segments:
+        for device in segment.devices:
+            rate = sustained_flop_s(device.name, device.matmul_flop_s)
+            flop.append(None if rate is None else segment.train_s * device.count * rate[0])
+    known = [each for each in flop if each is not None]
+    total = sum(known) if len(known) == len(flop) else None
+    return Cost(context.folder).write(CostRecord(paper_way_flop=total, counted_flop=record.counted_flop))

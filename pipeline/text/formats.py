@@ -52,10 +52,15 @@ MARKS = {
 """Marks of other tools' formats and preparation."""
 
 
-def check_is_text(head: bytes, name: str) -> None:
-    """Raises UserError, with a remedy, if a file that begins with `head` is clearly not UTF-8 text."""
+def check_is_text(head: bytes, name: str) -> bool:
+    """Returns whether a file that begins with `head` is WMT's SGML of a source, references or translations.
+
+    Raises UserError, with a remedy, if it is clearly not UTF-8 text.
+    """
+    if _SGML.match(head):
+        return True
     for begins, format_name, remedy in FORMATS:
-        if re.match(begins, head) and not is_sgml(head):
+        if re.match(begins, head):
             raise _other_format(name, format_name, remedy)
     few, many = sorted(zeros := [head[i::2].count(0) for i in (0, 1)])
     order, line_end = ("BE", b"\0\n") if zeros[0] > zeros[1] else ("LE", b"\n\0")
@@ -64,16 +69,12 @@ def check_is_text(head: bytes, name: str) -> None:
         encoding = f"UTF-{32 if few > len(head) / 5 else 16}{order}"
         remedy = f"convert it: iconv -f {encoding} -t UTF-8 {{}} > NEW"
         raise _other_format(name, f"{encoding} without a byte order mark", remedy)
+    return False
 
 
 def _other_format(name: str, format_name: str, remedy: str) -> UserError:
     file = quote(name) if Path(name).exists() else "FILE"
     return UserError(f"{name} is {format_name}, not plain text in UTF-8; {remedy.replace('{}', file)}")
-
-
-def is_sgml(head: bytes) -> bool:
-    """Whether a file that begins with `head` is WMT's SGML of a source, references or translations."""
-    return bool(_SGML.match(head))
 
 
 def segments(lines: Iterable[str], name: str) -> Iterator[str]:

@@ -46,19 +46,14 @@ def tag_of(code: str) -> "Language":
         return Language.make(language=code.lower())
 
 
-def script_of(code: str) -> str | None:
-    """Returns the script that a language code names, or else the language's usual one."""
-    return tag_of(code).maximize().script
-
-
 def has_word_spaces(code: str) -> bool:
     """Whether a language separates its words by spaces."""
-    return script_of(code) not in WITHOUT_WORD_SPACES
+    return tag_of(code).maximize().script not in WITHOUT_WORD_SPACES
 
 
 def tokenizer_of(language: str) -> str:
     """Returns sacreBLEU's tokenizer for a language. Raises UserError if it needs packages that are not installed."""
-    tokenizer = _TOKENIZERS.get(script_of(language) or "", "13a")
+    tokenizer = _TOKENIZERS.get(tag_of(language).maximize().script or "", "13a")
     if any(find_spec(module) is None for module in _MODULES.get(tokenizer, ())):
         raise UserError(
             f"sacreBLEU's tokenizer {tokenizer} for language {language!r} is not installed; "

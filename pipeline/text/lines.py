@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pipeline.errors import UserError
-from pipeline.text.formats import HEAD_BYTES, check_is_text, is_sgml, noticing, segments
+from pipeline.text.formats import HEAD_BYTES, check_is_text, noticing, segments
 
 Errors: TypeAlias = Literal["strict", "surrogateescape"]
 """Invalid UTF-8 raises UserError, or becomes surrogates that `is_utf8` finds and that are written back as bytes."""
 MAX_LINE_BYTES = 1 << 20
 """Maximum line length; anything longer is not text, and would break the bound on memory."""
-BLOCK_BYTES = 1 << 18
-"""Bytes read at a time where line boundaries do not matter."""
 BYTE_ORDER_MARK = "\ufeff"
 GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files regardless of name
 
@@ -49,12 +47,8 @@ def read_lines(path: Path, errors: Errors = "strict", notice: bool = False) -> I
 
 def count_lines(path: Path) -> int:
     """Counts the lines of a plain or gzip file; the last may lack its "\\n". Raises UserError if it is unreadable."""
-    lines, block = 0, b"\n"
     with readable(path), open_unzipped(path) as file:
-        while next_block := file.read(BLOCK_BYTES):
-            block = next_block
-            lines += block.count(b"\n")
-    return lines + (not block.endswith(b"\n"))
+        return sum(1 for _ in file)
 
 
 @contextmanager
@@ -71,9 +65,8 @@ def readable(path: Path) -> Iterator[None]:
 def lines_of(file: io.BufferedReader, name: str, errors: Errors = "strict") -> Iterator[str]:
     """Like `read_lines`, for an open file of plain bytes such as standard input; messages use `name`."""
     head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
-    check_is_text(head, name)
-    lines = _decoded(file, name, errors)
-    yield from segments(lines, name) if is_sgml(head) else lines
+    sgml, lines = check_is_text(head, name), _decoded(file, name, errors)
+    yield from segments(lines, name) if sgml else lines
 
 
 def _decoded(file: io.BufferedReader, name: str, errors: Errors) -> Iterator[str]:

@@ -35,10 +35,7 @@ def normalised(line: str) -> str:
 def sentencepiece_rules() -> tuple[str, ...]:
     """Returns lines of a `normalization_rule_tsv`: code points, a tab, and the code points that replace them."""
 
-    def code_points(text: str) -> str:
-        return " ".join(f"{ord(character):X}" for character in text)
-
-    return tuple(f"{code_points(text)}\t{code_points(replacement)}" for text, replacement in _rules())
+    return tuple("\t".join(" ".join(f"{ord(c):X}" for c in text) for text in rule) for rule in _rules())
 
 
 def _rules() -> Iterator[tuple[str, str]]:

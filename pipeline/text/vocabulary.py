@@ -79,7 +79,9 @@ def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Voc
             raise _wrong_size(settings.size, f"needs at least {smallest[1]} pieces, one for each {spelled}") from None
         raise
     vocabulary = Vocabulary(context.folder)
-    vocabulary.path.write_bytes(_without_path(model.getvalue()))
+    proto = ModelProto.FromString(model.getvalue())
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")  # the rules' path, which depends on the run
+    vocabulary.path.write_bytes(proto.SerializeToString(deterministic=True))
     rules.unlink()
     processor = load(vocabulary.path)
     if len(processor) != settings.size:
@@ -165,13 +167,6 @@ def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[s
     words.update({part: number * line_every for part, number in unspaced.items()})
     rare = characters.difference(*words)
     return [*words.items(), *((character, 1) for character in sorted(rare))]
-
-
-def _without_path(model: bytes) -> bytes:
-    """Removes the path of the rules, which depends on the run, from a model; their effect stays."""
-    proto = ModelProto.FromString(model)
-    proto.normalizer_spec.ClearField("normalization_rule_tsv")
-    return bytes(proto.SerializeToString(deterministic=True))
 
 
 def _wrong_size(size: int, bound: str) -> UserError:

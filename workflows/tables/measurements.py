@@ -173,7 +173,7 @@ class TrainedModel:
             "final_dev_perplexity": self.dev.dev_perplexity,
             **{name: value for name, value in metrics.items() if value is not None},
             "counted_flop": self.costs.counted_flop,
-            "train_s": self.costs.train_s,
+            "train_s": self.run.train_s,
             "parameters": self.run.parameters,
         }
 

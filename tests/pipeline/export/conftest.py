@@ -1,5 +1,6 @@
 """One half-trained model of each kind a session, which each file of tests exports once."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ def half_trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def exported(request: pytest.FixtureRequest, half_trained: tuple[Transformer, Path]) -> tuple[Transformer, Path]:
-    """The model, and the folder to which the module's `export` has written it, beside its checkpoint."""
-    model, checkpoint = half_trained
-    folder = checkpoint.with_name(request.module.__name__.rpartition(".")[2])
+    """The model, and the folder to which the module of that test has exported it, beside its checkpoint."""
+    (model, checkpoint), name = half_trained, request.module.__name__.rpartition(".test_")[2]
+    folder = checkpoint.with_name(name)
     folder.mkdir()
-    request.module.export(Context(folder), Checkpoint(checkpoint))
+    import_module(f"pipeline.export.{name}").export(Context(folder), Checkpoint(checkpoint))
     return model, folder
