@@ -31,7 +31,7 @@ from pipeline.settings import DecodingSettings, Engine
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.lines import read_lines, read_pairs
-from workflows.cli.console import help_text, run_app
+from workflows.cli.console import App, help_text, run_app
 from workflows.names import named_folder
 
 CTRANSLATE2 = "CTranslate2"
@@ -121,7 +121,7 @@ def summary_of(contender: Contender, exact: Sequence[str], references: Sequence[
     if references:
         from pipeline.evaluation.scoring import score_texts
 
-        scores = score_texts(texts, references, language)
+        scores = score_texts(texts, [[*references]], language)
         summary |= {"sacrebleu": scores.sacrebleu, "paper_bleu": scores.paper_bleu}
     return summary
 
@@ -151,7 +151,7 @@ def results(contenders: Sequence[Contender], summaries: Sequence[dict[str, Any]]
     }
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = App()
 
 
 @app.command(help=help_text(__doc__))

@@ -42,7 +42,7 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.warning_events import emitting_warnings
-from workflows.cli.console import console, help_text, run_app
+from workflows.cli.console import App, console, help_text, run_app
 
 Result = dict[str, Any]
 FORMS: dict[str, Result] = {
@@ -184,7 +184,7 @@ def _cell(value: Any, spec: str) -> str:
     return "" if value is None else format(value, spec)
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = App()
 
 
 @app.command(help=help_text(__doc__))

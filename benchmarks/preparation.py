@@ -17,7 +17,7 @@ import typer
 
 from benchmarks.contenders import print_result
 from pipeline.store.artifacts import Shard
-from workflows.cli.console import help_text, run_app
+from workflows.cli.console import App, help_text, run_app
 
 BARE_SHARDS = 4
 """Shards per core for timing plain sentencepiece."""
@@ -85,7 +85,7 @@ def bare_encoding_s(shard: Shard, model: Path) -> float:
     return time.perf_counter() - started_s
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = App()
 
 
 @app.command(help=help_text(__doc__))

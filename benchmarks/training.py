@@ -28,7 +28,7 @@ from benchmarks.contenders import OURS, Contender, is_installed, print_result, p
 from model.config import BASE, BIG, TransformerConfig
 from pipeline.environment import usable_cpus
 from pipeline.settings import Dtype, TrainingSettings
-from workflows.cli.console import help_text, run_app
+from workflows.cli.console import App, help_text, run_app
 
 TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
 GPU_UPDATES = 50
@@ -175,7 +175,7 @@ def _summary(contender: Contender, updates: int) -> dict[str, Any]:
     return summary
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = App()
 
 
 @app.command(help=help_text(__doc__))

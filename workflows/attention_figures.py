@@ -7,12 +7,10 @@ python -m workflows.attention_figures --layer 2 --heads 1,3 --word it  # your he
 python -m workflows.attention_figures --word making --word its         # a word for Figure 3, and one for Figure 4
 """
 
-import typer
-
-from workflows.cli.console import help_text, run_app
+from workflows.cli.console import App, help_text, run_app
 from workflows.cli.figures import figures
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = App()
 app.command(help=help_text(__doc__))(figures)
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import typer
 
 from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
 from workflows.cli import options
-from workflows.cli.console import help_text, run_app
+from workflows.cli.console import App, help_text, run_app
 from workflows.command_line import CommandLine
 from workflows.engine.dag import A, Imported, Stage, Step
 from workflows.experiment import Reproduction, reproduce, requested
@@ -62,7 +62,7 @@ def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproducti
     )
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = App()
 
 
 @app.command(help=help_text(__doc__))

@@ -19,7 +19,7 @@ import typer
 
 from workflows import stages
 from workflows.cli import options
-from workflows.cli.console import help_text, run_app
+from workflows.cli.console import App, help_text, run_app
 from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
@@ -100,7 +100,7 @@ def reproduction(
     )
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = App()
 
 
 @app.command(help=help_text(__doc__))

@@ -13,7 +13,7 @@ import typer
 from pipeline.errors import UserError
 from workflows import stages
 from workflows.cli import options
-from workflows.cli.console import help_text, run_app
+from workflows.cli.console import App, help_text, run_app
 from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, reproduce, requested
@@ -68,7 +68,7 @@ def reproduction(
     )
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = App()
 
 
 @app.command(help=help_text(__doc__))

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from workflows.cli import options
-from workflows.cli.console import help_text, run_app
+from workflows.cli.console import App, help_text, run_app
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, reproduce, requested
 from workflows.parsers import ParserGrid
@@ -63,7 +63,7 @@ def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool 
     )
 
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = App()
 
 
 @app.command(help=help_text(__doc__))

@@ -37,6 +37,8 @@ _QUOTES = str.maketrans(dict.fromkeys("„‟«»〝〞＂", '"') | dict.fromkey
 _MOSES_PUNCTUATION = [(re.compile(p), ascii_) for p, ascii_ in MosesPunctNormalizer.REPLACE_UNICODE_PUNCTUATION]
 _COMPOUND = re.compile(r"(\S)-(\S)")
 
+References = list[list[str]]
+"""One or more lists of references, like sacreBLEU's: each has one line per hypothesis."""
 RESAMPLES = 1000
 MAX_RESAMPLED = 10_000
 """Maximum number of sentences for which intervals are computed: RESAMPLES of a sentence take 48 kB."""
@@ -77,12 +79,10 @@ def paper_tokens(text: str, language: str) -> str:
     return split_compounds(tokens) if tokenizer.lang == "de" else tokens
 
 
-def _check_lines(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    if len(hypotheses) != len(references):
-        raise UserError(
-            f"{len(hypotheses)} hypotheses but {len(references)} references; "
-            "both need one sentence a line, in the same order"
-        )
+def _check_lines(hypotheses: Sequence[str], references: References) -> None:
+    for lines in references:
+        if len(hypotheses) != len(lines):
+            raise UserError(f"{len(hypotheses)} hypotheses but {len(lines)} references; both need one sentence a line")
     if not hypotheses:
         raise UserError("nothing to score: there are 0 hypotheses and 0 references")
 
@@ -95,18 +95,18 @@ class Bleu(NamedTuple):
     signature: str
 
 
-def _bleu(metric: BLEU, hypotheses: Sequence[str], references: Sequence[str], resamples: int) -> Bleu:
+def _bleu(metric: BLEU, hypotheses: Sequence[str], references: References, resamples: int) -> Bleu:
     """The interval is sacreBLEU's: symmetric about the mean of resamples drawn with SACREBLEU_SEED."""
-    if resamples and len(references) <= MAX_RESAMPLED:
-        test = PairedTest([("", hypotheses)], {"BLEU": metric}, [references], test_type="bs", n_samples=resamples)
+    if resamples and len(hypotheses) <= MAX_RESAMPLED:
+        test = PairedTest([("", hypotheses)], {"BLEU": metric}, references, test_type="bs", n_samples=resamples)
         result: Any = test()[1]["BLEU"][0]
         score, interval = result.score, (float(result.mean - result.ci), float(result.mean + result.ci))
     else:
-        score, interval = metric.corpus_score(hypotheses, [references]).score, None
+        score, interval = metric.corpus_score(hypotheses, references).score, None
     return Bleu(float(score), interval, str(metric.get_signature()))
 
 
-def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, resamples: int = 0) -> Bleu | None:
+def paper_bleu(hypotheses: Sequence[str], references: References, language: str, resamples: int = 0) -> Bleu | None:
     """Returns corpus BLEU-4 of `paper_tokens`: case-sensitive, unsmoothed, like multi-bleu.perl (§6.1).
 
     None if the language is written without spaces, since Moses' tokenizer would leave clauses whole. Raises
@@ -115,11 +115,11 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
     _check_lines(hypotheses, references)
     if not has_word_spaces(language):
         return None
-    tokenized = [[paper_tokens(line, language) for line in side] for side in (hypotheses, references)]
-    return _bleu(BLEU(tokenize="none", smooth_method="none", force=True), tokenized[0], tokenized[1], resamples)
+    tokenized = [[paper_tokens(line, language) for line in side] for side in (hypotheses, *references)]
+    return _bleu(BLEU(tokenize="none", smooth_method="none", force=True), tokenized[0], tokenized[1:], resamples)
 
 
-def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str, resamples: int = 0) -> Bleu:
+def sacre_bleu(hypotheses: Sequence[str], references: References, language: str, resamples: int = 0) -> Bleu:
     """Returns sacreBLEU's default score of detokenized, case-sensitive lines.
 
     The tokenizer is the language's, or else 13a, or `char` for one without spaces. Raises UserError if the numbers of
@@ -130,7 +130,7 @@ def sacre_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 
 def score_texts(
-    hypotheses: Sequence[str], references: Sequence[str], language: str, *, bleu_only: bool = False
+    hypotheses: Sequence[str], references: References, language: str, *, bleu_only: bool = False
 ) -> BleuScores:
     """Returns both BLEU scores of detokenized lines in `language` and, unless `bleu_only`, intervals and chrF.
 
@@ -143,8 +143,8 @@ def score_texts(
         paper_bleu=paper and paper.score,
         sacrebleu=sacre.score,
         signature=sacre.signature,
-        sentences=len(references),
-        chrf=None if bleu_only else float(chrf.corpus_score(hypotheses, [references]).score),
+        sentences=len(hypotheses),
+        chrf=None if bleu_only else float(chrf.corpus_score(hypotheses, references).score),
         chrf_signature=None if bleu_only else str(chrf.get_signature()),
         paper_bleu_interval=paper and paper.interval,
         sacrebleu_interval=sacre.interval,
@@ -159,7 +159,7 @@ def score(context: Context, hypotheses: Hypotheses, text: EvaluationSet, *, bleu
     record, path = text.load(), hypotheses.path(text)
     translations, references = list(read_lines(path)), list(read_lines(text.references))
     try:
-        bleu = score_texts(translations, references, record.target, bleu_only=bleu_only)
+        bleu = score_texts(translations, [references], record.target, bleu_only=bleu_only)
     except UserError as error:
         raise UserError(f"{path} and {text.references}: {error}") from None
     return Scores(context.folder).write(ScoringRecord(**dict(bleu), name=record.name, language=record.target))

@@ -7,11 +7,14 @@ import os
 import shutil
 import signal
 import sys
+from collections import Counter
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand, TyperOption
 from typer.exceptions import TyperException
 
 from pipeline.errors import UserError
@@ -50,6 +53,29 @@ IS_TERMINAL = bool(sys.stdout and sys.stdout.isatty() and os.environ.get("COLUMN
 console = Console(width=None if IS_TERMINAL else shutil.get_terminal_size((120, 25)).columns, markup=False, emoji=False)
 """Piped lines have 120 columns unless COLUMNS is set; some programs set it to 0. Markup is off, since folders may be
 named `[bold]`."""
+
+
+class Command(TyperCommand):
+    """A command that refuses a second value of an option that takes one, instead of dropping the first."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses the arguments. Raises UserError for an option given twice."""
+        _, _, given = self.make_parser(ctx).parse_args(args=[*args])
+        for option, count in Counter(given).items():
+            if count > 1 and isinstance(option, TyperOption) and not (option.multiple or option.is_flag):
+                raise UserError(f"{option.opts[0]} is given twice, but takes one value; give it once")
+        return super().parse_args(ctx, args)
+
+
+class App(typer.Typer):
+    """A Typer app of such commands, with plain help and errors for `run_app`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
+        """Registers a command."""
+        return super().command(name, cls=Command, **settings)
 
 
 def help_text(docstring: str | None) -> str:
@@ -115,7 +141,7 @@ def open_streams() -> None:
                 os.close(null)
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
-        elif number and isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        elif number and isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")
 
 

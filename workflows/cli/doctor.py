@@ -1,10 +1,10 @@
 """`aiayn doctor`: checks this machine for the workflows' requirements, with remedies."""
 
 import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -25,9 +25,6 @@ STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
 FAILED = 1
 LOCAL_LOCKS = ("nolock", "local_lock=flock", "local_lock=all", "localflock")
 """Options of NFS and Lustre that keep locks on the host."""
-MIN_DISK_BYTES, LITTLE_DISK_BYTES = 10**9, 10 * 10**9
-
-LITTLE_SHARED_BYTES = 10**9
 
 chosen_address = Imported("workflows.engine.cluster:chosen_address")
 accepted_address = Imported("workflows.engine.joining:accepted_address")
@@ -53,24 +50,13 @@ def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
     """
     failed = False
     with console.status("checking; loading torch takes some seconds"):
-        for finding in _findings(store, address):
+        for finding in chain([gpu()], ray(address), output(store)):
             failed |= finding.verdict == "fails"
-            _print(finding)
+            line = Text.assemble((f"{finding.verdict:9}", STYLES[finding.verdict]), f"{finding.name:15}{finding.text}")
+            if finding.remedy:
+                line.append(f": {finding.remedy}")
+            console.print(line, soft_wrap=True, highlight=False)
     raise typer.Exit(FAILED if failed else 0)
-
-
-def _findings(store: str, address: str | None) -> Iterator[Finding]:
-    yield gpu()
-    yield from ray_start(address)
-    yield from ray_cluster(address)
-    yield from output(store)
-
-
-def _print(finding: Finding) -> None:
-    line = Text.assemble((f"{finding.verdict:9}", STYLES[finding.verdict]), f"{finding.name:15}{finding.text}")
-    if finding.remedy:
-        line.append(f": {finding.remedy}")
-    console.print(line, soft_wrap=True, highlight=False)
 
 
 def gpu() -> Finding:
@@ -88,34 +74,21 @@ def gpu() -> Finding:
     return Finding("gpu", "ok", f"none; everything runs on {usable_cpus()} CPU cores")
 
 
-def ray_start(address: str | None) -> Iterator[Finding]:
-    """Checks Ray's requirements for starting a cluster here; yields nothing if one is joined."""
-    if chosen_address(address) != "local":
+def ray(address: str | None) -> Iterator[Finding]:
+    """Checks that the cluster at `address`, or RAY_ADDRESS, accepts this process, or that Ray can start one here."""
+    chosen = chosen_address(address)
+    if chosen != "local":
+        try:
+            yield Finding("ray cluster", "ok", f"{accepted_address(chosen)} answers and accepts this machine")
+        except UserError as error:
+            yield Finding("ray cluster", "fails", str(error), "see docs/cluster.md for starting and joining a cluster")
         return
     found = [Finding("ray start", "fails", problem, remedy) for problem, remedy in obstacles()]
     yield from found or [Finding("ray start", "ok", "Ray can write its files and its token, and listen on 127.0.0.1")]
-    if (shared := Path("/dev/shm")).is_dir():
-        free = shutil.disk_usage(shared).free
-        text = f"{decimal(free)} free in {shared}"
-        if free >= LITTLE_SHARED_BYTES:
-            yield Finding("shared memory", "ok", text)
-        else:
-            yield Finding("shared memory", "warning", text, "Ray uses the disk instead; in Docker, raise --shm-size")
-
-
-def ray_cluster(address: str | None) -> Iterator[Finding]:
-    """Checks that the cluster at `address`, or RAY_ADDRESS, accepts this process; yields nothing without an address."""
-    chosen = chosen_address(address)
-    if chosen == "local":
-        return
-    try:
-        yield Finding("ray cluster", "ok", f"{accepted_address(chosen)} answers and accepts this machine")
-    except UserError as error:
-        yield Finding("ray cluster", "fails", str(error), "see docs/cluster.md for starting and joining a cluster")
 
 
 def output(where: str | Path) -> Iterator[Finding]:
-    """Checks the store's folder: write access, file locks and free space; for a bucket also access and locks."""
+    """Checks the store's folder: write access and file locks; for a bucket also access and locks."""
     named = Store.at(where)
     if named.uri:
         yield _bucket(named)
@@ -141,7 +114,6 @@ def output(where: str | Path) -> Iterator[Finding]:
     else:
         remedy = "choose a file system with flock for --store, or mount this one with flock"
         yield Finding("file locks", "fails", f"locks in {there} are not exclusive, or cannot be taken", remedy)
-    yield _disk(there)
 
 
 def _bucket(store: Store) -> Finding:
@@ -176,12 +148,3 @@ def local_locks(folder: Path, mounts: str) -> str:
     _, kind, options = max(around, default=(0, "", ""))
     local = (option for option in options.split(",") if option in LOCAL_LOCKS)
     return kind if kind.startswith("fuse") else next(local, "")
-
-
-def _disk(folder: Path) -> Finding:
-    free = shutil.disk_usage(folder).free
-    text = f"{decimal(free)} free in {folder}"
-    if free >= LITTLE_DISK_BYTES:
-        return Finding("disk", "ok", text)
-    remedy = "free some with aiayn clean; --plan forecasts a workflow's disk use"
-    return Finding("disk", "fails" if free < MIN_DISK_BYTES else "warning", text, remedy)

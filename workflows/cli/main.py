@@ -39,7 +39,7 @@ from pipeline.text.normalisation import normalised
 from workflows import stages
 from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
-from workflows.cli.console import console, help_text, run_app
+from workflows.cli.console import App, console, help_text, run_app
 from workflows.cli.doctor import doctor
 from workflows.cli.figures import figures
 from workflows.cli.options import (
@@ -53,6 +53,7 @@ from workflows.cli.options import (
     ProfileOption,
     SetOption,
     ThreadsOption,
+    once,
 )
 from workflows.cli.prepared import record, recorded
 from workflows.cli.runs import runs
@@ -69,14 +70,8 @@ EXPORT = """Exports a trained model for other programs, with one command per for
 aiayn export ctranslate2 model --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
 aiayn export huggingface model --out marian   for Hugging Face's transformers, as MarianMTModel
 """
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    help=help_text(__doc__),
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-export = typer.Typer(no_args_is_help=True, help=help_text(EXPORT), rich_markup_mode=None)
+app = App(no_args_is_help=True, help=help_text(__doc__))
+export = App(no_args_is_help=True, help=help_text(EXPORT))
 app.add_typer(export, name="export")
 
 
@@ -187,11 +182,12 @@ def train(
     folder = named_folder("prepare", dataset, "dataset.json")
     encoded = EncodedDataset(folder)
     described = encoded.read_json("dataset.json")
-    changes = [f"vocabulary.size={described['vocabulary_size']}", *(overrides or [])]
+    changes = [*(overrides or [])]
     if workers:
         changes.append(f"recipes.{model}.training.workers={workers}")
     if exact_reduction:
         changes.append(f"recipes.{model}.training.exact_reduction=true")
+    changes = [f"vocabulary.size={described['vocabulary_size']}", *once(changes)]
     known = None if profile or read_config(config).get("profile") else recorded(dataset, folder)
     if not (known or profile or config):
         raise UserError(f"{dataset} has no recorded settings; choose them with --profile or --config")
@@ -308,14 +304,17 @@ def parse(
 @app.command()
 def score(
     hyp: Annotated[Path, typer.Option(help="Translations, one per line.")],
-    ref: Annotated[Path, typer.Option(help="References, one per line.")],
+    ref: Annotated[
+        list[Path], typer.Option(help="References, one per line. May be repeated, for several references a sentence.")
+    ],
     lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the tokenizers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print paper BLEU (tokenized), sacreBLEU (detokenized), chrF, and sacreBLEU's signatures."""
-    hypotheses, references = ([*map(normalised, read_lines(path, notice=True))] for path in (hyp, ref))
-    if len(hypotheses) != len(references):
-        raise UserError(f"{hyp} has {len(hypotheses)} lines, {ref} has {len(references)}; align them line by line")
+    hypotheses, *references = ([*map(normalised, read_lines(path, notice=True))] for path in (hyp, *ref))
+    for path, lines in zip(ref, references, strict=True):
+        if len(hypotheses) != len(lines):
+            raise UserError(f"{hyp} has {len(hypotheses)} lines, {path} has {len(lines)}; align them line by line")
     scores = score_texts(hypotheses, references, lang)
     if as_json:
         typer.echo(json.dumps(scores.model_dump()))

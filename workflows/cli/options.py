@@ -5,13 +5,26 @@ def main(common: Common, seeds: SeedsOption = 1) -> None: ...     # has --config
 """
 
 import inspect
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from pipeline.errors import UserError
+
+
+def once(overrides: Sequence[str] | None) -> list[str]:
+    """Returns changes "key=value". Raises UserError if two are of one key."""
+    keys = Counter(override.partition("=")[0].strip() for override in overrides or ())
+    for key, count in keys.items():
+        if count > 1:
+            raise UserError(f"{key} is set twice, but takes one value; set it once")
+    return [*(overrides or ())]
+
 
 ProfileOption = Annotated[
     str | None,
@@ -30,7 +43,12 @@ FilesOption = Annotated[
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file with a profile and changes to it.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, e.g. decoding.beam_size=1. May be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        callback=once,
+        help="Change one setting, e.g. decoding.beam_size=1. May be repeated, for other settings.",
+    ),
 ]
 StoreOption = Annotated[
     str,

@@ -4,7 +4,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,19 +66,31 @@ QUOTED = '"Ja", sagte der alte Mann', "„Ja“, sagte der alte Mann"
 )
 def test_paper_bleu_by_hand(hypothesis: str, reference: str, score: float) -> None:
     """Case matters, the style of quotes does not, unlike for sacreBLEU."""
-    assert paper_bleu([hypothesis], [reference], "de").score == pytest.approx(score)
-    assert sacre_bleu([QUOTED[0]], [QUOTED[1]], "de").score < 100
+    assert paper_bleu([hypothesis], [[reference]], "de").score == pytest.approx(score)
+    assert sacre_bleu([QUOTED[0]], [[QUOTED[1]]], "de").score < 100
 
 
 def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores, intervals and signatures equal the sacrebleu command's, for paper BLEU run on its tokens."""
+    """With two references, scores and intervals equal the sacrebleu command's, for paper BLEU run on its tokens."""
     references = list(read_lines(parallel_text / "multi30k" / "test_2016_flickr.de.gz"))[:300]
     hypotheses = [" ".join(line.split(" ")[::-1][:2] + line.split(" ")[2:]) for line in references]
+    others = [" ".join(line.split(" ")[1:][::-1]) for line in references]
 
-    def printed(lines: tuple[list[str], list[str]], *options: str) -> list[dict[str, Any]]:
-        for path, side in zip(("hypotheses", "references"), lines, strict=True):
+    def printed(lines: Sequence[list[str]], *options: str) -> list[dict[str, Any]]:
+        for path, side in zip(("hypotheses", "references", "others"), lines, strict=True):
             write_lines(tmp_path / path, side)
-        command = [sys.executable, "-m", "sacrebleu", "references", "-i", "hypotheses", "-w", "6", "--confidence"]
+        command = [
+            sys.executable,
+            "-m",
+            "sacrebleu",
+            "references",
+            "others",
+            "-i",
+            "hypotheses",
+            "-w",
+            "6",
+            "--confidence",
+        ]
         done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, check=True, text=True)
         return json.loads(f"[{done.stdout.strip('[] ' + chr(10))}]")
 
@@ -88,22 +100,22 @@ def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeyp
         assert (score, *interval) == pytest.approx((own["score"], low, high), abs=1e-5)
         assert 0 < interval[0] < own["score"] < interval[1] < 100
 
-    scores = score_texts(hypotheses, references, "de")
-    bleu, chrf = printed((hypotheses, references), "-m", "bleu", "chrf")
+    scores = score_texts(hypotheses, [references, others], "de")
+    bleu, chrf = printed((hypotheses, references, others), "-m", "bleu", "chrf")
     assert_equal(scores.sacrebleu, scores.sacrebleu_interval, bleu)
     assert scores.chrf == pytest.approx(chrf["score"], abs=1e-6)
     signatures = [of["signature"].replace("bs:1000|seed:12345|", "") for of in (bleu, chrf)]
     assert [scores.signature, scores.chrf_signature] == signatures
-    assert "tok:13a" in scores.signature
-    tokenized = [[paper_tokens(line, "de") for line in side] for side in (hypotheses, references)]
+    assert scores.signature.startswith("nrefs:2|")
+    tokenized = [[paper_tokens(line, "de") for line in side] for side in (hypotheses, references, others)]
     (paper,) = printed(tokenized, "--tokenize", "none", "--smooth-method", "none", "--force")
     assert_equal(scores.paper_bleu, scores.paper_bleu_interval, paper)
 
     monkeypatch.setattr(scoring, "MAX_RESAMPLED", 299)
     without = {"paper_bleu_interval": None, "sacrebleu_interval": None}
-    assert score_texts(hypotheses, references, "de") == scores.model_copy(update=without)
+    assert score_texts(hypotheses, [references, others], "de") == scores.model_copy(update=without)
     without |= {"chrf": None, "chrf_signature": None}
-    plain = score_texts(hypotheses, references, "de", bleu_only=True)
+    plain = score_texts(hypotheses, [references, others], "de", bleu_only=True)
     assert plain == scores.model_copy(update=without)
     assert plain.defined == {"paper_bleu": scores.paper_bleu, "sacrebleu": scores.sacrebleu}
     low_and_high = [f"{name}_{end}" for name in ("paper_bleu", "sacrebleu") for end in ("low", "high")]
@@ -123,9 +135,9 @@ NEARLY = {
 def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> None:
     """sacreBLEU uses its tokenizer for the language, or characters. Paper BLEU needs words between spaces."""
     reference, hypothesis, tokenizer = NEARLY[language]
-    scores = score_texts([hypothesis], [reference], language)
+    scores = score_texts([hypothesis], [[reference]], language)
     assert 45 < scores.sacrebleu < 100
-    assert score_texts([reference], [reference], language).sacrebleu == pytest.approx(100)
+    assert score_texts([reference], [[reference]], language).sacrebleu == pytest.approx(100)
     assert tokenizer in scores.signature
     if language == "ko":
         assert scores.deciding == scores.paper_bleu > 45
@@ -147,7 +159,7 @@ def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> N
 def test_any_code_of_a_language_has_its_paper_bleu(same: str, line: str) -> None:
     codes = same.split()
     assert {paper_tokens(line, code) for code in codes} == {paper_tokens(line, codes[0])}
-    assert paper_bleu([line * 2], [line * 2], codes[-1]).score == pytest.approx(100)
+    assert paper_bleu([line * 2], [[line * 2]], codes[-1]).score == pytest.approx(100)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +170,8 @@ def test_a_tokenizer_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UserError, match=rf"{language}.* not installed; pip install 'sacrebleu\[{extra}\]'$"):
-        sacre_bleu(["a"], ["a"], language)
-    assert "tok:13a" in sacre_bleu(["a"], ["a"], "de").signature
+        sacre_bleu(["a"], [["a"]], language)
+    assert "tok:13a" in sacre_bleu(["a"], [["a"]], "de").signature
 
 
 def test_stage_scores_a_test_set(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) ->
     scores = choice.load().scores
     assert [(search.beam_size, search.length_penalty) for search in scores] == searches
     for search, lines in zip(scores, written, strict=True):
-        expected = score_texts(lines, written[0], "de")
+        expected = score_texts(lines, [written[0]], "de")
         assert (search.dev_paper_bleu, search.dev_sacrebleu) == (expected.paper_bleu, expected.sacrebleu)
     assert choice.load().settings == _search(2, 0.6)
     assert choice.summary == "beam 2, α 0.6: dev_paper_bleu 100.00"

@@ -8,7 +8,6 @@ import pytest
 from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
-from tests.support.experiments import drawn
 from tests.support.lock_holder import lock_holder
 from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import TEXT, TRAIN, dangling, half_make, listing, make, run_table, table_of
@@ -93,22 +92,6 @@ def test_what_is_not_finished_stays(store: Store) -> None:
     assert text.name not in _names(store)
 
 
-def test_no_training_of_an_interrupted_run_goes(tmp_path: Path) -> None:
-    """For the workflow with the most training runs, partial or finished: all are linked."""
-    store = Store(tmp_path)
-    table = drawn("table3", "wmt14", store)
-    begin_run(store, "table3", "wmt14", table)
-    names = [step.name for step in in_order([table]) if step.stage.resumes]
-    assert len(names) >= 20
-    for name in names:
-        store.scratch(name).mkdir(parents=True)
-    assert _names(store) == []
-    for name in names:
-        (store.scratch(name) / "manifest.json").write_text("{}")
-        store.scratch(name).rename(store.folder(name))
-    assert _names(store) == []
-
-
 def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
     """It may be the only copy of weeks of work. A run needs it as long as its artifact is missing."""
     training = next(step for step in in_order([table_of(1)]) if step.stage is TRAIN)
@@ -176,7 +159,6 @@ def test_nothing_goes_while_a_command_without_names_makes_something(store: Store
 
 
 def test_a_users_file_stays(store: Store) -> None:
-    """In a run's folder and in the store."""
     run = store.root / "table2" / "embedded" / "1"
     (run / "models" / "notes.txt").write_text("mine")
     mine = store.folder("mine")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.main import get_command
 
-from tests.support.command_line import CommandLine, Done
+from tests.support.command_line import APPS, CommandLine, Done
 from workflows.cli.console import run_app
 from workflows.command_line import CommandLine as TypedCommand
 from workflows.command_line import command_line
@@ -26,7 +27,6 @@ def _assert_one_line(done: Done, message: str) -> None:
 
 
 def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line: CommandLine) -> None:
-    """Imported libraries add nothing. No run begins."""
     arguments = ["workflows.reproduce_table2", "--address", "127.0.0.1:9", "--store", str(tmp_path)]
     _assert_one_line(command_line.in_process(*arguments), "no Ray cluster answers")
     assert not (tmp_path / "table2").exists()
@@ -35,7 +35,6 @@ def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line:
 def test_a_wrong_address_of_mlflow_begins_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
 ) -> None:
-    """Like a wrong cluster address."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://:5000")
     done = command_line.here("workflows.reproduce_table2", "--store", str(tmp_path))
     _assert_one_line(done, "MLflow at http://:5000 does not answer (Invalid URL")
@@ -71,8 +70,23 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(arguments: list[str], message: str, command_line: CommandLine) -> None:
-    """The problem and the place."""
     _assert_one_line(command_line.here(*arguments), message)
+
+
+def test_an_option_of_one_value_refuses_a_second(command_line: CommandLine) -> None:
+    """Every such option of every command, before anything is read; also a key of --set, by whatever option."""
+    commands = [([module], get_command(app)) for module, app in APPS.items()]
+    for words, command in commands:  # grows by subcommands
+        commands += [([*words, name], each) for name, each in getattr(command, "commands", {}).items()]
+        for option in command.params:
+            if option.param_type_name == "option" and not (option.multiple or option.is_flag):
+                done = command_line.here(*words, option.opts[0], "1", f"{option.opts[0]}=2")
+                _assert_one_line(done, f"{option.opts[0]} is given twice")
+    assert len(commands) > 20
+    done = command_line.here(
+        "workflows.reproduce_table1", "--plan", "--set", "timing.rounds=1", "--set", "timing.rounds = 2"
+    )
+    _assert_one_line(done, "timing.rounds is set twice")
 
 
 TEXT = ["workflows.cli", "score", "--lang", "de", "--ref", "FILE", "--hyp"]
@@ -162,6 +176,12 @@ def test_a_closed_stream_s_number_is_no_other_file_s() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_an_ascii_terminal_gets_every_line(tmp_path: Path) -> None:
+    code = r"from workflows.cli.console import console, open_streams; open_streams(); console.print('8 \xd7 H100')"
+    shell = f'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {sys.executable} -c "{code}"'
+    assert _in_shell(shell, tmp_path).stdout == "8 \\xd7 H100\n"
+
+
 def test_a_deleted_working_directory_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     gone = _in_shell(f"cd gone; rmdir ../gone; {sys.executable} {PLAN}", tmp_path)
@@ -170,7 +190,6 @@ def test_a_deleted_working_directory_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_leaves_ends_a_command_quietly(tmp_path: Path) -> None:
-    """Like with `| head`: no traceback, no message."""
     done = _in_shell(f"set -o pipefail; {sys.executable} {PLAN} | true", tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
 
@@ -201,15 +220,10 @@ def test_what_a_file_system_refuses_is_one_line(
 
 
 def test_without_a_command_there_is_help(command_line: CommandLine) -> None:
-    """Formatted like by --help, with status 2."""
     done = command_line.here("workflows.cli")
     assert done.returncode == 2
     assert done.stderr == command_line.here("workflows.cli", "--help").stdout
     assert "\n  aiayn doctor " in done.stderr
-
-
-def test_the_version(command_line: CommandLine) -> None:
-    """The version of the installed package."""
     done = command_line.here("workflows.cli", "--version")
     assert (done.returncode, done.stdout) == (0, f"aiayn {version('aiayn')}\n")
 

@@ -95,8 +95,10 @@ def test_text_to_score(
     assert lines[1] == lines[3] == ""
 
     (tmp_path / "hypothesis").write_text("Das ist ein kleiner Test.\n")
-    main.score(hyp=tmp_path / "hypothesis", ref=tmp_path / "hypothesis", lang="de", as_json=True)
+    (tmp_path / "other").write_text("Ein Test.\n")
+    references = [tmp_path / "other", tmp_path / "hypothesis"]
+    main.score(hyp=tmp_path / "hypothesis", ref=references, lang="de", as_json=True)
     scores = json.loads(capfd.readouterr().out)
     assert scores["paper_bleu"] == pytest.approx(100)
     assert scores["sacrebleu"] == pytest.approx(100)
-    assert "tok:13a" in scores["signature"]
+    assert scores["signature"].startswith("nrefs:2|")

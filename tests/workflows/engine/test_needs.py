@@ -50,7 +50,7 @@ def test_what_ray_needs(
     for text, what_to_do in found:
         assert problem in text
         assert remedy in what_to_do
-    assert next(one.verdict for one in doctor.ray_start("local")) == ("fails" if problem else "ok")
+    assert next(one.verdict for one in doctor.ray("local")) == ("fails" if problem else "ok")
     assert not list(tmp_path.iterdir())
 
 
