@@ -13,9 +13,19 @@ from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import METRICS
 from pipeline.store.hashes import STORE
 from pipeline.store.store import Store
-from workflows.runs import BUCKET, MODEL_STAGES, MODELS, NEWEST, RUN, Run, file_name, run_numbers, runs_in, short_name
+from workflows.runs import (
+    BUCKET,
+    DEFAULT_ROOT,
+    MODEL_STAGES,
+    MODELS,
+    NEWEST,
+    RUN,
+    Run,
+    file_name,
+    run_numbers,
+    short_name,
+)
 
-DEFAULT_ROOT = Path("runs")
 MADE_BY = {"model.safetensors": MODEL_STAGES, METRICS: ("training",), "dataset.json": ("encoding",)}
 """Prefixes of artifacts' folders by their marker file."""
 
@@ -73,31 +83,12 @@ def _in_stores(path: Path) -> Iterator[tuple[Path, Path]]:
             yield root, path.relative_to(root)
 
 
-def runs_with(named: Path, artifact: Path) -> list[Run]:
-    """Returns the runs that use an artifact: first those on the path `named`, then the last ones."""
-    if artifact.parent.name != STORE:
-        return []
-    runs = [run for run in runs_in(Store(artifact.parent.parent)) if isinstance(run, Run)]
-    of_artifact = [run for run in runs if artifact.name in run.record.artifacts.values()]
-
-    def order(run: Run) -> tuple[bool, float]:
-        return f"/{run.name}/" in f"{named.absolute()}/", (run.record.ended or run.record.began).timestamp()
-
-    return sorted(of_artifact, key=order, reverse=True)
-
-
 def store_beside(folder: Path, default: Store) -> Store:
     """Returns the store that contains an artifact's folder, or the default."""
     if folder.parent.name != STORE:
         return default
     bucket = folder.parent.parent / BUCKET
     return Store(folder.parent.parent, bucket.read_text(encoding="utf-8") if bucket.is_file() else "")
-
-
-def model_names(run: Path) -> list[str]:
-    """Returns the names of a run's finished models, chosen ones before candidates."""
-    models = [entry for entry in (run / MODELS).glob("*") if entry.exists()]
-    return [entry.name for entry in sorted(models, key=lambda entry: (MODEL_STAGES[0] in entry.resolve().name, entry))]
 
 
 def names_into(store: Store) -> Iterator[str]:

@@ -34,6 +34,7 @@ from pipeline.store.store import Store
 from workflows.engine.dag import ROOT, Step, in_order
 
 RUN, MODELS, NEWEST = "run.json", "models", "newest"
+DEFAULT_ROOT = Path("runs")
 BUCKET = "bucket"
 """In a folder of local copies, the file with the bucket's address."""
 MODEL_STAGES = ("averaging", "parser_choice")
@@ -125,10 +126,6 @@ class Run:
             _link(profile / NEWEST, self.folder)
             for entry in sorted(self.folder.iterdir()):
                 _link(profile / entry.name, profile / NEWEST / entry.name)
-            for entry in profile.iterdir():
-                is_ours = _target(entry).startswith(f"{NEWEST}{os.sep}")
-                if is_ours and not entry.exists():  # only an earlier run had it
-                    entry.unlink()
 
 
 @contextmanager
@@ -155,11 +152,13 @@ def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact], 
     steps = labelled(table)
     try:
         with guarded(store.root / ".locks"):
-            known = {number: _table_of(place / str(number)) for number in run_numbers(place)}
-            number = next((n for n, name in known.items() if name == table.name), 1 + max(known, default=0))
-            folder, began = place / str(number), datetime.now(UTC)
-            with suppress(UserError):
-                began = Run.read(store.root, folder).record.began
+            known, began = run_numbers(place), datetime.now(UTC)
+            folder = place / str(1 + max(known, default=0))
+            for number in known:
+                with suppress(UserError):
+                    earlier = Run.read(store.root, place / str(number))
+                    if earlier.record.table == table.name:
+                        folder, began = earlier.folder, earlier.record.began
             record = Record(
                 command=command,
                 commit=commit(),
@@ -238,13 +237,6 @@ def write_atomically(path: Path, text: str) -> None:
     temporary = path.with_name(f".making-{os.getpid()}-{path.name}")
     temporary.write_text(f"{text}\n", encoding="utf-8")
     os.replace(temporary, path)
-
-
-def _table_of(run: Path) -> str:
-    """Returns the folder of a run's table; without a readable record, of the link of earlier versions."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((run / RUN).read_text(encoding="utf-8"))["table"])
-    return os.path.basename(_target(run / "table"))
 
 
 def _target(link: Path) -> str:

@@ -54,7 +54,6 @@ def test_a_finished_run(tmp_path: Path) -> None:
 
 
 def test_the_same_table_continues_its_run(tmp_path: Path) -> None:
-    """Also a run of an earlier version, which has a link to its table instead of a record."""
     store = Store(tmp_path)
     run_table(store, 1)
     run_table(store, 2)
@@ -63,10 +62,6 @@ def test_the_same_table_continues_its_run(tmp_path: Path) -> None:
     assert (profile / "newest").resolve().name == "1"
     assert begin_run(store, "table2", "embedded", table_of(3)).folder.name == "3"
     assert {step.name for step in in_order([table_of(3)])} <= {*names_into(store)}
-    (profile / "1" / "run.json").unlink()
-    (profile / "1" / "table").symlink_to(store.folder(table_of(1).name))
-    assert begin_run(store, "table2", "embedded", table_of(1)).folder.name == "1"
-    assert (profile / "newest").resolve().name == "1"
 
 
 def test_how_a_command_ended(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from workflows.names import DEFAULT_ROOT, model_names
+from workflows.runs import DEFAULT_ROOT, MODEL_STAGES, MODELS
 
 MAX_MODELS = 4
 
@@ -16,12 +16,18 @@ def closing_lines(run: Path, model_command: str, curves: str) -> list[str]:
     `model_command` is the `aiayn` subcommand for the run's models or empty, `curves` MLflow's command.
     """
     lines = [f"report: {shown(run.parent / 'report.html')}"]
-    if model_command and (names := model_names(run)):
+    if model_command and (names := _model_names(run)):
         models = [str(_name(run.parent / name)) for name in names]
         more = f" and {len(models) - MAX_MODELS} more" if len(models) > MAX_MODELS else ""
         lines.append(f"models: {', '.join(models[:MAX_MODELS])}{more}")
         lines.append(f"{model_command}: {aiayn()} {model_command} {shlex.quote(models[0])}")
     return [*lines, f"curves: {curves}"]
+
+
+def _model_names(run: Path) -> list[str]:
+    """Returns the names of a run's finished models, chosen ones before candidates."""
+    models = [entry for entry in (run / MODELS).glob("*") if entry.exists()]
+    return [entry.name for entry in sorted(models, key=lambda entry: (MODEL_STAGES[0] in entry.resolve().name, entry))]
 
 
 def shown(path: Path) -> Path:
@@ -32,9 +38,8 @@ def shown(path: Path) -> Path:
 def aiayn() -> str:
     """Returns the command line prefix that runs this installation's `aiayn`."""
     beside, on_path = Path(sys.executable).with_name("aiayn"), shutil.which("aiayn")
-    if not beside.is_file():
-        return f"{shlex.quote(sys.executable)} -m workflows.cli"
-    return "aiayn" if on_path and Path(on_path).samefile(beside) else shlex.quote(str(shown(beside)))
+    is_found = on_path and beside.is_file() and Path(on_path).samefile(beside)
+    return "aiayn" if is_found else f"{shlex.quote(sys.executable)} -m workflows.cli"
 
 
 def _name(path: Path) -> Path:

@@ -60,10 +60,10 @@ from workflows.cli.runs import runs
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
-from workflows.names import DEFAULT_ROOT, named_folder, store_beside
+from workflows.names import named_folder, store_beside
 from workflows.profiles.changes import changes_typed, checked, read_config
 from workflows.profiles.loading import load_profile
-from workflows.profiles.profile import Profile, Recipe
+from workflows.runs import DEFAULT_ROOT
 
 EXPORT = """Exports a trained model for other programs, with one command per format.
 
@@ -110,12 +110,6 @@ from transformers import MarianMTModel, MarianTokenizer
 model, tokenizer = MarianMTModel.from_pretrained({folder!r}), MarianTokenizer.from_pretrained({folder!r})
 found = model.generate(**tokenizer(["Two dogs run ."], return_tensors="pt", padding=True))
 print(*tokenizer.batch_decode(found, skip_special_tokens=True))"""
-
-
-def _recipe(profile: Profile, model: str) -> Recipe:
-    if model not in profile.recipes:
-        raise UserError(f"--model {model}: the profile has {', '.join(profile.recipes)}")
-    return profile.recipes[model]
 
 
 @app.command()
@@ -193,9 +187,10 @@ def train(
         raise UserError(f"{dataset} has no recorded settings; choose them with --profile or --config")
     chosen = load_profile(profile, recorded=known, config=config, overrides=changes)
     chosen = chosen.for_pair("-".join(described["languages"]))
-    training = _recipe(chosen, model).training
+    if model not in chosen.recipes:
+        raise UserError(f"--model {model}: the profile has {', '.join(chosen.recipes)}")
     console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True)
-    step = Step("train", stages.TRAIN, (encoded, training), out=out.absolute())
+    step = Step("train", stages.TRAIN, (encoded, chosen.recipes[model].training), out=out.absolute())
     run([step], Store(out.absolute().parent), [View(console)], address)
     console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
-from workflows.names import runs_with
+from pipeline.store.hashes import STORE
+from pipeline.store.store import Store
 from workflows.profiles.profile import Profile
-from workflows.runs import write_atomically
+from workflows.runs import Run, runs_in, write_atomically
 
 PROFILE = "profile.json"
 NOT_NEEDED = {"corpora", "choice"}
@@ -29,7 +30,7 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
     The record is `aiayn prepare`'s, or that of the run in the name, or, for a folder in a store, that of the last run
     that uses it. Returns None without a record. Raises UserError if the record cannot be read.
     """
-    folders = [dataset.parent, *(run.folder for run in runs_with(named, dataset))]
+    folders = [dataset.parent, *(run.folder for run in _runs_with(named, dataset))]
     path = next((folder / PROFILE for folder in folders if (folder / PROFILE).is_file()), None)
     if path is None:
         return None
@@ -37,3 +38,16 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
         return Profile(corpora={}, **json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, ValidationError):
         raise UserError(f"this version cannot read the settings in {path}; remove it and choose a --profile") from None
+
+
+def _runs_with(named: Path, artifact: Path) -> list[Run]:
+    """Returns the runs that use an artifact: first those on the path `named`, then the last ones."""
+    if artifact.parent.name != STORE:
+        return []
+    runs = [run for run in runs_in(Store(artifact.parent.parent)) if isinstance(run, Run)]
+    of_artifact = [run for run in runs if artifact.name in run.record.artifacts.values()]
+
+    def order(run: Run) -> tuple[bool, float]:
+        return f"/{run.name}/" in f"{named.absolute()}/", (run.record.ended or run.record.began).timestamp()
+
+    return sorted(of_artifact, key=order, reverse=True)

@@ -28,8 +28,6 @@ from workflows.tracking.models import registered_name, serve
 from workflows.tracking.server import Server
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
-A_REQUEST = {"metrics": 1000, "params": 100, "tags": 100}
-"""MLflow's limits for a request."""
 WORKFLOW_TAG, NAME_TAG, TRAINING_TAG = "aiayn.workflow", "aiayn.name", "aiayn.training"
 PARENT_TAG = "mlflow.parentRunId"
 DRIVER_TAG = "aiayn.driver"
@@ -130,7 +128,7 @@ class Exporter:
 
     def _open(self, name: str, tags: Mapping[str, str], params: Mapping[str, str], datasets: Sequence[Any]) -> None:
         """Finds or creates a run, and sends the tags, parameters and datasets that it lacks."""
-        from mlflow.entities import Param
+        from mlflow.entities import Param, RunTag
         from mlflow.tracking.context.registry import resolve_tags
 
         client, key = self._server.client, {WORKFLOW_TAG: self._workflow.fingerprint, NAME_TAG: name}
@@ -141,9 +139,9 @@ class Exporter:
         run = known[0] if known else client.create_run(self._server.experiment_id, run_name=name, tags=tags)
         self._runs[name] = run
         if not self._is_sent(name):
-            self._tag(name, tags)
             # MLflow rejects changed parameters: those of the command that created the run stay.
-            self._batch(name, "params", [Param(*each) for each in params.items() if each[0] not in run.data.params])
+            lacking = [Param(*each) for each in params.items() if each[0] not in run.data.params]
+            client.log_batch(run.info.run_id, params=lacking, tags=[RunTag(*tag) for tag in tags.items()])
             client.log_inputs(run.info.run_id, datasets)
             client.update_run(run.info.run_id, status="RUNNING")
 
@@ -167,7 +165,8 @@ class Exporter:
             "length_penalty": search.length_penalty,
             "decoding_dtype": model.decoding.dtype,
         }
-        self._tag(name, to_params({"used": used}))
+        for tag in to_params({"used": used}).items():
+            client.set_tag(run.info.run_id, *tag)
         client.log_text(run.info.run_id, model.samples_text() + "\n", "samples.txt")
         client.log_dict(run.info.run_id, manifest, MANIFEST)
         # To a SQLite file, only weights on this machine are sent.
@@ -189,18 +188,8 @@ class Exporter:
             for point in points
             if (point.key, point.step) not in known or (point.step == 0 and known[point.key, 0] != point.value)
         ]
-        self._batch(name, "metrics", lacking)
+        client.log_batch(run, metrics=lacking)
         self._known[run] = known | {(point.key, point.step): point.value for point in lacking}
-
-    def _tag(self, name: str, tags: Mapping[str, str]) -> None:
-        from mlflow.entities import RunTag
-
-        self._batch(name, "tags", [RunTag(*tag) for tag in tags.items()])
-
-    def _batch(self, name: str, kind: str, items: Sequence[Any]) -> None:
-        for start in range(0, len(items), A_REQUEST[kind]):
-            batch = {kind: items[start : start + A_REQUEST[kind]]}
-            self._server.client.log_batch(self._runs[name].info.run_id, **batch)
 
     def _end(self, name: str, status: Status, why: str = "", details: str = "", *, is_sent: bool = False) -> None:
         client, run = self._server.client, self._runs[name].info.run_id

@@ -12,7 +12,6 @@ from workflows.cli import doctor
 
 
 def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing fails here, and nothing is made."""
     for name in ("RAY_ADDRESS", "RAY_TMPDIR"):
         monkeypatch.delenv(name, raising=False)
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "runs"))
@@ -27,7 +26,6 @@ def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkey
 def test_what_fails_is_the_exit_status(
     tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """1 where something fails, with what to do in its line; 2 for a wrong option."""
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     (tmp_path / "file").write_text("")
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "file"))
