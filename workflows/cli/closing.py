@@ -38,8 +38,9 @@ def shown(path: Path) -> Path:
 def aiayn() -> str:
     """Returns the command line prefix that runs this installation's `aiayn`."""
     beside, on_path = Path(sys.executable).with_name("aiayn"), shutil.which("aiayn")
-    is_found = on_path and beside.is_file() and Path(on_path).samefile(beside)
-    return "aiayn" if is_found else f"{shlex.quote(sys.executable)} -m workflows.cli"
+    if not beside.is_file():
+        return f"{shlex.quote(sys.executable)} -m workflows.cli"
+    return "aiayn" if on_path and Path(on_path).samefile(beside) else shlex.quote(str(shown(beside)))
 
 
 def _name(path: Path) -> Path:

@@ -55,7 +55,7 @@ from workflows.cli.options import (
     ThreadsOption,
     once,
 )
-from workflows.cli.prepared import record, recorded
+from workflows.cli.prepared import record, recorded, searched
 from workflows.cli.runs import runs
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
@@ -100,7 +100,7 @@ AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
 """The paper's settings, as defaults."""
 N_BEST_LINE = "`sentence number from 0 ||| translation ||| LogP= log P ||| log P / penalty`"
 """A line of Moses' n-best list format, which rescoring tools read."""
-OWN_DEFAULT = "[default: the model's own, or the paper's]"
+OWN_DEFAULT = "[default: its table's, or the paper's]"
 CTRANSLATE2 = """\
 import ctranslate2, sentencepiece
 model, pieces = ctranslate2.Translator({folder!r}), sentencepiece.SentencePieceProcessor(model_file={vocabulary!r})
@@ -219,16 +219,24 @@ def average(
     console.print(f"model: {out}", highlight=False, soft_wrap=True)
 
 
+BeamOption = Annotated[
+    int | None, typer.Option("--beam-size", min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
+]
+PenaltyOption = Annotated[
+    float | None, typer.Option("--length-penalty", min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")
+]
+ExtraOption = Annotated[
+    int | None,
+    typer.Option("--max-extra-tokens", min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}"),
+]
+
+
 @app.command()
 def translate(
     model: ModelArgument,
-    beam_size: Annotated[
-        int, typer.Option(min=1, help="Hypotheses kept at each step; 1 is greedy.")
-    ] = DECODING.beam_size,
-    length_penalty: Annotated[float, typer.Option(min=0, help="α of ((5 + |y|) / 6)^α.")] = DECODING.length_penalty,
-    max_extra_tokens: Annotated[
-        int, typer.Option(min=1, help="Maximum output tokens beyond the input's.")
-    ] = DECODING.max_extra_tokens,
+    beam_size: BeamOption = None,
+    length_penalty: PenaltyOption = None,
+    max_extra_tokens: ExtraOption = None,
     n_best: Annotated[
         int, typer.Option(min=1, help=f"Translations per sentence; above 1, lines of {N_BEST_LINE}.")
     ] = 1,
@@ -245,19 +253,13 @@ def translate(
     threads: ThreadsOption = 0,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
-    if n_best > beam_size:
-        raise UserError(f"--n-best {n_best} exceeds the beam of {beam_size}; lower it or set --beam-size {n_best}")
-    settings = checked(
-        DecodingSettings,
-        beam_size=beam_size,
-        length_penalty=length_penalty,
-        max_extra_tokens=max_extra_tokens,
-        batch_tokens=batch_tokens,
-        engine=engine,
-        dtype=dtype,
-        threads=threads or usable_cpus(),
-    )
     folder = named_folder("average", model, "model.safetensors")
+    asked = _given(beam_size=beam_size, length_penalty=length_penalty, max_extra_tokens=max_extra_tokens)
+    computed = {"batch_tokens": batch_tokens, "engine": engine, "dtype": dtype, "threads": threads or usable_cpus()}
+    settings = checked(DecodingSettings, **{**searched(model, folder).model_dump(), **asked, **computed})
+    if n_best > settings.beam_size:
+        beam = settings.beam_size
+        raise UserError(f"--n-best {n_best} exceeds the beam of {beam}; lower it or set --beam-size {n_best}")
     if settings.engine == "ctranslate2":
         step = stages.EXPORT(f"export {folder.name}", Checkpoint(folder))
         folder = run(
@@ -266,16 +268,16 @@ def translate(
     translate_input(folder, settings, n_best, scores)
 
 
+def _given(**options: float | None) -> dict[str, float]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
 @app.command()
 def parse(
     model: Annotated[Path, typer.Argument(help="Folder or name of a parser, e.g. table4/embedded/supervised.")],
-    beam_size: Annotated[
-        int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
-    ] = None,
-    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")] = None,
-    max_extra_tokens: Annotated[
-        int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
-    ] = None,
+    beam_size: BeamOption = None,
+    length_penalty: PenaltyOption = None,
+    max_extra_tokens: ExtraOption = None,
     constrained: Annotated[
         bool, typer.Option("--constrained", help="Search only well-formed trees, which need no repair.")
     ] = False,
@@ -285,9 +287,8 @@ def parse(
 ) -> None:
     """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."). Writes one bracketed
     tree per line; on a terminal, draws it (paper §6.3)."""
-    search = {"beam_size": beam_size, "length_penalty": length_penalty, "max_extra_tokens": max_extra_tokens}
     changes = {
-        **{name: value for name, value in search.items() if value is not None},
+        **_given(beam_size=beam_size, length_penalty=length_penalty, max_extra_tokens=max_extra_tokens),
         "well_formed": constrained,
         "batch_tokens": batch_tokens,
         "dtype": dtype,

@@ -1,14 +1,17 @@
-"""Records the settings of prepared text as `profile.json`, from which `aiayn train` reads them.
+"""The settings behind a folder: those of prepared text, for `aiayn train`, and a model's search, for `aiayn translate`.
 
-`aiayn prepare` writes it beside the text, and an experiment into its run's folder.
+`aiayn prepare` writes `profile.json` beside the text, and an experiment into its run's folder.
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifacts import Hypotheses
 from pipeline.store.hashes import STORE
 from pipeline.store.store import Store
 from workflows.profiles.profile import Profile
@@ -38,6 +41,21 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
         return Profile(corpora={}, **json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, TypeError, ValidationError):
         raise UserError(f"this version cannot read the settings in {path}; remove it and choose a --profile") from None
+
+
+def searched(named: Path, model: Path) -> DecodingSettings:
+    """Returns the settings with the search that a run scored a translator by, or else the paper's.
+
+    The run is chosen like in `recorded`.
+    """
+    settings, model = DecodingSettings(), model.resolve()
+    for run in _runs_with(named, model):
+        artifacts = run.record.artifacts
+        label = next(label for label, name in artifacts.items() if name == model.name)
+        decoded = artifacts.get(label.replace("average", "decode", 1), "")
+        with suppress(UserError):  # not decoded yet
+            return settings.searching_like(Hypotheses(model.with_name(decoded)).load().settings)
+    return settings
 
 
 def _runs_with(named: Path, artifact: Path) -> list[Run]:

@@ -111,6 +111,7 @@ def set_local_variables() -> None:
     """Sets environment variables for a Ray cluster on this machine, unless they are set."""
     processes = str(max(8, os.cpu_count() or 1))
     for name, value in {
+        "RAY_USAGE_STATS_ENABLED": "0",
         # This machine is not preempted; the watcher would cost each training run a process and two CPU seconds.
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
         # By default a training run ends up to 2 s after its workers.

@@ -36,7 +36,7 @@ def datasets_of(model: TrainedModel, store: Store) -> list[Any]:
     datasets = []
     for step in in_order(model.results):
         if _is_text(step) or step.stage.makes is EvaluationSet:
-            place = f"{store.uri}/{step.name}" if store.uri else str(store.folder(step.name))
+            place = f"{store.uri}/{step.name}" if store.uri else store.folder(step.name).absolute().as_uri()
             source = json.dumps({"uri": place})
             dataset = Dataset(step.label, step.fingerprint, "s3" if store.uri else "local", source)
             context = "training" if _is_text(step) else "evaluation"

@@ -7,10 +7,12 @@ server.attempt(lambda: server.client.set_tag(run, "profile", "embedded"))   # on
 
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -22,12 +24,23 @@ from workflows.tracking.addresses import causes, public_address, reason_of, sqli
 logger = logging.getLogger(__name__)
 
 SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "GIT_PYTHON_REFRESH": "quiet",
 }
-"""Defaults for MLflow's settings. Its own wait for minutes, print addresses with passwords, and warn without git."""
+"""Defaults for MLflow's settings. Its own report usage, wait for minutes, print addresses with passwords, and warn
+without git."""
+LOCATIONS = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+    ("datasets", "dataset_source"),
+)
+"""The tables and columns of MLflow's SQLite file with absolute addresses."""
 AWAY_S = 60.0
 """Seconds before the next request to a server that did not answer."""
 
@@ -47,16 +60,17 @@ class Server:
         os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
 
     def is_complete(self, workflow: str) -> bool:
-        """Whether the store's own SQLite file has all of a workflow, without importing MLflow."""
+        """Whether the store's own SQLite file, in this place, has all of a workflow; does not import MLflow."""
         if not self._database.exists():  # the user has removed it
             rmtree(self._marks, ignore_errors=True)
-        return self._has_own_file and (self._marks / workflow).exists()
+        mark = self._marks / workflow
+        return self._has_own_file and mark.exists() and mark.read_text(encoding="utf-8") == self._files.as_uri()
 
     def mark_complete(self, workflow: str) -> None:
         """Notes that the store's own SQLite file has all of a workflow."""
         if self._has_own_file:
             self._marks.mkdir(parents=True, exist_ok=True)
-            (self._marks / workflow).touch()
+            (self._marks / workflow).write_text(self._files.as_uri(), encoding="utf-8")
 
     def check(self) -> None:
         """Raises UserError if the address, the password or the SQLite file is wrong. Warns of a server that is away."""
@@ -111,7 +125,12 @@ class Server:
 
     @cached_property
     def experiment_id(self) -> str:
-        """The experiment's id. Creates the experiment if there is none, and restores a deleted one."""
+        """The experiment's id. Creates the experiment if there is none, and restores a deleted one.
+
+        If the store has been moved or copied, all locations in its SQLite file follow it before.
+        """
+        if self._has_own_file:
+            self._follow()
         known = self.client.get_experiment_by_name(self.experiment)
         if known is None:
             folder = self._files.as_uri() if self.has_file else None
@@ -120,3 +139,15 @@ class Server:
         if known.lifecycle_stage == "deleted":
             self.client.restore_experiment(known.experiment_id)
         return str(known.experiment_id)
+
+    def _follow(self) -> None:
+        """Replaces another folder in all addresses by this one. MLflow's API cannot change any."""
+        from mlflow.entities import ViewType
+
+        here = self._files.as_uri()
+        found = {each.artifact_location for each in self.client.search_experiments(ViewType.ALL)}
+        moved = [old for old in found - {here} if old.endswith(f"/{self._files.name}")]
+        with closing(sqlite3.connect(self._database, timeout=60)) as database, database:
+            for old, (table, column) in product(moved, LOCATIONS):
+                folders = (where.removesuffix(self._files.name) for where in (old, here))
+                database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (*folders,))

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.store.store import Store
 from tests.support.tiny_dag import run_table
-from workflows.cli.closing import aiayn, closing_lines
+from workflows.cli.closing import aiayn, closing_lines, shown
 from workflows.names import named_folder
 
 
@@ -36,5 +36,6 @@ def test_the_command_of_this_installation_is_found(tmp_path: Path, monkeypatch: 
     (tmp_path / "aiayn").write_text("#!/bin/sh\n")
     (tmp_path / "aiayn").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
+    assert aiayn() == str(shown(here / "aiayn"))
     monkeypatch.setattr(sys, "executable", str(tmp_path / "bin" / "python 3"))
     assert aiayn() == f"'{sys.executable}' -m workflows.cli"

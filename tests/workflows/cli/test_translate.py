@@ -7,6 +7,7 @@ import subprocess
 import sys
 import termios
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from pipeline.evaluation.ctranslate2 import CTranslate2Translator
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import Checkpoint
+from pipeline.store.artifacts import Checkpoint, Hypotheses
+from pipeline.store.records import DecodingRecord
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from tests.support.tiny_model_store import publish_model
+from workflows.runs import Record, Run
 
 FAST = DecodingSettings(beam_size=3, max_extra_tokens=3)
 COMMAND = [sys.executable, "-m", "workflows.cli", "translate"]
@@ -54,6 +57,36 @@ def test_one_best_with_and_without_scores(checkpoint: Checkpoint, translator: Tr
     assert [line.split("\t", 1)[1] for line in scored] == translator.translate(SENTENCES)
     expected = [translation.score for translation in translator.translations(SENTENCES)]
     assert [float(line.split("\t")[0]) for line in scored] == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_search_is_the_table_s(tmp_path: Path, command_line: CommandLine) -> None:
+    """Of the run in the model's name, else of the last one; options override it."""
+    store = Store(tmp_path / "runs")
+    model = publish_model(store)
+    for number, beam_size in ((1, 1), (2, 3)):
+        used = FAST.model_copy(update={"beam_size": beam_size})
+        record = DecodingRecord(sentences=1, seconds=1.0, tokens=1, settings=used, dtype="float32")
+        decoded = Hypotheses(store.folder(f"decoding-{number}"))
+        decoded.folder.mkdir()
+        decoded.write(record)
+        run = store.root / "table2" / "embedded" / str(number)
+        run.mkdir(parents=True)
+        artifacts = {"average en-de base": model.folder.name, "decode en-de base": decoded.folder.name}
+        began = datetime.fromtimestamp(number, UTC)
+        Run(store.root, run, Record(command="", commit="", host="", began=began, table="t", artifacts=artifacts)).save()
+    expected = {
+        beam_size: Translator(model.folder, FAST.model_copy(update={"beam_size": beam_size})).translate(SENTENCES)
+        for beam_size in (1, 2, 3)
+    }
+    assert len({*map(tuple, expected.values())}) == 3
+    text, named = "".join(line + "\n" for line in SENTENCES), store.root / "table2" / "embedded"
+    for name, options, beam_size in (
+        (named / "1" / "en-de-base", [], 1),
+        (model.folder, [], 3),
+        (named / "1" / "en-de-base", ["--beam-size", "2"], 2),
+    ):
+        done = command_line.here("workflows.cli", "translate", str(name), *options, text=text)
+        assert done.stdout.split("\n") == [*expected[beam_size], ""], done.stderr
 
 
 def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Translator) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from mlflow.entities import Run
+from mlflow.utils.file_utils import local_file_uri_to_path
 
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
@@ -114,8 +115,8 @@ def test_runs_show_their_texts_and_user(made_table2: MadeTable2) -> None:
             "generate en-de dev": "evaluation",
             "generate en-de test": "evaluation",
         }
-        folders = [Path(json.loads(each.dataset.source)["uri"]) for each in run.inputs.dataset_inputs]
-        assert all(folder.is_dir() for folder in folders)
+        folders = [local_file_uri_to_path(json.loads(each.dataset.source)["uri"]) for each in run.inputs.dataset_inputs]
+        assert all(Path(folder).is_dir() for folder in folders)
 
 
 def test_a_failure_is_shown_until_it_is_repaired(made: MadeTable2) -> None:

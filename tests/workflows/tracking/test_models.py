@@ -1,9 +1,11 @@
 """workflows.tracking.models: readable names, and versions and aliases in a real registry in SQLite."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
+from mlflow.entities import Dataset, DatasetInput
 
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
@@ -11,6 +13,7 @@ from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from workflows.tracking.addresses import default_uri
 from workflows.tracking.models import MODEL_TAG, registered_name, serve
 from workflows.tracking.server import Server
 
@@ -24,14 +27,17 @@ def test_a_registered_name_ends_no_query() -> None:
 def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each set of weights is one model and one version, added once; `newest` and the profile's name move.
 
-    The model of `models:/aiayn-en-de-base@newest` translates like its checkpoint.
+    The model of `models:/aiayn-en-de-base@newest` translates like its checkpoint, also after the store has been moved.
     """
-    corpus, store, uri = make_corpus(tmp_path / "corpus"), Store(tmp_path), f"sqlite:///{tmp_path}/mlflow.db"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    before = tmp_path / "my 100% runs"
+    before.mkdir()
+    corpus, store, uri = make_corpus(tmp_path / "corpus"), Store(before), default_uri(before)
     checkpoints: dict[str, Checkpoint] = {}
     for name in ("first", "second"):
         checkpoints[name] = make_checkpoint(store.folder(name), corpus)
         checkpoints[name].write_json(MANIFEST, {"fingerprint": name})
-    server, runs = Server(uri, "table2", tmp_path), {}
+    server, runs = Server(uri, "table2", before), {}
     client = server.client
     for name, profile in (("first", "embedded"), ("second", "multi30k"), ("second", "v2"), ("first", "embedded")):
         runs[profile] = client.create_run(server.experiment_id, run_name="en-de base")
@@ -48,9 +54,25 @@ def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pyte
     assert aliases["newest"] == aliases["embedded"] != aliases["multi30k"]
 
     import mlflow
+    from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    client.log_text(runs["embedded"].info.run_id, "a text", "samples.txt")
+    text = json.dumps({"uri": store.folder("first").as_uri()})
+    client.log_inputs(runs["embedded"].info.run_id, [DatasetInput(Dataset("text", "1", "local", text), [])])
+    server.mark_complete("workflow")
+    after = before.rename(tmp_path / "results")
+    _artifact_repos_cache.clear()  # like in another process
+    moved = Server(default_uri(after), "table1", after)
+    assert not moved.is_complete("workflow")
+    assert moved.experiment_id != server.experiment_id
+    (folder,) = moved.client.list_artifacts(runs["embedded"].info.run_id)
+    moved.client.log_text(runs["embedded"].info.run_id, "b", "failure.txt")
+    assert folder.path == "samples.txt"
+    (text,) = moved.client.get_run(runs["embedded"].info.run_id).inputs.dataset_inputs
+    assert json.loads(text.dataset.source) == {"uri": (after / "store" / "first").as_uri()}
+    assert not before.exists()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", moved.uri)
     monkeypatch.setattr(sys, "path", sys.path.copy())  # MLflow adds the model's code to it
     loaded = mlflow.pyfunc.load_model("models:/aiayn-en-de-base@newest")
-    translator = Translator(checkpoints["first"].folder, DecodingSettings())
+    translator = Translator(Store(after).folder("first"), DecodingSettings())
     assert loaded.predict(SENTENCES) == translator.translate(SENTENCES)

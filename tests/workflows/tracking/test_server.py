@@ -1,5 +1,6 @@
 """workflows.tracking.server: a wrong address ends a command at once, a server that is away costs one warning."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -86,6 +87,21 @@ def test_a_removed_file_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [*tmp_path.iterdir()] == [folder]
     (folder / "mlflow.db").unlink()
     assert not server.is_complete("workflow")
+
+
+def test_nothing_is_reported_unless_the_user_asks() -> None:
+    """Neither MLflow nor Ray looks up its maker's address."""
+    code = (
+        "from pathlib import Path; from workflows.engine.cluster import set_local_variables; set_local_variables();"
+        "from workflows.tracking.server import Server; Server('sqlite://', 'x', Path('x')).client;"
+        "from mlflow.telemetry import get_telemetry_client; from ray._common.usage import usage_lib;"
+        "print(get_telemetry_client(), usage_lib.usage_stats_enabled())"
+    )
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTEST_CURRENT_TEST", "CI")}
+    for own, wanted in (({}, "None False"), ({"RAY_USAGE_STATS_ENABLED": "1"}, "None True")):
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(command, env=environment | own, capture_output=True, text=True, check=True)
+        assert done.stdout.split("\n")[-2] == wanted
 
 
 def test_commands_that_create_one_file_at_once(tmp_path: Path) -> None:
