@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.settings import Settings, not_in_fingerprint
@@ -16,11 +17,16 @@ class CommandLine(Settings):
 UNKNOWN = CommandLine()
 
 
+def typed(words: Sequence[str]) -> str:
+    """Quotes words for a shell. Where Python has read their UTF-8 in another encoding, they are text again."""
+    return shlex.join(words).encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 def command_line(module: str, changes: str) -> CommandLine:
     """Returns the command line of this process, which runs `module`.
 
     If another program calls `module` as a function, the only options are `changes`.
     """
     is_running = Path(sys.argv[0]).stem == module.rpartition(".")[2] or sys.argv[0] == module
-    options = shlex.join(sys.argv[1:]) if is_running else changes
+    options = typed(sys.argv[1:]) if is_running else changes
     return CommandLine(typed=f"python -m {module} {options}".strip())

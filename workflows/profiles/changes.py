@@ -8,7 +8,6 @@ A user's experiment is a TOML file with a profile's name and the settings that d
     grid.rows.F1 = {n_layers = 1, dropout = 0.3}       # an additional row for Table 3
 """
 
-import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from pydantic import ValidationError
 
 from pipeline.errors import UserError
 from pipeline.settings import Settings
+from workflows.command_line import typed
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
 OPEN = ("grid.rows.", "grid.text.", "pairs.")
@@ -86,7 +86,7 @@ def merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path
 def changes_typed(config: Path | None, overrides: Sequence[str] | None) -> str:
     """Returns the options that change settings, quoted for a shell."""
     words = ["--config", str(config)] if config else []
-    return shlex.join([*words, *(word for override in overrides or () for word in ("--set", override))])
+    return typed([*words, *(word for override in overrides or () for word in ("--set", override))])
 
 
 def read_config(path: Path | None) -> dict[str, Any]:

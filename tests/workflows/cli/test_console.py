@@ -254,6 +254,8 @@ def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> 
     module, typed = "workflows.reproduce_table3", ["--rows", "base,my row", "--store", "/tmp/a"]
     monkeypatch.setattr(sys, "argv", ["/home/me/workflows/reproduce_table3.py", *typed])
     assert command_line(module, "").typed == f"python -m {module} --rows 'base,my row' --store /tmp/a"
+    monkeypatch.setattr(sys, "argv", [module, "--config", "gr\udcc3\udcb6\udcc3\udc9fe \udcff"])  # with LC_ALL=C
+    assert command_line(module, "").typed == f"python -m {module} --config 'größe \\xff'"
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest", "-q"])
     assert command_line(module, "--set seed=2").typed == f"python -m {module} --set seed=2"
     assert TypedCommand(typed="one").identity() == TypedCommand(typed="other").identity()
