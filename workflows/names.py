@@ -17,7 +17,6 @@ from workflows.runs import (
     BUCKET,
     DEFAULT_ROOT,
     MODEL_STAGES,
-    MODELS,
     NEWEST,
     RUN,
     Run,
@@ -53,9 +52,7 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
 def _candidates(path: Path, prefixes: tuple[str, ...]) -> Iterator[Path]:
     """Yields the folders that a name may mean. A run's name means its only artifact of the kind."""
     for root, rest in _in_stores(path):
-        of_model = [rest.parent / MODELS / rest.name] if prefixes == MODEL_STAGES else []  # also in earlier versions
-        for named in (rest, *of_model):
-            yield (root / named).resolve()  # resolved now: `newest` may change
+        yield (root / rest).resolve()  # resolved now: `newest` may change
         for run in _runs_at(root, rest.parent):
             for label, name in run.record.artifacts.items():
                 if name.startswith(prefixes) and file_name(rest.name) in (file_name(label), short_name(label)):

@@ -136,7 +136,6 @@ def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_a_damaged_record_is_an_error(tmp_path: Path) -> None:
-    """`aiayn clean` would not know what it names."""
     (run_table(Store(tmp_path), 1) / "run.json").write_text('{"artifacts')
     (error,) = runs_in(Store(tmp_path))
     assert isinstance(error, UserError)

@@ -111,11 +111,11 @@ class Exporter:
         if is_complete:
             self._server.mark_complete(self._workflow.fingerprint)
 
-    def stop(self, status: Status, why: str, details: str = "") -> None:
-        """Ends all runs that are still open; `details` go into a file."""
+    def stop(self, status: Status, why: str) -> None:
+        """Ends all runs that are still open."""
         for name, run in self._runs.items():
             if self._server.client.get_run(run.info.run_id).info.status == "RUNNING":
-                self._end(name, status, why, details)
+                self._end(name, status, why)
 
     def _is_sent(self, name: str) -> bool:
         return name in self._runs and SENT_TAG in self._runs[name].data.tags
@@ -191,11 +191,10 @@ class Exporter:
         client.log_batch(run, metrics=lacking)
         self._known[run] = known | {(point.key, point.step): point.value for point in lacking}
 
-    def _end(self, name: str, status: Status, why: str = "", details: str = "", *, is_sent: bool = False) -> None:
+    def _end(self, name: str, status: Status, why: str = "", *, is_sent: bool = False) -> None:
         client, run = self._server.client, self._runs[name].info.run_id
         if why:
             client.set_tag(run, FAILURE_TAG, why)
-            client.log_text(run, f"{details or why}\n", "failure.txt")
         elif FAILURE_TAG in client.get_run(run).data.tags:  # of an earlier attempt
             client.delete_tag(run, FAILURE_TAG)
         if is_sent:

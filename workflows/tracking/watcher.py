@@ -4,7 +4,6 @@ Whatever MLflow or the store cannot do meanwhile causes one warning. The same co
 """
 
 import time
-import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -91,8 +90,7 @@ class MlflowWatcher(Watcher):
         is_stopped = isinstance(error, KeyboardInterrupt)
         self._thread.shutdown(cancel_futures=is_stopped)
         why = str(error).strip() or type(error).__name__
-        details = "" if isinstance(error, UserError) else "".join(traceback.format_exception(error))
-        self._server.attempt(partial(self._exporter.stop, "KILLED" if is_stopped else "FAILED", why, details))
+        self._server.attempt(partial(self._exporter.stop, "KILLED" if is_stopped else "FAILED", why))
 
     def _models_of(self, step: Step[Artifact]) -> set[str]:
         return {name for name, model in self._models.items() if step in model.steps}

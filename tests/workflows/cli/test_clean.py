@@ -16,18 +16,6 @@ from workflows.engine.dag import in_order
 from workflows.engine.plan import to_run
 from workflows.runs import begin_run
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from pipeline.store.store import Store
-from workflows.cli import clean as cleaning
-def die(*given):
-    os.kill(os.getpid(), signal.SIGKILL)
-setattr(cleaning, sys.argv[2], die)
-store = Store(Path(sys.argv[1]))
-cleaning.clean(store, cleaning.plan(store))
-"""
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -50,7 +38,6 @@ def _names(store: Store) -> list[str]:
 
 
 def _only(seed: int) -> list[str]:
-    """The artifacts of one run only."""
     return sorted(step.name for step in in_order([table_of(seed)]) if step.stage is not TEXT)
 
 
@@ -108,7 +95,6 @@ def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
 
 
 def test_copies_that_are_being_made_stay(at_s3: S3Server) -> None:
-    """For a store in a bucket, whose locks are not in this machine's folder."""
     store = Store.at(f"{at_s3.bucket()}/runs")
     worker = store.shared_scratch("training-0000000000000009")
     with worker.opened() as folder:
@@ -119,7 +105,6 @@ def test_copies_that_are_being_made_stay(at_s3: S3Server) -> None:
 
 
 def test_a_half_made_training_that_a_user_links_to_stays(store: Store) -> None:
-    """By its lock only: no run links to it."""
     half = half_make(store, "training-0000000000000009")
     assert _names(store) == [half.name]
     (store.root / "mine").symlink_to(half)
@@ -127,7 +112,6 @@ def test_a_half_made_training_that_a_user_links_to_stays(store: Store) -> None:
 
 
 def test_what_nobody_names_goes(store: Store) -> None:
-    """Artifacts without a run, partial ones that are not resumed, and leftovers of killed commands."""
     make(store, table_of(9))
     half_make(store, "decoding-0000000000000009")
     half_make(store, _only(2)[0])

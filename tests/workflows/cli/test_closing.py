@@ -13,7 +13,6 @@ from workflows.names import named_folder
 
 
 def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Report, models, the translating command and MLflow's command. The model's name is accepted."""
     monkeypatch.chdir(tmp_path)
     run = run_table(Store(tmp_path / "runs"), 1)
     report, models, translate, curves = closing_lines(run, "translate", "mlflow ui")
@@ -28,7 +27,6 @@ def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_command_of_this_installation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Never another installation's; without one, the module."""
     here = Path(sys.executable).parent
     assert (here / "aiayn").is_file()
     monkeypatch.setenv("PATH", str(here))

@@ -119,7 +119,6 @@ def test_a_place_that_cannot_be_used_is_one_line_and_status_2(
 
 
 def test_an_output_that_takes_nothing_is_one_line_and_status_2(tmp_path: Path) -> None:
-    """Nothing is raised again when standard output is flushed at exit."""
     (tmp_path / "text").write_text("ein Hund .\n")
     options = ["--hyp", "text", "--ref", "text", "--lang", "de"]
     with Path("/dev/full").open("w") as full:
@@ -139,7 +138,6 @@ PLAN = "-m workflows.reproduce_table1 --plan --profile cpu --config größe.toml
 
 
 def _in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command in a folder with an empty settings file."""
     (folder / "größe.toml").write_text("")
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     return subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, encoding="utf-8")
@@ -262,7 +260,6 @@ def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_folder_is_printed_as_it_is_named(tmp_path: Path, command_line: CommandLine) -> None:
-    """Brackets and colons in it are not markup."""
     folder = tmp_path / "[bold]my[/bold] :warning: [/]"
     done = command_line.here("workflows.reproduce_table2", "--plan", "--store", str(folder), "--gpu", "h100")
     assert done.returncode == 0, done.stderr

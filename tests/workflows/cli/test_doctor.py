@@ -38,7 +38,6 @@ def test_what_fails_is_the_exit_status(
 
 
 def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It fails with the address, and says where that is from."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

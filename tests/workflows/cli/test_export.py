@@ -20,7 +20,6 @@ from workflows.cli.card import write_card
 
 
 def run(folder: Path, *arguments: str, first: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs `aiayn export` in `folder`, after the Python statement `first`."""
     root = str(Path(__file__).parents[3])
     code = f"import sys; sys.path.insert(0, {root!r}); {first}\nfrom workflows.cli.main import main\nmain()"
     command = [sys.executable, "-c", code, "export", *arguments]

@@ -21,7 +21,6 @@ def uri(at_s3: S3Server) -> str:
 
 
 def test_runs_are_listed(uri: str, command_line: CommandLine) -> None:
-    """On the machine with the runs' folders."""
     listed = command_line.here("workflows.cli", "runs", "--store", uri)
     assert listed.returncode == 0, listed.stderr
     assert "table2/embedded/2" in listed.stdout

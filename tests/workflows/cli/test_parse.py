@@ -68,7 +68,6 @@ def test_a_word_with_the_vocabulary_s_sign_for_a_space_is_one_word(checkpoint: C
 
 
 def test_a_translator_is_no_parser(tmp_path: Path, command_line: CommandLine) -> None:
-    """One line, status 2; also for a folder without a model."""
     translator = make_checkpoint(tmp_path / "translator", make_corpus(tmp_path / "corpus"))
     refused = command_line.here("workflows.cli", "parse", str(translator.folder), text="A dog .\n")
     assert (refused.returncode, refused.stdout) == (2, "")

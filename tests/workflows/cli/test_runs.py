@@ -13,7 +13,6 @@ from workflows.runs import begin_run, begun
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    """Two finished runs."""
     made = Store(tmp_path / "runs")
     run_table(made, 1)
     run_table(made, 2, "multi30k")

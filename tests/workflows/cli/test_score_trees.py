@@ -12,7 +12,6 @@ LONG = "(NP {})".format(" ".join(["(NN a)"] * 41))
 
 
 def run(command_line: CommandLine, folder: Path) -> Done:
-    """Runs the command on a folder's files."""
     files = ("--gold", str(folder / "gold"), "--test", str(folder / "test"))
     return command_line.here("workflows.cli", "score-trees", *files)
 

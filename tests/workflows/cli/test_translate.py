@@ -42,7 +42,6 @@ def translator(checkpoint: Checkpoint) -> Translator:
 
 
 def piped(checkpoint: Checkpoint, text: str, *more: str) -> subprocess.CompletedProcess[bytes]:
-    """Runs the command with `text` as standard input."""
     command = [*COMMAND, str(checkpoint.folder), *OPTIONS, *more]
     return subprocess.run(command, input=text.encode(), capture_output=True, timeout=ENDS_S, check=False)
 

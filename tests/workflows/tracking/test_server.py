@@ -25,7 +25,6 @@ from workflows.tracking.server import Server
     ],
 )
 def test_a_wrong_address_is_reported_at_the_start(uri: str, tmp_path: Path) -> None:
-    """In one line, without the password."""
     with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as caught:
         Server(uri, "table2", tmp_path).check()
     assert not [word for word in ("secret", "sec/", "ret@", "\n") if word in str(caught.value)]
@@ -45,7 +44,6 @@ def test_no_server_at_the_address(place: str, tmp_path: Path, caplog: pytest.Log
 
 
 def test_a_server_that_hangs_costs_one_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It accepts connections and never responds."""
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with socket.create_server(("127.0.0.1", 0)) as silent:

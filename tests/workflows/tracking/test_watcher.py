@@ -40,7 +40,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackingServer]
 
 
 def runs_of(server: TrackingServer, experiment: str) -> dict[str, Run]:
-    """All runs of an experiment, by name."""
     client = MlflowClient(server.uri)
     found = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
     return {run.info.run_name: run for run in found}
