@@ -253,10 +253,16 @@ def translate(
     threads: ThreadsOption = 0,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
+    changes: dict[str, Any] = {
+        **_given(beam_size=beam_size, length_penalty=length_penalty, max_extra_tokens=max_extra_tokens),
+        "batch_tokens": batch_tokens,
+        "engine": engine,
+        "dtype": dtype,
+        "threads": threads or usable_cpus(),
+    }
+    checked(DecodingSettings, **changes)  # reports wrong options before a model is fetched
     folder = named_folder("average", model, "model.safetensors")
-    asked = _given(beam_size=beam_size, length_penalty=length_penalty, max_extra_tokens=max_extra_tokens)
-    computed = {"batch_tokens": batch_tokens, "engine": engine, "dtype": dtype, "threads": threads or usable_cpus()}
-    settings = checked(DecodingSettings, **{**searched(model, folder).model_dump(), **asked, **computed})
+    settings = checked(DecodingSettings, **{**searched(model, folder).model_dump(), **changes})
     if n_best > settings.beam_size:
         beam = settings.beam_size
         raise UserError(f"--n-best {n_best} exceeds the beam of {beam}; lower it or set --beam-size {n_best}")
