@@ -9,16 +9,13 @@ KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "2000000000", 
 """glibc settings with which processes that compute keep freed memory for the next update.
 
 By default glibc returns large blocks to the kernel and gets them back page by page: 22,000 page faults of about 5 µs in
-an update of 4,096 tokens (3+3 layers of 256). Without these, an update takes 2% to 5% less time in float32 on two
-cores, and the faster the matrix products, the more it helps."""
+an update of 4,096 tokens (3+3 layers of 256), 2% to 5% of its time in float32 on two cores."""
 SPIN_COUNT = 3_000
 """How many times an idle GNU OpenMP thread spins before it sleeps (default 300,000).
 
-A spinning thread takes a CPU from other programs, and so from the thread that it waits for. Beside a program that never
-idles, training with two threads is 1.5 to 1.9 times as fast with 1,000 as by default, but a tenth slower on an idle
-machine; 3,000 is a compromise (docs/results/2026-11-23_xeon-icelake-2-cores-float32.md)."""
-
-
+A spinning thread takes a CPU from the thread that it waits for. Beside a program that never idles, training with two
+threads is 1.5 to 1.9 times as fast with 1,000 as by default, but a tenth slower on an idle machine; 3,000 is a
+compromise (docs/results/2026-11-23_xeon-icelake-2-cores-float32.md)."""
 CGROUPS = Path("/sys/fs/cgroup")
 
 

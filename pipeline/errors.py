@@ -10,3 +10,7 @@ class UserError(Exception):
 
 class BucketError(UserError, OSError):
     """A service that does not answer or denies access; an OSError, for callers that can continue without it."""
+
+
+class LostProcessError(UserError):
+    """A process or a node was lost for good. The step is not at fault: a retry helps."""

@@ -114,8 +114,8 @@ def ray_cluster() -> Iterator[None]:
     """A local Ray cluster of two CPUs, shared by the session."""
     import ray
 
-    from pipeline.ray_private import loopback_only
     from workflows.engine.cluster import set_local_variables
+    from workflows.engine.joining import loopback_only
 
     set_local_variables()
     # Workers must import the tests' functions.

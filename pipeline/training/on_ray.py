@@ -2,24 +2,25 @@
 
     run = train(Context(folder), dataset, TrainingSettings(workers=2))
 
-Every run uses Ray Train, which starts a group of workers and replaces failed or preempted ones; they connect themselves
-(`pipeline.training.workers`). A single worker on a non-preemptible machine uses Ray Train's local mode in a Ray task:
-one process instead of three, which may have torch imported from an earlier run.
+Every run uses Ray Train, which starts a group of workers and replaces preempted ones; they connect themselves
+(`pipeline.training.workers`). A single worker uses Ray Train's local mode in a Ray task: one process instead of three,
+which may have torch imported from an earlier run. On a cluster that may grow, it is a group of one, told of preemption.
 
-All recovery uses the checkpoints in the stage's folder: after a worker failure, after the driver is killed, and on
-restart, training resumes from the newest intact one. Without a shared disk, nodes fetch it by `context.scratch`.
+All recovery uses the newest intact checkpoint in the stage's folder; without a shared disk, by `context.scratch`.
 
 An exception in one worker ends the group: others may be blocked in a collective, from which neither gloo nor NCCL wakes
-them, so Ray Train's controller kills them. It then starts a new group, unless the error was a UserError, which only the
-user can fix.
+them, so Ray Train's controller kills them. If the worker's own code raised it, the run ends with that error. Otherwise
+a process was lost, and a new group is started.
 """
 
 import logging
-import os
+import pickle
 import shutil
 import signal
+import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ray
 
 from pipeline.environment import worker_environment
-from pipeline.errors import UserError
+from pipeline.errors import LostProcessError, UserError
+from pipeline.ray_private import LOST, lean_torch_trainer, lost_process, remove_abandoned_placement_groups
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
@@ -35,8 +37,7 @@ from pipeline.store.scratch import Scratch
 from pipeline.warning_events import emitting_warnings
 
 if TYPE_CHECKING:
-    from ray.train import UserCallback
-    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.torch import TorchConfig
 
     from pipeline.store.records import TrainingRecord
     from pipeline.training.loop import Listener
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_FAILURES = 3
-"""Worker failures tolerated before the run is aborted; preempted machines and UserErrors do not count."""
+"""Losses of processes after which a run goes on; preempted machines do not count."""
+RETURN_S = 600.0
+"""Time for which lost nodes may return, if the remaining ones are too few for a run."""
 REGROW_S = 30.0
 """Time between checks for room for more workers, if their number is elastic."""
 NODE_GROUP = "ray.io/node-group"
@@ -55,22 +58,24 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     """Trains a model, resuming an interrupted call's work in `context.folder`.
 
     Requires a Ray connection. Each worker reserves `settings.threads` CPUs and, on GPUs, one GPU, and waits until they
-    are free. Raises UserError if the cluster's nodes can never hold the workers, and whenever `loop.Training` does.
+    are free. Raises UserError if the cluster's nodes can never hold the workers, LostProcessError after more than
+    MAX_FAILURES failures, and a worker's own error, with its traceback as a note.
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
     layout = layout_of(settings)
     for warning in layout.warnings:
         log.warning("%s", warning)
     work = _Work(dataset, settings, context.scratch, layout.on_gpus, context.emit)
-    if layout.most == 1 and _is_not_preemptible():
-        record = _in_a_task(work)
-    else:
-        record = _in_a_group(work, layout, training_run.folder / "ray")
+    record = _with_retries(work, layout, training_run.folder / "ray")
     context.scratch.collect()
     training_run.write(record)
     vocabulary = context.scratch.on_this_node(dataset.folder / VOCABULARY_FILE)
     shutil.copyfile(vocabulary, training_run.folder / VOCABULARY_FILE)
     return training_run
+
+
+class NoRoomError(LostProcessError):
+    """A group of workers did not start in time, for lack of room."""
 
 
 class _Work(NamedTuple):
@@ -84,8 +89,33 @@ class _Work(NamedTuple):
 
 
 def _run_worker(work: _Work) -> "TrainingRecord":
-    """Runs one of Ray Train's workers; its warnings become events."""
-    return emitting_warnings(work.emit, _train_here, work)
+    """Runs one of Ray Train's workers; its warnings become events. Its own errors get their traceback as a note."""
+    try:
+        return emitting_warnings(work.emit, _train_here, work)
+    except Exception as error:
+        if _is_of_others(error):
+            raise
+        raise _with_note(error, traceback.format_exc()) from None
+
+
+def _with_note(error: Exception, note: str) -> Exception:
+    """Adds a note, which reaches other processes as an exception's traceback does not, to it or to a substitute."""
+    for sent in (error, RuntimeError(f"{type(error).__name__}: {error}")):
+        sent.add_note(note)
+        with suppress(Exception):
+            if note in pickle.loads(pickle.dumps(sent)).__notes__:
+                break
+    return sent
+
+
+def _is_of_others(error: Exception) -> bool:
+    """Whether an error was raised by torch.distributed or Ray: another process or its machine may be lost."""
+    from torch.distributed import DistError
+
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    module = frame.f_globals.get("__name__", "")
+    of_torch = isinstance(error, RuntimeError) and module.startswith("torch.distributed")
+    return of_torch or module.startswith("ray.") or isinstance(error, DistError | ray.exceptions.RayError)
 
 
 def _train_here(work: _Work) -> "TrainingRecord":
@@ -118,21 +148,66 @@ def _train_here(work: _Work) -> "TrainingRecord":
         return training.run()
 
 
+def _with_retries(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "TrainingRecord":
+    """Trains; after the loss of a process, be it a worker's or Ray Train's, continues from the newest checkpoint."""
+    failures, had_no_room = 0, False
+    remove_abandoned_placement_groups()  # of an earlier call, whose process was killed
+    while True:
+        _tell_waiting(work, layout, had_no_room)
+        try:
+            if layout.most == 1 and not may_grow(ray.nodes()):
+                return _in_a_task(work)
+            return _in_a_group(work, layout, ray_folder)
+        except LostProcessError as error:
+            remove_abandoned_placement_groups()
+            had_no_room = isinstance(error, NoRoomError)
+            failures += not had_no_room
+            if failures > MAX_FAILURES:
+                raise
+            if not had_no_room:
+                log.warning("going on from the newest checkpoint: %s", str(error).partition(";")[0])
+        layout = _layout_again(work)
+
+
+def _tell_waiting(work: _Work, layout: "ClusterLayout", had_no_room: bool) -> None:
+    """Emits what the workers wait for, if they lacked room before or now."""
+    free, per_worker = ray.available_resources(), _resources(work.settings, layout.on_gpus)
+    if had_no_room or any(free.get(name, 0) < layout.fewest * number for name, number in per_worker.items()):
+        needed, left = _listed(per_worker), _listed({name: free.get(name, 0) for name in per_worker})
+        work.emit({"waiting": f"room for training workers: {layout.fewest} of {needed} each, {left} free"})
+
+
+def _layout_again(work: _Work) -> "ClusterLayout":
+    """Lays out the rest of a run on the nodes that are left; waits for lost ones, if they do not suffice."""
+    settings = work.settings.model_copy(update={"device": "gpu" if work.on_gpus else "cpu"})
+    end_s = time.monotonic() + RETURN_S
+    while True:
+        try:
+            return layout_of(settings)
+        except UserError as error:
+            if time.monotonic() > end_s:
+                raise
+            work.emit({"waiting": f"for lost nodes, up to {RETURN_S / 60:g} minutes: {error}"})
+            time.sleep(RETURN_S / 10)
+
+
 def _in_a_task(work: _Work) -> "TrainingRecord":
-    """Trains with a single worker in Ray Train's local mode, in a task that Ray retries if its node fails."""
+    """Trains with a single worker in Ray Train's local mode, in a task."""
     task = ray.remote(
         num_cpus=work.settings.threads,
         num_gpus=int(work.on_gpus),
-        max_retries=MAX_FAILURES,
+        max_retries=0,
         runtime_env={"env_vars": worker_environment()},
         scheduling_strategy="DEFAULT",  # else it would run in the caller's placement group
     )(single_worker)
     try:
         record: TrainingRecord = ray.get(task.remote(work))
     except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, UserError):
+        if hasattr(error.cause, "__notes__"):
             raise error.cause from None
         raise
+    except LOST as error:
+        raise lost_process(error) from error
     return record
 
 
@@ -148,9 +223,7 @@ def single_worker(work: _Work) -> Any:
 def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "TrainingRecord":
     """Trains with as many workers as Ray Train finds room for. Uses `ray_folder` and then removes it."""
     # Imported here, since waiting for a single worker does not need them.
-    from ray.train import ControllerError, FailureConfig, LoggingConfig, RunConfig, ScalingConfig
-
-    from pipeline.ray_private import lean_torch_trainer
+    from ray.train import ControllerError, FailureConfig, LoggingConfig, RunConfig, ScalingConfig, WorkerGroupError
 
     loop: Any = partial(_run_worker, work)
     trainer = lean_torch_trainer(
@@ -165,19 +238,25 @@ def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Trai
         run_config=RunConfig(  # type: ignore[call-arg]
             name="training",
             storage_path=str(ray_folder),
-            failure_config=FailureConfig(max_failures=MAX_FAILURES),
-            callbacks=[_user_error_callback()],  # type: ignore[list-item]
+            failure_config=FailureConfig(controller_failure_limit=0),  # type: ignore[call-arg]  # retried by the caller
             logging_config=LoggingConfig(log_level="ERROR"),
             worker_runtime_env={"env_vars": worker_environment()},
         ),
     )
     try:
         with _sigint_restored():
-            record: TrainingRecord = _fit(trainer).return_value
+            record: TrainingRecord = trainer.fit().return_value
+    except WorkerGroupError as error:
+        failures = [*error.worker_failures.values()]
+        if all(hasattr(failure, "__notes__") for failure in failures):
+            raise failures[0] from None
+        dead = (failure for failure in failures if hasattr(failure, "health_check_failure"))
+        raise lost_process(next(dead, failures[0])) from error
     except ControllerError as error:
-        if isinstance(error.controller_failure, UserError):
-            raise error.controller_failure from None
-        raise
+        in_time = type(error.controller_failure).__name__ != "WorkerGroupStartupTimeoutError"
+        raise (lost_process if in_time else NoRoomError)(error.controller_failure) from error
+    except LOST as error:
+        raise lost_process(error) from error
     finally:
         shutil.rmtree(ray_folder, ignore_errors=True)
     return record
@@ -201,33 +280,6 @@ def _unconnected_torch_config() -> "TorchConfig":
             return Unconnected
 
     return UnconnectedTorchConfig()
-
-
-def _user_error_callback() -> "UserCallback":
-    """Returns a callback that ends the run on a worker's UserError, without retries.
-
-    Ray Train restarts workers after their errors, but not after an error of a callback: it then kills the group, and
-    `fit` raises a ControllerError with that error as `controller_failure`.
-    """
-    from ray.train import UserCallback
-
-    class UserErrorsEndTraining(UserCallback):
-        def after_exception(self, run_context: object, worker_exceptions: dict[int, Exception]) -> None:
-            for error in worker_exceptions.values():
-                if isinstance(error, UserError):
-                    raise error
-
-    return UserErrorsEndTraining()
-
-
-def _fit(trainer: "TorchTrainer") -> Any:
-    """Returns the trainer's result. Ray Train restarts its workers; this restarts its controller."""
-    for _ in range(MAX_FAILURES):
-        try:
-            return trainer.fit()
-        except ray.exceptions.ActorDiedError as error:
-            log.warning("Ray Train's controller died (%s); restarting it", str(error).split("\n")[0])
-    return trainer.fit()
 
 
 class ClusterLayout(NamedTuple):
@@ -261,7 +313,7 @@ def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) ->
         raise UserError("device is gpu, but the Ray cluster has no GPU; set device to cpu or add a node with one")
     on_gpus = settings.device == "gpu" or (settings.device == "auto" and n_gpus > 0)
     per_worker = _resources(settings, on_gpus)
-    wanted = " and ".join(f"{number} {name}" for name, number in per_worker.items())
+    wanted = _listed(per_worker)
     room = sum(min(int(node["Resources"].get(name, 0) // per_worker[name]) for name in per_worker) for node in nodes)
     unset = (1, settings.micro_batches) if growing else (max(room, 1),) * 2
     bounds = settings.worker_bounds if settings.workers else unset
@@ -313,9 +365,8 @@ def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
     return {"CPU": settings.threads, **({"GPU": 1} if on_gpus else {})}
 
 
-def _is_not_preemptible() -> bool:
-    """Whether the cluster is a single, non-preemptible machine (`workflows.engine.cluster`)."""
-    return os.environ.get("RAY_TRAIN_ENABLE_PREEMPTION_WATCHER") == "0"
+def _listed(resources: Mapping[str, float]) -> str:
+    return " and ".join(f"{number:g} {name}" for name, number in resources.items())
 
 
 @contextmanager

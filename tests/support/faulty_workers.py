@@ -1,65 +1,58 @@
-"""Training runs on Ray in which one worker fails, and their leftovers.
-
-`FaultyScratch` reaches every worker before its first collective, where it sets the worker's clock and error.
-"""
+"""Training runs on Ray whose last rank fails, and what they leave."""
 
 import logging
 import os
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import ray
 import ray.train
 
-from model.config import OptimizerConfig
-from pipeline.errors import UserError
-from pipeline.ray_private import loopback_only
-from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.scratch import Scratch
-from pipeline.training import loop
-from pipeline.training.on_ray import train
+from pipeline.training import loop, on_ray
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_training import with_fields
 from workflows.engine.cluster import set_local_variables
+from workflows.engine.joining import loopback_only
 
-Fault = Literal["not finite", "fetch", "update"]
 FAULTY_UPDATE = 2
-"""The first update after the excessive learning rate was applied."""
 RARELY = {"log_updates": 10, "validation_updates": 1000, "checkpoint_updates": 1000, "updates": 1000}
 """Most updates are not followed by any collective operation."""
 
 
-class Ending(NamedTuple):
-    error: Exception
-    seconds: float
-    """The time from the fault until `train` raised."""
-    starts: int
-    """The number of workers started, over all attempts."""
-    left: list[int]
-    """Process ids of workers that are still alive."""
+def fail(error: type[Exception], *arguments: str) -> None:
+    """A fault that is an error."""
+    raise error(*arguments)
+
+
+def die() -> None:
+    """A fault that is a lost process."""
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass
 class FaultyScratch(Scratch):
-    """Sets `loop.PROGRESS_S` of each rank. The last rank fails here (`fetch`) or within an update (`update`)."""
+    """Reaches every worker before its first collective. The last rank fails there, or within an update."""
 
-    progress_s: Sequence[float]
-    fault: Fault
-    error: Exception
     diary: Path
     """Each worker adds a file at its start, and the last rank one more at the fault."""
+    fault: Callable[[], None]
+    in_update: bool
+    progress_s: Sequence[float]
+    """`loop.PROGRESS_S` of each rank."""
 
     def on_this_node(self, folder: Path) -> Path:
         worker = ray.train.get_context()
         (self.diary / f"start-{os.getpid()}").touch()
         loop.PROGRESS_S = self.progress_s[worker.get_world_rank()]
         if worker.get_world_rank() == worker.get_world_size() - 1:
-            if self.fault == "fetch":
+            if not self.in_update:
                 self._begin_fault()
             loop.dropout_seed = self._seed_or_fault
         return folder
@@ -71,30 +64,43 @@ class FaultyScratch(Scratch):
 
     def _begin_fault(self) -> None:
         (self.diary / f"fault-{os.getpid()}").touch()
-        if self.fault != "not finite":
-            raise self.error
+        self.fault()
+
+
+class Ending(NamedTuple):
+    """The end of a training run."""
+
+    error: Exception
+    seconds: float
+    """The time from the first fault until `train` raised."""
+    starts: int
+    """The number of workers started, over all attempts."""
+    left: list[int]
+    """Process ids of workers that are still alive."""
 
 
 def ending(
-    dataset: EncodedDataset, folder: Path, progress_s: Sequence[float], fault: Fault, error: Exception | None = None
+    dataset: EncodedDataset,
+    folder: Path,
+    progress_s: Sequence[float],
+    fault: Callable[[], None],
+    in_update: bool = True,
+    **fields: Any,
 ) -> Ending:
-    """Trains with one worker per `progress_s` until the last one fails."""
-    for path in (folder, diary := folder / "diary"):
+    """Trains with one worker per `progress_s` until the last one fails; replaces lost workers once."""
+    for path in (run := folder / "run", diary := folder / "diary"):
         path.mkdir()
-    optimizer = OptimizerConfig(learning_rate_scale=1e30) if fault == "not finite" else OptimizerConfig()
-    settings: TrainingSettings = with_fields(**RARELY, workers=len(progress_s), optimizer=optimizer)
-    run = folder / "run"
-    run.mkdir()
-    scratch = FaultyScratch(run, progress_s, fault, error or UserError(f"error of {fault}"), diary)
-    raised: Exception | None = None
+    settings, before = with_fields(**RARELY, **fields, workers=len(progress_s)), on_ray.MAX_FAILURES
+    on_ray.MAX_FAILURES = 1
     try:
-        train(Context(run, shared=scratch), dataset, settings)
-    except Exception as error_raised:
-        raised = error_raised
-    ended_s = time.time()
-    assert raised, "the run did not fail"
-    fault_s = min(path.stat().st_mtime for path in diary.glob("fault-*"))
-    return Ending(raised, ended_s - fault_s, len(list(diary.glob("start-*"))), workers_left())
+        on_ray.train(Context(run, shared=FaultyScratch(run, diary, fault, in_update, progress_s)), dataset, settings)
+    except Exception as error:
+        ended_s = time.time()
+        seconds = [ended_s - path.stat().st_mtime for path in diary.glob("fault-*")]
+        return Ending(error, max(seconds, default=0), len([*diary.glob("start-*")]), workers_left())
+    finally:
+        on_ray.MAX_FAILURES = before
+    raise AssertionError("the run did not fail")
 
 
 def workers_left(patience_s: float = 20) -> list[int]:
@@ -105,12 +111,13 @@ def workers_left(patience_s: float = 20) -> list[int]:
     return left
 
 
-def in_new_cluster(workers: int, *arguments: Any) -> Ending:
-    """Calls `ending(*arguments)` in a separate Ray cluster that claims one CPU per worker."""
+def in_new_cluster(function: Callable[..., Ending], n_cpus: int, variables: dict[str, str], *arguments: Any) -> Ending:
+    """Calls a function in a separate Ray cluster that claims so many CPUs."""
+    os.environ |= variables
     set_local_variables()
     with loopback_only():
-        ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init("local", num_cpus=n_cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
-        return ending(*arguments)
+        return function(*arguments)
     finally:
         ray.shutdown()

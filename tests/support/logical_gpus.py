@@ -24,13 +24,13 @@ from ray.train.torch import get_device
 
 from pipeline.evaluation.decoding import decode
 from pipeline.hardware import LOGICAL_GPUS
-from pipeline.ray_private import loopback_only
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Hypotheses, TrainingRun
 from pipeline.store.scratch import Scratch
 from pipeline.training.on_ray import train
 from workflows.engine.cluster import ON_HEAD, set_local_variables
+from workflows.engine.joining import loopback_only
 
 N_GPUS = 2
 PATIENCE_S = 240

@@ -14,12 +14,12 @@ import psutil
 import ray
 
 from pipeline.errors import UserError
-from pipeline.ray_private import loopback_only
 from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.store import Store
 from workflows.engine.cluster import cluster
 from workflows.engine.dag import Ref, Stage, Step, to_artifact
+from workflows.engine.joining import loopback_only
 from workflows.engine.runner import Watcher, run
 
 

@@ -1,6 +1,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from model.config import OptimizerConfig, TransformerConfig
 from pipeline import hardware
 from pipeline.settings import TrainingSettings
+from pipeline.store.artifact import publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
@@ -36,6 +38,15 @@ TINY = TrainingSettings(
 )
 EPOCH_UPDATES = 7
 """Updates per epoch of the fixture `dataset`: update 7 ends the first one."""
+
+
+def published(dataset: EncodedDataset, folder: Path) -> EncodedDataset:
+    """Returns a copy with a manifest, as commands demand."""
+
+    def copied(made: Path) -> EncodedDataset:
+        return EncodedDataset(shutil.copytree(dataset.folder, made, dirs_exist_ok=True))
+
+    return publish(folder, copied, {})
 
 
 def with_fields(**fields: Any) -> TrainingSettings:

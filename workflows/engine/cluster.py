@@ -6,27 +6,24 @@ import os
 import secrets
 import shutil
 import signal
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.memory import forget_peak_memory, peak_memory_bytes
-from pipeline.ray_private import abandoned_placement_groups, loopback_only
 from pipeline.store.artifact import Context, ignore
 from pipeline.store.scratch import CHECK_S
 from pipeline.store.store import Store
 from pipeline.training.on_ray import lacking
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.dag import PACKAGES, ROOT
-from workflows.engine.joining import accepted_address
+from workflows.engine.joining import accepted_address, loopback_only
 from workflows.engine.needs import obstacles
 
 LOCAL = "local"
@@ -35,9 +32,8 @@ ON_HEAD = {"node:__internal_head__": 0.001}
 """Places run controllers on the head node, which has 1.0 of this resource, so they survive the loss of other nodes."""
 WAITING_S = 60.0
 """Seconds between reports of steps that wait for a node, and for the first answer of a node."""
-ABANDONED_S = 2.0
-"""Seconds between checks for resources that killed actors had reserved."""
-logger = logging.getLogger(__name__)
+OUT_OF_MEMORY = ("RAY_task_oom_retries", "0")
+"""By default Ray runs a task again that its memory monitor has killed, without end, and prints 30 lines each time."""
 
 
 def map_on_ray(
@@ -140,7 +136,11 @@ def shipped_packages() -> dict[str, Any] | None:
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:
         return None
     # Not the import path: a folder of the same name in the working directory might shadow it.
-    return {"py_modules": [str(ROOT / name) for name in PACKAGES], "excludes": ["__pycache__"]}
+    return {
+        "py_modules": [str(ROOT / name) for name in PACKAGES],
+        "excludes": ["__pycache__"],
+        "env_vars": dict([OUT_OF_MEMORY]),
+    }
 
 
 @contextmanager
@@ -159,6 +159,7 @@ def cluster(address: str | None) -> Iterator[str]:
     # Ray hides GPUs from tasks that request none and warns that this will change. Either behaviour is fine here.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+    os.environ.setdefault(*OUT_OF_MEMORY)
     address = chosen_address(address)
     local = address == LOCAL
     if local:
@@ -223,31 +224,6 @@ def _sigterm_kept() -> Iterator[None]:
     finally:
         if callable(handler):
             signal.signal(signal.SIGTERM, handler)
-
-
-@contextmanager
-def abandoned_removed() -> Iterator[None]:
-    """Frees, while the body runs, resources reserved by killed actors of this job.
-
-    A killed Ray Train controller leaves its workers' placement group behind, and the next run would wait forever.
-    """
-    over = threading.Event()
-
-    def remove() -> None:
-        while not over.wait(ABANDONED_S):
-            try:
-                for group in abandoned_placement_groups():
-                    remove_placement_group(group)
-            except Exception:  # Ray raises many kinds if its head does not answer; retried at the next check
-                logger.debug("looking for abandoned placement groups failed", exc_info=True)
-
-    thread = threading.Thread(target=remove, name="abandoned", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def check_shared(store: Store, address: str | None) -> None:

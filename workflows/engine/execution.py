@@ -19,7 +19,8 @@ from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.environment import worker_environment
-from pipeline.errors import UserError
+from pipeline.errors import LostProcessError, UserError
+from pipeline.ray_private import LOST, lost_process
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
 from pipeline.store.scratch import Written
@@ -28,7 +29,6 @@ from pipeline.training.on_ray import lacking
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.cluster import (
     ON_HEAD,
-    abandoned_removed,
     cause_of,
     check_shared,
     cluster,
@@ -44,24 +44,11 @@ from workflows.engine.runner import Watcher
 
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 """Libraries whose versions may affect results; manifests record them."""
-LOST = (
-    ray.exceptions.RayActorError,
-    ray.exceptions.WorkerCrashedError,
-    ray.exceptions.NodeDiedError,
-    ray.exceptions.LocalRayletDiedError,
-    ray.exceptions.ObjectLostError,
-    ray.exceptions.OutOfMemoryError,
-)
-"""Ray's errors for a lost process that it could not replace."""
 POLL_S = 0.25
 
 
 class StageError(Exception):
     """A stage raised an error that is not its user's. The message names the file with the traceback."""
-
-
-class LostProcessError(UserError):
-    """Ray lost a process or a node for good. The step is not at fault: a retry helps."""
 
 
 def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: None) -> None:
@@ -215,7 +202,7 @@ def working(
     for watcher in watchers:
         watcher.begin(missing, cached)
     try:
-        with cluster(address), abandoned_removed():
+        with cluster(address):
             check_shared(store, address)
             yield Relay(missing, watchers)
     finally:
@@ -286,7 +273,4 @@ def cancelled_on_error(references: Iterable[Any]) -> Iterator[None]:
 def understood(error: BaseException) -> BaseException:
     """Returns the error that a step raised, or a LostProcessError if Ray lost its process."""
     cause = cause_of(error) if isinstance(error, ray.exceptions.RayTaskError) else error
-    if not isinstance(cause, LOST):
-        return cause
-    reason, *_ = str(cause).strip().split("\n")
-    return LostProcessError(f"Ray lost a process or a node ({reason}); finished work is kept: rerun the same command")
+    return lost_process(cause) if isinstance(cause, LOST) else cause

@@ -1,20 +1,37 @@
 """Checks that a Ray cluster answers at an address and accepts this process.
 
-Ray would retry for minutes, with a line for each attempt.
+Ray would retry for minutes, with a line for each attempt. It sends a token only for the address `auto`, and aborts the
+process if token mode is on and there is no token. So this uses Ray's private API.
 """
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import ray
+from ray._private import ray_constants
+from ray._private.authentication.authentication_token_setup import _enable_token_auth
+from ray._private.authentication.authentication_utils import is_token_auth_enabled
+from ray._private.services import canonicalize_bootstrap_address
+from ray._raylet import AuthenticationTokenLoader, InnerGcsClient  # type: ignore[attr-defined]  # compiled
 
-from pipeline import ray_private
 from pipeline.errors import UserError
 
 CONNECT_S = 10
 ANSWER_MS = 2000
 """The timeout for a head node's first answer, after up to 10 s in which Ray waits for the connection."""
 REMEDY = "copy the output of `ray get-auth-token` on the head node to ~/.ray/auth_token or RAY_AUTH_TOKEN here"
+
+
+@contextmanager
+def loopback_only() -> Iterator[None]:
+    """Makes a cluster started by `ray.init` in the body listen on 127.0.0.1 only (`_node_ip_address` is resolved)."""
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def accepted_address(address: str) -> str:
@@ -25,13 +42,13 @@ def accepted_address(address: str) -> str:
     try:
         if "://" in address:  # of Ray Client, or of the dashboard, which `ray job` takes from RAY_ADDRESS
             raise ValueError("a URL; set the HOST:PORT of `ray start --head --port`")
-        head = ray_private.head_address(address)
+        head = str(canonicalize_bootstrap_address(address) or address)
         try:
             _call(head)
         except ConnectionRefusedError:
             # Ray resolves localhost to this machine's network address, where clusters of workflows do not listen.
-            with ray_private.loopback_only():
-                head = ray_private.head_address(address)
+            with loopback_only():
+                head = str(canonicalize_bootstrap_address(address) or address)
             _call(head)
         _authenticate(head)
         return head
@@ -55,17 +72,32 @@ def _authenticate(address: str) -> None:
 
     Raises UserError for a missing or wrong token, RayError if no head node answers.
     """
-    if not ray_private.sends_token():
-        if ray_private.accepts_driver(address, ANSWER_MS):
+    if not is_token_auth_enabled():
+        if _accepts_driver(address):
             return
         if mode := os.environ.get("RAY_AUTH_MODE"):
             raise UserError(f"the Ray cluster at {address} demands a token, but RAY_AUTH_MODE is {mode!r}; unset it")
     try:
         # Without a token, Ray would abort this process.
-        if not ray_private.has_token():
+        if not AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
             raise UserError(f"this machine has no token for the Ray cluster at {address}; {REMEDY}")
     except ray.exceptions.AuthenticationError as error:
         raise UserError(f"no token for the Ray cluster at {address}: {error.message}") from None
-    ray_private.send_token()
-    if not ray_private.accepts_driver(address, ANSWER_MS):
+    _enable_token_auth()
+    if not _accepts_driver(address):
         raise UserError(f"the Ray cluster at {address} rejects this machine's token; {REMEDY}")
+
+
+def _accepts_driver(address: str) -> bool:
+    """Whether the head node accepts this process as it is. Raises RayError if no head node answers."""
+    screen, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)  # Ray's C++ prints the failure to stderr, too
+    try:
+        InnerGcsClient.standalone(address, None, ANSWER_MS)
+    except ray.exceptions.AuthenticationError:
+        return False
+    finally:
+        os.dup2(screen, 2)
+        os.close(screen)
+        os.close(nowhere)
+    return True

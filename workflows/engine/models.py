@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.actor import ActorHandle
 
-from pipeline.errors import UserError
+from pipeline.errors import LostProcessError, UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from pipeline.training.on_ray import layout_of
@@ -20,7 +20,6 @@ from workflows.engine.dag import Imported, Step, in_order
 from workflows.engine.events import Relay
 from workflows.engine.execution import (
     POLL_S,
-    LostProcessError,
     cancel,
     cancelled_on_error,
     make,

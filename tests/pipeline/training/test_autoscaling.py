@@ -20,9 +20,8 @@ import psutil
 import pytest
 
 from pipeline.hardware import LOGICAL_GPUS
-from pipeline.store.artifact import publish
 from pipeline.store.artifacts import EncodedDataset
-from tests.support.tiny_training import TINY, free_port
+from tests.support.tiny_training import TINY, free_port, published
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -105,9 +104,9 @@ def test_workers_wait_for_the_machine_that_an_autoscaler_adds(
 ) -> None:
     """Two workers on GPUs are requested on a cluster without any: a warning says that the run waits, and it trains."""
     (tmp_path / "settings.toml").write_text(SETTINGS)
-    published = publish(tmp_path / "dataset", lambda folder: _copied(dataset, folder), {})
+    text = published(dataset, tmp_path / "dataset").folder
     options = ["--workers", "2", "--config", str(tmp_path / "settings.toml"), "--address", address]
-    command = [sys.executable, "-m", "workflows.cli", "train", str(published.folder), "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "workflows.cli", "train", str(text), "--out", str(tmp_path / "out")]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run([*command, *options], env=kept, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -116,8 +115,3 @@ def test_workers_wait_for_the_machine_that_an_autoscaler_adds(
     )
     (segment,) = json.loads((tmp_path / "out" / "run.json").read_text())["segments"]
     assert sum(device["count"] for device in segment["devices"]) == 2
-
-
-def _copied(dataset: EncodedDataset, folder: Path) -> EncodedDataset:
-    shutil.copytree(dataset.folder, folder, dirs_exist_ok=True)
-    return EncodedDataset(folder)

@@ -20,12 +20,12 @@ import torch
 from ray.cluster_utils import Cluster
 
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import Artifact, publish
+from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
-from tests.support.tiny_training import PIECES
+from tests.support.tiny_training import PIECES, published
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.usefixtures("one_thread")]
 
@@ -65,13 +65,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 class Watched:
     """A run started from the command line and watched through its folder."""
 
-    def __init__(self, dataset: EncodedDataset, cluster: Cluster, folder: Path) -> None:
+    def __init__(self, dataset: EncodedDataset, cluster: Cluster, folder: Path, *options: str) -> None:
         self.folder = folder / ".making-out"
-        config = folder / "settings.toml"
+        config, text = folder / "settings.toml", published(dataset, folder / "dataset").folder
         config.write_text(SETTINGS)
-        options = ["--workers", "1:2", "--exact-reduction", "--config", str(config), "--address", cluster.address]
-        command = [sys.executable, "-m", "workflows.cli", "train", str(dataset.folder), "--out", str(folder / "out")]
-        self.driver = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "workflows.cli", "train", str(text), "--out", str(folder / "out")]
+        command += ["--config", str(config), "--address", cluster.address, *options]
+        self.driver = subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
     def lines(self) -> list[dict[str, Any]]:
         """Reads the metrics written so far."""
@@ -101,17 +101,25 @@ class Watched:
         return update
 
 
+def test_a_run_continues_on_the_nodes_that_are_left(cluster: Cluster, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """If the number of its workers is unset, the one that fits goes on alone."""
+    node = cluster.add_node(num_cpus=1)
+    run = Watched(dataset, cluster, tmp_path)
+    try:
+        update = run.until_workers(2, after=205)
+        cluster.remove_node(node, allow_graceful=False)
+        run.until_workers(1, after=update)
+    finally:
+        run.driver.terminate()
+        run.driver.wait(60)
+
+
 def test_nodes_come_and_go_and_the_weights_do_not_tell(
     cluster: Cluster, dataset: EncodedDataset, tmp_path: Path
 ) -> None:
     """Two workers become one when a node is killed, two when one joins, and one after a notice and a checkpoint."""
-
-    def copied(folder: Path) -> EncodedDataset:
-        shutil.copytree(dataset.folder, folder, dirs_exist_ok=True)
-        return EncodedDataset(folder)
-
     node = cluster.add_node(num_cpus=1)
-    run = Watched(publish(tmp_path / "dataset", copied, {}), cluster, tmp_path)
+    run = Watched(dataset, cluster, tmp_path, "--workers", "1:2", "--exact-reduction")
     try:
         update = run.until_workers(2, after=205)
         cluster.remove_node(node, allow_graceful=False)
