@@ -111,7 +111,7 @@ def test_a_place_that_cannot_be_used_is_one_line_and_status_2(
     arguments: list[str], message: str, tmp_path: Path, command_line: CommandLine
 ) -> None:
     """A folder cannot be created, a file is in a folder's place, or a folder in a file's."""
-    (tmp_path / "file").write_text("ein Hund .\n")
+    (tmp_path / "file").write_text("ein Hund.\n")
     places = {"FILE": str(tmp_path / "file"), "FOLDER": str(tmp_path), "RUN": str(_run(tmp_path / "run"))}
     for word, place in places.items():
         arguments = [argument.replace(word, place) for argument in arguments]
@@ -119,7 +119,7 @@ def test_a_place_that_cannot_be_used_is_one_line_and_status_2(
 
 
 def test_an_output_that_takes_nothing_is_one_line_and_status_2(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("ein Hund .\n")
+    (tmp_path / "text").write_text("ein Hund.\n")
     options = ["--hyp", "text", "--ref", "text", "--lang", "de"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
