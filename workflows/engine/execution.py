@@ -237,10 +237,10 @@ def submit(
     `before` has references to steps that are already submitted, by fingerprint. All other inputs must be in the store.
     """
     execute = ray.remote(emitting_warnings)
-    references, submitted = dict(before or {}), dict[Any, Step[Artifact]]()
+    references, submitted, nodes = dict(before or {}), dict[Any, Step[Artifact]](), ray.nodes()
     for step in steps:
         if step.fingerprint not in references:
-            if lack := lacking(needs(step), ray.nodes()):  # Ray would wait for such a node forever
+            if lack := lacking(needs(step), nodes):  # Ray would wait for such a node forever
                 raise UserError(f"{step.label} reserves {lack}; lower its threads, or join a larger node")
             inputs = [references.get(needed.fingerprint) for needed in step.inputs]
             board.post.remote(step.fingerprint, {"submitted": time.time()})

@@ -102,9 +102,9 @@ class Watched:
 
 
 def test_a_run_continues_on_the_nodes_that_are_left(cluster: Cluster, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """If the number of its workers is unset, the one that fits goes on alone."""
+    """If as many workers as fit are asked for, the one that fits goes on alone."""
     node = cluster.add_node(num_cpus=1)
-    run = Watched(dataset, cluster, tmp_path)
+    run = Watched(dataset, cluster, tmp_path, "--workers", "0")
     try:
         update = run.until_workers(2, after=205)
         cluster.remove_node(node, allow_graceful=False)
