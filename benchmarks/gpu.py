@@ -4,8 +4,8 @@ python -m benchmarks.gpu --out build/gpu
 python -m benchmarks.gpu --steps minute                         # only the first step
 python -m benchmarks.gpu --device cpu --quick                   # tests the steps at tiny sizes
 
-`minute` trains the paper's base for 20 updates in each of FORMS, in one process, and finds the largest micro-batch that
-fits in memory. The next three steps do the same with one micro-batch per update, and with big. The last two time both
+`minute` trains the paper's base for 20 updates in each of FORMS, in one process, and finds the largest pass that
+fits in memory. The next three steps do the same with one pass per update, and with big. The last two time both
 models against other libraries.
 
 `<out>/<step>.json` holds a step's results, `<out>/table.md` the table. `<out>/<step>-<form>.txt` lists the kernels of
@@ -56,17 +56,17 @@ UPDATES, PROFILED_UPDATES = 20, 3
 PAIRS = 40_000
 """The number of pairs: enough for 40 of the paper's updates."""
 DOUBLINGS = {"cuda": 6, "cpu": 2}
-"""The number of times the micro-batch is doubled, by device."""
+"""The number of times the pass is doubled, by device."""
 FORMATS = {"tokens_s": ",.0f", "update_s": ".4f", "roofline_fraction": ".0%", "peak_memory_gb": ".1f"}
 FORMATS |= {"start_s": ".0f", "compile_s": ".0f"}
 COLUMNS = (*FORMATS, "dtype", "packed", "compiled", "captured", "failed")
 """Columns of the table: keys of the results. `start_s` is the time to the end of the warm-up, including compilation
-(`compile_s`), recording and checking a graph, and trying the largest micro-batches."""
+(`compile_s`), recording and checking a graph, and trying the largest passes."""
 
 
-def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: Path) -> Result:
+def measure_forms(size: str, passes: int, device: str, quick: bool, out: Path) -> Result:
     """Trains in each of FORMS; writes `<out>-<form>.txt` and `.json.gz`. Returns warnings with the results."""
-    chosen, settings = _settings(size, micro_batches, device, quick)
+    chosen, settings = _settings(size, passes, device, quick)
     result: Result = {"forms": {}}
     if device == "cuda":
         result["memory_gb"] = torch.cuda.get_device_properties(device).total_memory / 1e9
@@ -87,9 +87,9 @@ def measure_forms(size: str, micro_batches: int, device: str, quick: bool, out: 
         torch.use_deterministic_algorithms(False)  # the exact form turns it on
         arguments = settings.model_copy(update=FORMS["plain"]), dataset, run, DOUBLINGS[device]
         try:
-            result["largest_micro_batch_tokens"] = emitting_warnings(ignore, largest_micro_batch, *arguments)
+            result["largest_pass_tokens"] = emitting_warnings(ignore, largest_pass, *arguments)
         except Exception as error:  # at the card's memory limit; keep the earlier results
-            result["largest_micro_batch_tokens"] = _failure(error)["failed"]
+            result["largest_pass_tokens"] = _failure(error)["failed"]
     return result
 
 
@@ -117,15 +117,15 @@ def measure_form(settings: TrainingSettings, dataset: EncodedDataset, folder: Pa
     }
 
 
-def largest_micro_batch(settings: TrainingSettings, dataset: EncodedDataset, folder: Path, doublings: int) -> int:
-    """Returns the tokens per side of the largest micro-batch that fits, by doubling that of `settings`."""
+def largest_pass(settings: TrainingSettings, dataset: EncodedDataset, folder: Path, doublings: int) -> int:
+    """Returns the tokens per side of the largest pass that fits, by doubling that of `settings`."""
     fitting = 0
-    for tokens in (settings.micro_batch_tokens << n for n in range(doublings + 1)):
+    for tokens in (settings.pass_tokens << n for n in range(doublings + 1)):
         _free_memory()
-        changed = settings.model_copy(update={"micro_batches": 1, "budget_tokens": tokens})
-        try:
-            OurLoop(changed, dataset, folder / str(tokens)).warm_up()
-        except UserError:  # it does not fit
+        changed = settings.model_copy(update={"pass_tokens": tokens, "budget_tokens": tokens})
+        loop = OurLoop(changed, dataset, folder / str(tokens))
+        loop.warm_up()
+        if loop.training.updates.n_passes > 1:  # it does not fit
             return fitting
         fitting = tokens
     return fitting
@@ -146,12 +146,12 @@ STEPS: dict[str, Callable[[str, bool, Path], Result]] = {
 }
 
 
-def _settings(size: str, micro_batches: int, device: str, quick: bool) -> tuple[training.Size, TrainingSettings]:
+def _settings(size: str, passes: int, device: str, quick: bool) -> tuple[training.Size, TrainingSettings]:
     chosen = training.SIZES["tiny" if quick else size]
-    changes = {"micro_batches": micro_batches}
-    if quick:  # each micro-batch must hold the longest pair
-        changes["budget_tokens"] = 400 * micro_batches
-    return chosen, chosen.settings(device="gpu" if device == "cuda" else "cpu").model_copy(update=changes)
+    settings = chosen.settings(device="gpu" if device == "cuda" else "cpu")
+    budget_tokens = 400 * passes if quick else settings.budget_tokens
+    changes = {"budget_tokens": budget_tokens, "pass_tokens": budget_tokens // passes}
+    return chosen, settings.model_copy(update=changes)
 
 
 def _failure(error: Exception) -> Result:

@@ -46,8 +46,6 @@ class Size:
     """A key of `pipeline.corpora.lengths.LENGTHS`."""
     cpu_updates: int
     """Timed updates per round: about ten seconds on two cores."""
-    micro_batches: int
-    """Micro-batches per update, like in runs of this size. Smaller products are slower, most of all on a GPU."""
     gpu_batch_tokens: int = TrainingSettings().budget_tokens
     """Tokens per update on each side."""
     cpu_batch_tokens: int = 4_096
@@ -62,7 +60,6 @@ class Size:
                 "model": self.model,
                 "updates": NEVER,
                 "budget_tokens": self.gpu_batch_tokens if device == "gpu" else self.cpu_batch_tokens,
-                "micro_batches": self.micro_batches,
                 "dtype": dtype,
                 "checkpoint_updates": NEVER,
                 "validation_updates": NEVER,
@@ -77,10 +74,10 @@ class Size:
 SMALL = TransformerConfig(vocabulary_size=8_000, n_layers=3, d_model=256, d_ff=1024, n_heads=4)
 TINY = TransformerConfig(vocabulary_size=300, n_layers=1, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16)
 SIZES = {
-    "tiny": Size(TINY, "multi30k", 1, 1, gpu_batch_tokens=400, cpu_batch_tokens=400),
-    "small": Size(SMALL, "multi30k", cpu_updates=8, micro_batches=1, gpu_batch_tokens=4_096),
-    "base": Size(BASE, "wmt14", cpu_updates=3, micro_batches=TrainingSettings().micro_batches),
-    "big": Size(BIG, "wmt14", cpu_updates=1, micro_batches=TrainingSettings().micro_batches),
+    "tiny": Size(TINY, "multi30k", 1, gpu_batch_tokens=400, cpu_batch_tokens=400),
+    "small": Size(SMALL, "multi30k", cpu_updates=8, gpu_batch_tokens=4_096),
+    "base": Size(BASE, "wmt14", cpu_updates=3),
+    "big": Size(BIG, "wmt14", cpu_updates=1),
 }
 
 
@@ -125,7 +122,6 @@ def measure(
         "lengths": size.lengths,
         "vocabulary_size": size.model.vocabulary_size,
         "batch_tokens": settings.budget_tokens,
-        "micro_batches": settings.micro_batches,
         "threads": settings.threads,
         "rounds": rounds,
         "updates": n_updates,

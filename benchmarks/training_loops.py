@@ -89,7 +89,7 @@ class OurLoop(TrainingLoop):
         return {
             "device_name": device_name(self.device),
             "compiled": self.training.step.compiled,
-            "packed": self.training.negotiated.packed,
+            "packed": self.training.negotiated.form == "packed",
             "captured": self.training.step.captured is not None,
             "bfloat16_is_faster": compute_dtype(self.device) == torch.bfloat16,
         }
@@ -139,7 +139,7 @@ class PlainLoop(TrainingLoop):
         )
 
     def loss(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Returns a micro-batch's label-smoothed cross entropy per target token."""
+        """Returns a batch's label-smoothed cross entropy per target token."""
         lower = self.dtype != torch.float32
         autocast: AbstractContextManager[Any] = torch.autocast(self.device, self.dtype) if lower else nullcontext()
         with autocast:
@@ -154,8 +154,8 @@ class PlainLoop(TrainingLoop):
         return source_BS.to(self.device, non_blocking=True), target_BT.to(self.device, non_blocking=True)
 
     def warm_up(self) -> str:
-        for rows in self.updates.largest:
-            self.loss(*self._sides(self.updates.batch(rows))).backward()
+        for batch in self.updates.largest():
+            self.loss(*self._sides(batch)).backward()
         self.adam.zero_grad()
         return super().warm_up()
 
@@ -164,9 +164,10 @@ class PlainLoop(TrainingLoop):
         state = self.state
         for update in self.updates.between(state.update, state.update + n_updates):
             self.adam.zero_grad()
-            for micro_batch in update.mine:
-                loss = self.loss(*self._sides(micro_batch.batch))
-                (loss / len(update.mine)).backward()
+            batches = [batch for part in update.mine for batch in part.batches]
+            for batch in batches:
+                loss = self.loss(*self._sides(batch))
+                (loss / len(batches)).backward()
             self.adam.step()
             self.schedule.step()
             state.update += 1

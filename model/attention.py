@@ -1,11 +1,8 @@
-"""Multi-head attention (paper §3.2): equation 1, the layouts of a batch, and the modules.
+"""Multi-head attention (paper §3.2): equation 1 and the modules.
 
     SelfAttention: w_qkv -> layout.attend -> w_o            # project, attend, project: the paper's Figure 2
 
-A layout knows which rows of a batch form a sentence. It splits projected rows into heads and concatenates heads:
-
-    PaddedLayout     every sentence is padded to the longest, so heads are views. Used on CPUs.
-    PackedLayout     sentences are concatenated without padding, for the GPU's variable-length kernels.
+A layout knows which rows of a batch form a sentence (`model.layouts`).
 
 Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v, X any width. Without B: N query
 rows and M key rows of the whole batch (`model.batch`).
@@ -13,13 +10,16 @@ rows and M key rows of the whole batch (`model.batch`).
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.cpu import softmax, to_fastest_dtype
+from model.cpu import softmax
+from model.dropout import Dropout
+from model.layouts import EncoderOutput, Layout, PackedKeys, PackedLayout
 
 KERNEL_MULTIPLE = 8
 """Head width must be a multiple of this in `packed_attention`."""
@@ -31,16 +31,9 @@ OnWeights = Callable[[Tensor], Tensor]
 """Observes or replaces weights_BHLM before they are applied to the values."""
 
 
-def masking_bias(masked: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns the attention bias: -inf where `masked` is True, else 0."""
-    return torch.zeros(masked.shape, dtype=dtype, device=masked.device).masked_fill_(masked, -math.inf)
-
-
-def scale_scores(products: Tensor, d_k: int, bias: Tensor | None) -> Tensor:
-    """Divides query-key products by √d_k in place and adds the optional bias."""
-    # Not fused into one addition: torch rounds its factor to bfloat16, so scores would depend on having a bias.
-    products.mul_(1 / math.sqrt(d_k))
-    return products if bias is None else products.add_(bias)
+def scaled_products(q_BHLK: Tensor, k_BHMK: Tensor) -> Tensor:
+    """Computes Q Kᵀ / √d_k: scores_BHLM."""
+    return (q_BHLK @ k_BHMK.transpose(-1, -2)).mul_(1 / math.sqrt(q_BHLK.shape[-1]))
 
 
 def attention(
@@ -49,25 +42,24 @@ def attention(
     v_BHMV: Tensor,
     bias: Tensor | None = None,
     on_weights: OnWeights | None = None,
-    dropout: Callable[[Tensor], Tensor] | None = None,
+    dropout: OnWeights | None = None,
 ) -> Tensor:
     """Computes softmax(Q Kᵀ / √d_k + bias) V (eq. 1): x_BHLV. The bias masks positions (`masking_bias`)."""
-    scores_BHLM = scale_scores(q_BHLK @ k_BHMK.transpose(-1, -2), q_BHLK.shape[-1], bias)
-    return weighted_values(scores_BHLM, v_BHMV, on_weights, dropout)
+    return weighted_values(scaled_products(q_BHLK, k_BHMK), v_BHMV, bias, on_weights, dropout)
 
 
 def weighted_values(
     scores_BHLM: Tensor,
     v_BHMV: Tensor,
+    bias: Tensor | None = None,
     on_weights: OnWeights | None = None,
-    dropout: Callable[[Tensor], Tensor] | None = None,
+    dropout: OnWeights | None = None,
 ) -> Tensor:
-    """Computes softmax(scores) V: x_BHLV."""
-    weights_BHLM = softmax(scores_BHLM)
-    if on_weights is not None:
-        weights_BHLM = on_weights(weights_BHLM)
-    if dropout is not None:
-        weights_BHLM = dropout(weights_BHLM)
+    """Computes softmax(scores + bias) V: x_BHLV. Overwrites the scores."""
+    # Not fused with scaling: torch rounds its factor to bfloat16, so scores would depend on having a bias.
+    weights_BHLM = softmax(scores_BHLM if bias is None else scores_BHLM.add_(bias))
+    for change in (on_weights, dropout):
+        weights_BHLM = weights_BHLM if change is None else change(weights_BHLM)
     return weights_BHLM @ v_BHMV
 
 
@@ -82,24 +74,8 @@ def has_kernels(capability: tuple[int, int], d_k: int, d_v: int) -> bool:
     return capability >= (8, 0) and kernel_width(d_k, d_v) <= limit
 
 
-class PaddedKeys(NamedTuple):
-    """Keys and values by head, and their attention bias; None if nothing is masked."""
-
-    k_BHMK: Tensor
-    v_BHMV: Tensor
-    bias: Tensor | None
-
-
-class PackedKeys(NamedTuple):
-    """Keys and values by head, and the layout of their rows."""
-
-    k_MHK: Tensor
-    v_MHV: Tensor
-    layout: "PackedLayout"
-
-
 def packed_attention(
-    q_NHK: Tensor, keys: PackedKeys, queries: "PackedLayout", reach: tuple[int, int] = (-1, -1)
+    q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout, reach: tuple[int, int] = (-1, -1)
 ) -> Tensor:
     """Computes eq. 1 within each sentence by torch's variable-length attention: x_NHV.
 
@@ -135,16 +111,33 @@ class ScaledDotProductAttention(nn.Module):
     packed kernels never materialise the weights.
     """
 
-    def __init__(self, dropout: nn.Module | None = None) -> None:
+    def __init__(self, dropout: Dropout | None = None) -> None:
         super().__init__()
         self.on_weights: OnWeights | None = None
         self.dropout = dropout
 
-    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV."""
-        return attention(q_BHLK, k_BHMK, v_BHMV, bias, self.on_weights, self.dropout)
+    def forward(
+        self,
+        q_BHLK: Tensor,
+        k_BHMK: Tensor,
+        v_BHMV: Tensor,
+        bias: Tensor | None = None,
+        row_keys_BL: Tensor | None = None,
+    ) -> Tensor:
+        """Returns x_BHLV; the keys of the queries' rows are for dropout."""
+        scores_BHLM, dropout = self.scores(q_BHLK, k_BHMK), self.dropout_of(row_keys_BL)
+        return weighted_values(scores_BHLM, v_BHMV, bias, self.on_weights, dropout)
 
-    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: "PackedLayout") -> Tensor:
+    def scores(self, q_BHLK: Tensor, k_BHMK: Tensor) -> Tensor:
+        """Returns scores_BHLM, before masking."""
+        return scaled_products(q_BHLK, k_BHMK)
+
+    def dropout_of(self, row_keys_BL: Tensor | None) -> OnWeights | None:
+        """Returns the dropout of these rows' weights, if any."""
+        row_keys_B1L = None if row_keys_BL is None else row_keys_BL[:, None]
+        return None if self.dropout is None else partial(self.dropout, row_keys=row_keys_B1L)
+
+    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
         """Returns x_NHV."""
         return packed_attention(q_NHK, keys, queries)
 
@@ -152,13 +145,11 @@ class ScaledDotProductAttention(nn.Module):
 class DotProductAttention(ScaledDotProductAttention):
     """softmax(Q Kᵀ) V, not scaled (§3.2.1; Luong et al. 2015). Padded batches only."""
 
-    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV."""
-        scores_BHLM = q_BHLK @ k_BHMK.transpose(-1, -2)
-        scores_BHLM = scores_BHLM if bias is None else scores_BHLM.add_(bias)
-        return weighted_values(scores_BHLM, v_BHMV, self.on_weights, self.dropout)
+    def scores(self, q_BHLK: Tensor, k_BHMK: Tensor) -> Tensor:
+        """Returns scores_BHLM, before masking."""
+        return q_BHLK @ k_BHMK.transpose(-1, -2)
 
-    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: "PackedLayout") -> Tensor:
+    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
         """Raises NotImplementedError: the packed kernels compute scaled dot products."""
         raise NotImplementedError(f"{type(self).__name__} computes padded batches only")
 
@@ -169,20 +160,18 @@ class AdditiveAttention(DotProductAttention):
     For each query-key pair it stores the hidden layer's X = d_k values, where a product stores one.
     """
 
-    def __init__(self, n_heads: int, d_k: int, dropout: nn.Module | None = None) -> None:
+    def __init__(self, n_heads: int, d_k: int, dropout: Dropout | None = None) -> None:
         super().__init__(dropout)
         self.w_HKX = nn.Parameter(_xavier(n_heads, d_k, d_k))
         self.u_HKX = nn.Parameter(_xavier(n_heads, d_k, d_k))
         self.v_HX1 = nn.Parameter(_xavier(n_heads, d_k, 1))
 
-    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Returns x_BHLV, computed in the dtype of the queries."""
+    def scores(self, q_BHLK: Tensor, k_BHMK: Tensor) -> Tensor:
+        """Returns scores_BHLM, before masking, computed in the dtype of the queries."""
         w_HKX, u_HKX, v_HX1 = (weight.to(q_BHLK.dtype) for weight in (self.w_HKX, self.u_HKX, self.v_HX1))
         q_BHL1X, k_BH1MX = (q_BHLK @ w_HKX).unsqueeze(3), (k_BHMK @ u_HKX).unsqueeze(2)
         hidden_BHLMX = (q_BHL1X + k_BH1MX).tanh_()
-        scores_BHLM = (hidden_BHLMX.flatten(2, 3) @ v_HX1).view(hidden_BHLMX.shape[:-1])
-        scores_BHLM = scores_BHLM if bias is None else scores_BHLM.add_(bias)
-        return weighted_values(scores_BHLM, v_BHMV, self.on_weights, self.dropout)
+        return (hidden_BHLMX.flatten(2, 3) @ v_HX1).view(hidden_BHLMX.shape[:-1])
 
 
 def _xavier(n_heads: int, n_inputs: int, n_outputs: int) -> Tensor:
@@ -191,93 +180,6 @@ def _xavier(n_heads: int, n_inputs: int, n_outputs: int) -> Tensor:
     for weight_IO in weight_HIO:
         nn.init.xavier_uniform_(weight_IO)
     return weight_HIO
-
-
-class Layout(Protocol):
-    """The mapping from rows to sentences: padded, packed, or one position of beam search (`model.decoder`)."""
-
-    def keys(self, k_MX: Tensor, v_MX: Tensor, n_heads: int) -> Any:
-        """Splits projected keys and values into heads, for `attend` of the same kind of layout."""
-
-    def attend(self, q_NX: Tensor, keys: Any, function: ScaledDotProductAttention) -> Tensor:
-        """Attends from each row to its sentence's keys in each head, and concatenates the heads: x_NX."""
-
-
-class PaddedLayout(NamedTuple):
-    """Sentence b occupies `length` rows from b·length on; rows past its end are padding."""
-
-    batch: int
-    length: int
-    bias: Tensor | None
-    """Attention bias for these rows as keys: -inf where masked, else 0; broadcastable to (B, H, query length, L). None
-    if nothing is masked. Adding a bias takes a sixth of the time of `masked_fill`."""
-
-    def by_sentence(self, x_NX: Tensor) -> Tensor:
-        """Drops leftover rows: x_BLX."""
-        return x_NX[: self.batch * self.length].view(self.batch, self.length, -1)
-
-    def by_head(self, x_NX: Tensor, n_heads: int) -> Tensor:
-        """Drops leftover rows and splits the columns into heads: x_BHLK."""
-        return x_NX[: self.batch * self.length].view(self.batch, self.length, n_heads, -1).transpose(1, 2)
-
-    def keys(self, k_MX: Tensor, v_MX: Tensor, n_heads: int) -> PaddedKeys:
-        """Splits projected keys and values into heads."""
-        return PaddedKeys(self.by_head(k_MX, n_heads), self.by_head(v_MX, n_heads), self.bias)
-
-    def attend(self, q_NX: Tensor, keys: PaddedKeys, function: ScaledDotProductAttention) -> Tensor:
-        """Attends within each head, in the dtype of the keys, and concatenates the heads: x_NX."""
-        n_queries = q_NX.numel()
-        k_BHMK, v_BHMV = to_fastest_dtype(keys.k_BHMK, n_queries), to_fastest_dtype(keys.v_BHMV, n_queries)
-        q_BHLK = self.by_head(q_NX, k_BHMK.shape[1])
-        if q_BHLK.dtype != k_BHMK.dtype:  # the product would copy non-contiguous heads anyway
-            q_BHLK = q_BHLK.to(k_BHMK.dtype, memory_format=torch.contiguous_format)
-        x_BLHV = function(q_BHLK, k_BHMK, v_BHMV, keys.bias).transpose(1, 2)
-        x_NX = x_BLHV.reshape(-1, x_BLHV.shape[2] * x_BLHV.shape[3]).to(q_NX.dtype)
-        left_over = len(q_NX) - len(x_NX)
-        return F.pad(x_NX, (0, 0, 0, left_over)) if left_over else x_NX
-
-    def causal(self, x_ND: Tensor) -> "PaddedLayout":
-        """Masks later positions (§3.2.3), and so padding from every real token. The bias has the dtype of `x_ND`."""
-        later_TT = torch.ones(self.length, self.length, dtype=torch.bool, device=x_ND.device).triu(1)
-        return self._replace(bias=masking_bias(later_TT, x_ND.dtype) if self.length > 1 else None)
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "PaddedLayout":
-        """Applies `function` to every tensor."""
-        return self if self.bias is None else self._replace(bias=function(self.bias))
-
-
-class PackedLayout(NamedTuple):
-    """Sentence b occupies rows offsets[b] to offsets[b + 1]."""
-
-    offsets: Tensor
-    """int32, (B + 1,)."""
-    longest: int
-    """At least the length of every sentence."""
-    is_causal: bool = False
-    """Whether later positions are masked when these rows are keys (§3.2.3)."""
-
-    def keys(self, k_MX: Tensor, v_MX: Tensor, n_heads: int) -> PackedKeys:
-        """Splits projected keys and values into heads."""
-        return PackedKeys(k_MX.unflatten(-1, (n_heads, -1)), v_MX.unflatten(-1, (n_heads, -1)), self)
-
-    def attend(self, q_NX: Tensor, keys: PackedKeys, function: ScaledDotProductAttention) -> Tensor:
-        """Attends within each head and concatenates the heads: x_NX."""
-        return function.packed(q_NX.unflatten(-1, (keys.k_MHK.shape[1], -1)), keys, self).flatten(1)
-
-    def causal(self, x_ND: Tensor) -> "PackedLayout":
-        """Masks later positions (§3.2.3)."""
-        return self._replace(is_causal=True)
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "PackedLayout":
-        """Applies `function` to every tensor."""
-        return self._replace(offsets=function(self.offsets))
-
-
-class EncoderOutput(NamedTuple):
-    """The encoder's last hidden states and their layout."""
-
-    x_ND: Tensor
-    layout: Layout
 
 
 class MultiHeadAttention(nn.Module):

@@ -10,20 +10,13 @@ Shapes: B batch, L length, H heads, K = d_k, V = d_v; N, M rows of a batch (`mod
 block, W keys of a block; X any width.
 """
 
-from collections.abc import Callable
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from model.attention import (
-    OnWeights,
-    PackedKeys,
-    PackedLayout,
-    ScaledDotProductAttention,
-    attention,
-    packed_attention,
-)
+from model.attention import OnWeights, ScaledDotProductAttention, attention, packed_attention
+from model.dropout import Dropout
+from model.layouts import PackedKeys, PackedLayout
 
 
 def reach(window: int) -> tuple[int, int]:
@@ -52,15 +45,15 @@ def neighbourhood_attention(
     window: int,
     padding_B11L: Tensor | None = None,
     on_weights: OnWeights | None = None,
-    dropout: Callable[[Tensor], Tensor] | None = None,
+    dropout: OnWeights | None = None,
 ) -> Tensor:
     """Computes softmax(Q Kᵀ / √d_k) V (eq. 1) of each query with the keys around it: x_BHLV.
 
     `padding_B11L` masks keys. A query whose keys are all masked (only padding has none) gets a finite, meaningless
-    vector. `on_weights` receives the weights of all keys, 0 out of reach, from the full product.
+    vector. `on_weights` and `dropout` receive the weights of all keys, 0 out of reach, from the full product.
     """
     length = q_BHLK.shape[2]
-    if length < 2 * window or on_weights is not None:
+    if length < 2 * window or on_weights is not None or dropout is not None:
         return _full(q_BHLK, k_BHLK, v_BHLV, window, padding_B11L, on_weights, dropout)
     before, _ = reach(window)
     n_blocks = -(-length // window)
@@ -68,7 +61,7 @@ def neighbourhood_attention(
     q_BHGCK = F.pad(q_BHLK, (0, 0, 0, missing)).unflatten(2, (n_blocks, window))
     k_BHGWK, v_BHGWV = (_seen(x_BHLX, before, missing, n_blocks, window) for x_BHLX in (k_BHLK, v_BHLV))
     bias = _bias(_masked(length, window, padding_B11L, q_BHLK.device), q_BHLK.dtype)
-    return attention(q_BHGCK, k_BHGWK, v_BHGWV, bias, None, dropout).flatten(2, 3)[:, :, :length]
+    return attention(q_BHGCK, k_BHGWK, v_BHGWV, bias).flatten(2, 3)[:, :, :length]
 
 
 def _full(
@@ -78,7 +71,7 @@ def _full(
     window: int,
     padding_B11L: Tensor | None,
     on_weights: OnWeights | None,
-    dropout: Callable[[Tensor], Tensor] | None,
+    dropout: OnWeights | None,
 ) -> Tensor:
     """Computes the same by the full, masked product."""
     masked = out_of_reach(q_BHLK.shape[2], window, q_BHLK.device)
@@ -124,15 +117,22 @@ def _masked(length: int, window: int, padding_B11L: Tensor | None, device: torch
 class NeighbourhoodAttention(ScaledDotProductAttention):
     """Equation 1 restricted to the `window` positions around each query (§4), for self-attention."""
 
-    def __init__(self, window: int, dropout: nn.Module | None = None) -> None:
+    def __init__(self, window: int, dropout: Dropout | None = None) -> None:
         super().__init__(dropout)
         self.window = window
 
-    def forward(self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        q_BHLK: Tensor,
+        k_BHMK: Tensor,
+        v_BHMV: Tensor,
+        bias: Tensor | None = None,
+        row_keys_BL: Tensor | None = None,
+    ) -> Tensor:
         """Returns x_BHLV; the bias may only mask padding."""
         padding_B11M = None if bias is None else bias.isneginf()
-        on_weights, dropout = self.on_weights, self.dropout
-        return neighbourhood_attention(q_BHLK, k_BHMK, v_BHMV, self.window, padding_B11M, on_weights, dropout)
+        dropout = self.dropout_of(row_keys_BL)
+        return neighbourhood_attention(q_BHLK, k_BHMK, v_BHMV, self.window, padding_B11M, self.on_weights, dropout)
 
     def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
         """Returns x_NHV."""

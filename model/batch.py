@@ -1,29 +1,30 @@
 """Batches as matrices of rows, one row per token.
 
-    batch = Batch.padded(source_BS, target_BT, torch.float32)
+    batch = Batch.padded(source_BS, target_BT, torch.float32).keyed(pair_keys(seed, update, pairs_B))
     hidden_ND = model(batch.source, batch.inputs)            # row n predicts batch.targets_N[n]
 
 Everything but attention treats tokens alike and works on x_ND. Only attention needs the layout: which rows form a
-sentence (`model.attention`). All packed batches of a run have equal shapes; their leftover rows, after the last
-sentence, do not enter the loss. docs/batches.md shows one batch in both layouts.
+sentence (`model.attention`); in training it has each row's key for dropout, too (`model.dropout`). All packed batches
+of a run have equal shapes; their leftover rows, after the last sentence, do not enter the loss. docs/batches.md shows
+one batch in both layouts.
 
 Shapes: N rows; B sentences, L length, S source length, T target length.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.attention import PackedLayout, PaddedLayout, masking_bias
 from model.config import BEGIN_ID, PAD_ID
 from model.cpu import pad_rows
+from model.dropout import row_keys
+from model.layouts import BlocksLayout, PackedLayout, PaddedLayout, masking_bias
 
-KERNEL_BLOCK = 128
-"""Rows per block of FlashAttention-2. For every sentence and head, its kernels launch as many blocks as the longest
-sentence needs."""
+LEFTOVER_ROWS = 128
+"""Leftover rows of a packed batch form sentences of at most this length, or as long as the longest real one."""
 ROWS_MULTIPLE = 64
 """The number of rows of a packed batch is a multiple of this."""
 
@@ -36,7 +37,7 @@ class Rows(NamedTuple):
     """Position of each token in its sentence, from 0."""
     n_positions: int
     """Greater than every position."""
-    layout: PaddedLayout | PackedLayout
+    layout: PaddedLayout | BlocksLayout | PackedLayout
 
     @classmethod
     def padded(cls, tokens_BL: Tensor, dtype: torch.dtype) -> "Rows":
@@ -50,11 +51,27 @@ class Rows(NamedTuple):
         tokens_N, positions_N = (pad_rows(ids_BL.flatten(), dtype) for ids_BL in (tokens_BL, position_BL))
         return cls(tokens_N, positions_N, length, layout)
 
-    def by_sentence(self) -> Tensor:
-        """Returns tokens_BL of padded rows. Raises ValueError if the rows are packed."""
+    @classmethod
+    def in_blocks(cls, blocks: Sequence[Tensor], dtype: torch.dtype) -> "Rows":
+        """Lays out several matrices tokens_BL, each padded to its own length, one after another."""
+        sides = [cls.padded(tokens_BL, torch.float32) for tokens_BL in blocks]  # whose rows are not padded
+        tokens_N = pad_rows(torch.cat([rows.tokens_N for rows in sides]), dtype)
+        positions_N = pad_rows(torch.cat([rows.positions_N for rows in sides]), dtype)
+        layouts = [cast("PaddedLayout", rows.layout) for rows in sides]
+        in_dtype = [block.map(lambda bias: bias.to(dtype)) for block in layouts]
+        return cls(tokens_N, positions_N, max(rows.n_positions for rows in sides), BlocksLayout(tuple(in_dtype)))
+
+    def keyed(self, pair_keys_B: Tensor, side: int) -> "Rows":
+        """Gives each row its key for dropout; `side` is 0 or 1 (source or target)."""
+        sentence_N = (self.positions_N == 0).cumsum(0).clamp_(max=len(pair_keys_B)) - 1  # leftover rows take any key
+        keys_N = row_keys(pair_keys_B[sentence_N], self.positions_N, side)
+        return self._replace(layout=self.layout._replace(row_keys=keys_N))
+
+    def by_sentence(self) -> tuple[Tensor, Tensor | None]:
+        """Returns tokens_BL of padded rows, and keys_BL for dropout or None. Raises ValueError if they are packed."""
         if not isinstance(self.layout, PaddedLayout):
             raise ValueError("only the Transformer supports packed batches; use Batch.padded")
-        return self.layout.by_sentence(self.tokens_N).squeeze(2)
+        return self.layout.by_sentence(self.tokens_N).squeeze(2), self.layout.row_keys_by_sentence
 
     def rows_of(self, x_BLX: Tensor) -> Tensor:
         """Inverse of `by_sentence` for hidden states; leftover rows are zero: x_NX."""
@@ -80,19 +97,11 @@ class PackedSize(NamedTuple):
 
     @classmethod
     def of(cls, most_tokens: int, most_pairs: int, longest: int) -> "PackedSize":
-        """Returns the size for at most `most_tokens` a side, `most_pairs` pairs and `longest` tokens a sentence.
-
-        Leftover rows are cut into as few sentences as possible without launching more blocks.
-        """
-        block_rows = _ceil(longest, KERNEL_BLOCK)
+        """Returns the size for at most `most_tokens` a side, `most_pairs` pairs and `longest` tokens a sentence."""
+        most_rows = max(longest, LEFTOVER_ROWS)
         # Either side has a row for each leftover sentence, and together these hold all leftover rows.
-        n_parts = -(-(most_tokens + ROWS_MULTIPLE - 1) // (block_rows - 1))
-        return cls(_ceil(most_tokens + n_parts, ROWS_MULTIPLE), most_pairs + n_parts, longest, block_rows)
-
-    @property
-    def blocks(self) -> int:
-        """Blocks that an attention kernel launches per head."""
-        return self.n_sentences * _ceil(self.longest, KERNEL_BLOCK) // KERNEL_BLOCK
+        n_parts = -(-(most_tokens + ROWS_MULTIPLE - 1) // (most_rows - 1))
+        return cls(_ceil(most_tokens + n_parts, ROWS_MULTIPLE), most_pairs + n_parts, longest, most_rows)
 
 
 class Batch(NamedTuple):
@@ -110,6 +119,13 @@ class Batch(NamedTuple):
         inputs = Rows.padded(shift_right(target_BT), dtype)
         targets_N = F.pad(target_BT.flatten(), (0, len(inputs.tokens_N) - target_BT.numel()), value=PAD_ID)
         return cls(Rows.padded(source_BS, dtype), inputs, targets_N)
+
+    @classmethod
+    def in_blocks(cls, blocks: Sequence[tuple[Tensor, Tensor]], dtype: torch.dtype) -> "Batch":
+        """Lays out several pairs (source_BS, target_BT), each as `padded` does, for one pass."""
+        inputs = Rows.in_blocks([shift_right(target_BT) for _, target_BT in blocks], dtype)
+        targets_N = pad_rows(torch.cat([target_BT.flatten() for _, target_BT in blocks]), dtype)
+        return cls(Rows.in_blocks([source_BS for source_BS, _ in blocks], dtype), inputs, targets_N)
 
     @classmethod
     def packed(cls, source_BS: Tensor, target_BT: Tensor, size: PackedSize) -> "Batch":
@@ -130,6 +146,10 @@ class Batch(NamedTuple):
         begins = lengths[1].cumsum(0) - lengths[1]
         inputs_N = target.tokens_N.roll(1).index_fill_(0, begins, BEGIN_ID)
         return cls(source, target._replace(tokens_N=inputs_N), target.tokens_N)
+
+    def keyed(self, pair_keys_B: Tensor) -> "Batch":
+        """Gives each row its key for dropout, from those of the sentence pairs (`model.dropout`)."""
+        return self._replace(source=self.source.keyed(pair_keys_B, 0), inputs=self.inputs.keyed(pair_keys_B, 1))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
         """Applies `function` to every tensor."""

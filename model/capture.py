@@ -1,11 +1,9 @@
-"""A micro-batch's forward and backward pass as a CUDA graph: one launch instead of about 600 kernels.
+"""A forward and backward pass as a CUDA graph: one launch instead of about 600 kernels.
 
     captured = Captured(compute, batch)     # captures compute(batch)
     captured(other)                         # replays the kernels on another batch of the same shapes
 
-A graph reads and writes fixed addresses, so each batch is copied into static buffers. Random numbers follow
-`torch.manual_seed` as without a graph: a replay first sets the seed and offset that its kernels read
-(`CUDAGeneratorState::replay_prologue` in torch's CUDAGeneratorImpl.cpp).
+A graph reads and writes fixed addresses, so each batch is copied into static buffers.
 """
 
 import gc

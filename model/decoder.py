@@ -25,10 +25,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.attention import PaddedKeys, PaddedLayout, ScaledDotProductAttention
 from model.batch import Rows
 from model.cpu import pad_rows
 from model.encoder_decoder import EncoderDecoder
+from model.layouts import AttentionFunction, PaddedKeys, PaddedLayout
 from model.transformer import Transformer
 
 FIRST_ROOM = 16
@@ -151,6 +151,7 @@ class _Position(NamedTuple):
 
     rows: PaddedLayout
     cache: LayerCache
+    row_keys: None = None
 
     def keys(self, k_NX: Tensor, v_NX: Tensor, n_heads: int) -> PaddedKeys:
         """Stores the position's keys and values; returns those of all tokens, with the bias that masks other paths."""
@@ -158,7 +159,7 @@ class _Position(NamedTuple):
         assert bias_B1WM is not None
         return PaddedKeys(*self.cache.with_tokens(k_BHWK, v_BHWV, n_tokens=bias_B1WM.shape[-1]), bias_B1WM)
 
-    def attend(self, q_NX: Tensor, keys: PaddedKeys, function: ScaledDotProductAttention) -> Tensor:
+    def attend(self, q_NX: Tensor, keys: PaddedKeys, function: AttentionFunction) -> Tensor:
         """Attends from the hypotheses to keys of their sentence."""
         return self.rows.attend(q_NX, keys, function)
 

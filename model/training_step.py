@@ -1,8 +1,8 @@
-"""One update of the weights (paper §5.3, §5.4): sum the gradients of micro-batches, divide once, take an Adam step.
+"""One update of the weights (paper §5.3, §5.4): sum the gradients of passes, divide once, take an Adam step.
 
     step = TrainingStep(Transformer(BASE), OptimizerConfig(), compute_dtype("cpu"))
-    for source_BS, target_BT in micro_batches:
-        step.accumulate(Batch.padded(source_BS, target_BT, step.dtype), seed)
+    for source_BS, target_BT, pairs_B in passes:
+        step.accumulate(Batch.padded(source_BS, target_BT, step.dtype).keyed(pair_keys(seed, update, pairs_B)))
     all_reduce(step.sums)                                 # with several workers
     loss, nll, norm = step.apply(update=1, n_tokens=total)
 
@@ -151,11 +151,8 @@ class TrainingStep:
                 parameter.grad = gradient
         self.adam = Adam(self._masters_P, config)
         self.captured: Captured | None = None
-        """The CUDA graph of a micro-batch, if it is used."""
+        """The CUDA graph of a pass, if it is used."""
         device = self._masters_P.device
-        # Seeding this generator directly: torch.manual_seed formats a stack trace each time.
-        on_gpu = device.type == "cuda"
-        self._generator = torch.cuda.default_generators[device.index] if on_gpu else torch.default_generator
         # Adam's kernel takes a float32 rate on CUDA, a float64 one on CPUs.
         self._rate = torch.zeros((), device=device, dtype=torch.float64 if device.type == "cpu" else torch.float32)
         self._n_tokens, self._broken = torch.zeros((2,), device=device)
@@ -177,9 +174,8 @@ class TrainingStep:
             hidden_ND, weight_VD, batch.targets_N, self.config.label_smoothing, self._embedding_gradient_VD
         )
 
-    def accumulate(self, batch: Batch, seed: int) -> None:
-        """Adds a micro-batch's gradient, loss and nll. `seed` alone determines its dropout masks."""
-        self._generator.manual_seed(seed)
+    def accumulate(self, batch: Batch) -> None:
+        """Adds a batch's gradient, loss and nll."""
         if self.captured:
             self.captured(batch)
             return
@@ -188,7 +184,7 @@ class TrainingStep:
         self._add(batch.to(self.sums.device))
 
     def capture(self, batches: Sequence[Batch]) -> None:
-        """Captures a CUDA graph for all later micro-batches; these packed batches have their shapes.
+        """Captures a CUDA graph for all later batches; these packed batches have their shapes.
 
         Raises RuntimeError if capture fails or the graph's losses and gradients differ from eager ones; training then
         continues eagerly. The sums are zero afterwards.
@@ -196,11 +192,10 @@ class TrainingStep:
         try:
             self.model.train()
             captured = Captured(self._add, batches[0].to(self.sums.device))
-            for seed, batch in enumerate(batches):
+            for batch in batches:
                 results = []
                 for compute in (self._add, captured):
                     self.discard()
-                    self._generator.manual_seed(seed)
                     compute(batch.to(self.sums.device))
                     results.append((self.losses.clone(), self.gradient_P.clone()))
                 if not all(results_agree(*pair) for pair in zip(*results, strict=True)):

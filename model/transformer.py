@@ -16,16 +16,18 @@ from model.attention import (
     AdditiveAttention,
     CrossAttention,
     DotProductAttention,
-    EncoderOutput,
-    Layout,
     ScaledDotProductAttention,
     SelfAttention,
 )
 from model.banded import NeighbourhoodAttention
 from model.batch import Rows
 from model.config import TransformerConfig
-from model.encoder_decoder import Dropout, EncoderDecoder, look_up
+from model.dropout import Dropout
+from model.encoder_decoder import EncoderDecoder, look_up
+from model.layouts import EncoderOutput, Layout
 
+MOST_KEYS = 8192
+"""The longest sentence whose attention weights can be dropped, in tokens."""
 FIRST_POSITIONS = 256
 """Size of a new model's table of sinusoids, in positions."""
 
@@ -58,37 +60,47 @@ class FeedForward(nn.Module):
         return self.w_2(F.relu(self.w_1(x), inplace=True))
 
 
+class ResidualNorm(nn.LayerNorm):
+    """LayerNorm(x + Dropout(y)) of a sub-layer's input x and output y (§3.1, §5.4)."""
+
+    def __init__(self, config: TransformerConfig, place: str) -> None:
+        super().__init__(config.d_model)
+        self.dropout = Dropout(config.dropout, place, config.d_model)
+
+    def forward(self, x: Tensor, y: Tensor, keys_N: Tensor | None) -> Tensor:  # type: ignore[override]
+        """x_ND, y_ND -> x_ND, with the rows' keys for dropout."""
+        return super().forward(x + self.dropout(y, keys_N))
+
+
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each with residual connection and LayerNorm (§3.1)."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, place: str) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, config.d_k, config.d_v)
-        self.attention = SelfAttention(*sizes, _attention(config, config.attention_window))
-        self.attention_norm = nn.LayerNorm(config.d_model)
+        self.attention = SelfAttention(*sizes, _attention(config, f"{place}.weights", config.attention_window))
+        self.attention_norm = ResidualNorm(config, f"{place}.attention")
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.feed_forward_norm = nn.LayerNorm(config.d_model)
-        self.dropout = Dropout(config.dropout)
+        self.feed_forward_norm = ResidualNorm(config, f"{place}.feed_forward")
 
     def forward(self, x_ND: Tensor, layout: Layout) -> Tensor:
         """x_ND -> x_ND."""
-        x_ND = self.attention_norm(x_ND + self.dropout(self.attention(x_ND, layout)))
-        return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
+        x_ND = self.attention_norm(x_ND, self.attention(x_ND, layout), layout.row_keys)
+        return self.feed_forward_norm(x_ND, self.feed_forward(x_ND), layout.row_keys)
 
 
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention and feed-forward, each with residual connection and LayerNorm (§3.1)."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, place: str) -> None:
         super().__init__()
         sizes = (config.d_model, config.n_heads, config.d_k, config.d_v)
-        self.self_attention = SelfAttention(*sizes, _attention(config))
-        self.self_attention_norm = nn.LayerNorm(config.d_model)
-        self.cross_attention = CrossAttention(*sizes, _attention(config))
-        self.cross_attention_norm = nn.LayerNorm(config.d_model)
+        self.self_attention = SelfAttention(*sizes, _attention(config, f"{place}.self_weights"))
+        self.self_attention_norm = ResidualNorm(config, f"{place}.self_attention")
+        self.cross_attention = CrossAttention(*sizes, _attention(config, f"{place}.cross_weights"))
+        self.cross_attention_norm = ResidualNorm(config, f"{place}.cross_attention")
         self.feed_forward = FeedForward(config.d_model, config.d_ff)
-        self.feed_forward_norm = nn.LayerNorm(config.d_model)
-        self.dropout = Dropout(config.dropout)
+        self.feed_forward_norm = ResidualNorm(config, f"{place}.feed_forward")
 
     def forward(self, x_ND: Tensor, layout: Layout, encoder_output: EncoderOutput) -> Tensor:
         """x_ND -> x_ND; `layout` must be causal."""
@@ -96,9 +108,9 @@ class DecoderLayer(nn.Module):
 
     def forward_cached(self, x_ND: Tensor, layout: Layout, source: Any) -> Tensor:
         """The same, given the encoder output's keys and values (`CrossAttention.keys`)."""
-        x_ND = self.self_attention_norm(x_ND + self.dropout(self.self_attention(x_ND, layout)))
-        x_ND = self.cross_attention_norm(x_ND + self.dropout(self.cross_attention(x_ND, layout, source)))
-        return self.feed_forward_norm(x_ND + self.dropout(self.feed_forward(x_ND)))
+        x_ND = self.self_attention_norm(x_ND, self.self_attention(x_ND, layout), layout.row_keys)
+        x_ND = self.cross_attention_norm(x_ND, self.cross_attention(x_ND, layout, source), layout.row_keys)
+        return self.feed_forward_norm(x_ND, self.feed_forward(x_ND), layout.row_keys)
 
 
 class Transformer(EncoderDecoder):
@@ -106,8 +118,9 @@ class Transformer(EncoderDecoder):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.n_layers))
-        decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.n_layers))
+        self.encoder = nn.ModuleList(EncoderLayer(config, f"encoder.{i}") for i in range(config.n_layers))
+        decoder = nn.ModuleList(DecoderLayer(config, f"decoder.{i}") for i in range(config.n_layers))
+        self.dropout = Dropout(config.dropout, "embedding", config.d_model)
         self.decoder = cast("Sequence[DecoderLayer]", decoder)
         self.positions: nn.Embedding | None = None
         if config.positions == "learned":
@@ -138,21 +151,23 @@ class Transformer(EncoderDecoder):
         return sinusoids(n_positions, self.config.d_model).to(table_LD)
 
     def embed(self, tokens_N: Tensor, positions_N: Tensor, n_positions: int) -> Tensor:
-        """Scales embeddings by √d_model, adds positions and applies dropout (§3.4, §3.5, §5.4): x_ND.
+        """Scales embeddings by √d_model and adds positions (§3.4, §3.5): x_ND.
 
         `n_positions` is above every position. Raises ValueError if it exceeds the table of learned positions.
         """
-        return self._positioned(self._scaled_embeddings(tokens_N), positions_N, n_positions)
+        return self._scaled_embeddings(tokens_N) + look_up(self._positions(n_positions), positions_N)
 
-    def _positioned(self, x_ND: Tensor, positions_N: Tensor, n_positions: int) -> Tensor:
-        return self.dropout(x_ND + look_up(self._positions(n_positions), positions_N))
+    def _positioned(self, x_ND: Tensor, rows: Rows) -> Tensor:
+        """Adds positions and applies dropout (§5.4)."""
+        x_ND = x_ND + look_up(self._positions(rows.n_positions), rows.positions_N)
+        return self.dropout(x_ND, rows.layout.row_keys)
 
     def encode(self, source: Rows) -> EncoderOutput:
         """Encodes sentences: the last layer's x_ND, with its layout."""
         return self._encode(self._scaled_embeddings(source.tokens_N), source)
 
     def _encode(self, x_ND: Tensor, source: Rows) -> EncoderOutput:
-        x_ND = self._positioned(x_ND, source.positions_N, source.n_positions)
+        x_ND = self._positioned(x_ND, source)
         for layer in self.encoder:
             x_ND = layer(x_ND, source.layout)
         return EncoderOutput(x_ND, source.layout)
@@ -162,7 +177,7 @@ class Transformer(EncoderDecoder):
         return self._decode(self._scaled_embeddings(inputs.tokens_N), inputs, encoder_output)
 
     def _decode(self, x_ND: Tensor, inputs: Rows, encoder_output: EncoderOutput) -> Tensor:
-        x_ND = self._positioned(x_ND, inputs.positions_N, inputs.n_positions)
+        x_ND = self._positioned(x_ND, inputs)
         layout = inputs.layout.causal(x_ND)
         for layer in self.decoder:
             x_ND = layer(x_ND, layout, encoder_output)
@@ -176,9 +191,11 @@ class Transformer(EncoderDecoder):
         return self._decode(inputs_ND, inputs, self._encode(source_ND, source))
 
 
-def _attention(config: TransformerConfig, window: int = 0) -> ScaledDotProductAttention:
+def _attention(config: TransformerConfig, place: str, window: int = 0) -> ScaledDotProductAttention:
     """Builds the attention function that the configuration names, restricted to a window unless that is 0."""
-    dropout = Dropout(config.attention_dropout) if config.attention_dropout else None
+    dropout = (
+        Dropout(config.attention_dropout, place, config.n_heads, 1, MOST_KEYS) if config.attention_dropout else None
+    )
     if window:
         return NeighbourhoodAttention(window, dropout)
     if config.attention == "additive":

@@ -47,6 +47,8 @@ def not_in_fingerprint(default: Any, **constraints: Any) -> Any:
 
 
 MAX_WORKERS = 10_000
+EXACT_PARTS = 8
+"""Parts of an update whose sums `exact_reduction` adds in a fixed order."""
 
 
 def _bounds(value: Any) -> list[int]:
@@ -152,16 +154,12 @@ class TrainingSettings(Settings):
     optimizer: OptimizerConfig = OptimizerConfig()
     updates: Count = 100_000
     budget_tokens: Count = 25_000
-    """Maximum number of source tokens, and of target tokens, per update (§5.1)."""
-    micro_batches: int = Field(8, ge=1, le=MAX_WORKERS)
-    """Number of micro-batches per update, like the paper's GPUs; also the maximum number of workers."""
+    """Mean number of tokens of an update's fuller side, source or target (§5.1)."""
     seed: Seed = 1
     dtype: Dtype = "auto"
     exact_reduction: bool = False
-    """Sum micro-batches' gradients in a fixed order, and use only deterministic kernels on GPUs: bit-identical results
-    for any number of workers. On GPUs, nothing else is reproducible, not even after an interruption."""
-    exchange: Literal["float32", "bfloat16"] = "float32"
-    """Dtype in which workers sum gradients; bfloat16 halves the traffic and keeps 8 bits of every sum."""
+    """Sum gradients in a fixed order, in passes of an eighth of the update, and use only deterministic kernels on GPUs:
+    bit-identical results for 1 to 8 workers. On GPUs, nothing else is reproducible, not even after an interruption."""
     checkpoint_updates: Count = round(10 * 60 / 0.4)
     """Updates between checkpoints (§6.1: 10 minutes; §5.2: 0.4 s per update of base, so 1,500)."""
     keep_checkpoints: Count = 5
@@ -171,14 +169,16 @@ class TrainingSettings(Settings):
     log_updates: Count = not_in_fingerprint(200)
     """Updates between metrics lines: every few seconds on fast GPUs, which wait for the host meanwhile."""
     workers: Workers = not_in_fingerprint(0)
-    """Number of training processes; 0: one per CPU or GPU of the cluster, at most `micro_batches`; "2:8": elastic, from
-    2 to 8. The batches do not depend on it."""
+    """Number of training processes; 0: one per CPU or GPU of the cluster, at most `most_workers`; "2:8": elastic, from
+    2 to 8. The updates do not depend on it."""
+    pass_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
+    """Tokens a side that a worker computes at once, about; 0: as many as its memory holds, on a CPU up to 4,096."""
     threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
     speed: Literal["auto", "plain"] = not_in_fingerprint("auto")
-    """auto: on GPUs, use each optimisation that works: pack micro-batches (in bfloat16), compile layers (with Triton,
-    without `exact_reduction`), and launch a micro-batch as one CUDA graph. plain: none of these, as on CPUs."""
+    """auto: on GPUs, use each optimisation that works: pack batches (in bfloat16), compile layers (with Triton,
+    without `exact_reduction`), and launch a pass as one CUDA graph. plain: none of these, as on CPUs."""
     profile_updates: ProfiledUpdates = not_in_fingerprint(None)
     """Updates to profile with torch.profiler at rank 0 (`pipeline.training.profiling`)."""
 
@@ -188,9 +188,14 @@ class TrainingSettings(Settings):
         return self.workers if isinstance(self.workers, tuple) else (self.workers, self.workers)
 
     @property
-    def micro_batch_tokens(self) -> int:
-        """Maximum number of source tokens, and of target tokens, per micro-batch."""
-        return self.budget_tokens // self.micro_batches
+    def units(self) -> int:
+        """The number of units of an update (`pipeline.text.batching`): of 256 tokens or more, but at least two."""
+        return min(64, max(2, self.budget_tokens // 256))
+
+    @property
+    def most_workers(self) -> int:
+        """The number of workers among which an update can be divided."""
+        return min(EXACT_PARTS, self.units) if self.exact_reduction else self.units
 
     @property
     def kept_updates(self) -> tuple[int, ...]:
@@ -200,10 +205,6 @@ class TrainingSettings(Settings):
 
     @model_validator(mode="after")
     def _possible(self) -> "TrainingSettings":
-        if self.micro_batches > self.budget_tokens:
-            raise ValueError(f"micro_batches is {self.micro_batches}, but budget_tokens only {self.budget_tokens}")
-        if self.exact_reduction and self.exchange != "float32":
-            raise ValueError(f"exact_reduction sums in float32, not in {self.exchange}; drop one of the two")
         if self.optimizer.schedule == "linear" and self.optimizer.warmup_steps >= self.updates:
             raise ValueError(
                 f"optimizer.schedule is linear, but optimizer.warmup_steps ({self.optimizer.warmup_steps}) leave none "

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from model.attention import PackedLayout
 from model.batch import Batch, PackedSize
+from model.layouts import PackedLayout
 from tests.support.named_commands import commands_in, unknown
 
 ROOT = Path(__file__).parents[1]

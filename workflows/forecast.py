@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from rich.console import Group, RenderableType
 from rich.filesize import decimal
@@ -26,7 +25,6 @@ from pipeline.hardware import device_name, dtype_of, matmul_flop_s
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import Store
-from pipeline.text.batching import by_length, micro_batch_bounds
 from workflows.engine.dag import to_step
 from workflows.profiles.profile import Profile
 from workflows.quantities import duration, flop_text
@@ -132,9 +130,8 @@ def _run(
     corpus = profile.for_pair(pair).corpora[pair] if pair in profile.corpora else None
     is_short = corpus is None or isinstance(corpus, embedded.EmbeddedSettings | multi30k.Multi30kSettings)
     source, target = drawn("multi30k" if is_short else "wmt14")
-    rows = by_length(source, target, np.arange(len(source)), training.micro_batch_tokens)
-    micro_batches = len(micro_batch_bounds(source[rows], target[rows], training.micro_batch_tokens)) - 1
-    flop = training_flop(training.model, source, target) * training.micro_batches / micro_batches
+    fuller_tokens = max(int(source.sum()), int(target.sum()))
+    flop = training_flop(training.model, source, target) * training.budget_tokens / fuller_tokens
     parameters, known = count_parameters(training.model), finished.get(_key(training))
     seconds = known or _seconds(training, flop, parameters, gpus, gpu)
     disk_bytes = (len(training.kept_updates) + COPIES) * 4 * parameters
@@ -154,9 +151,9 @@ def _seconds(
         rate = matmul_flop_s("cpu", dtype_of(training.dtype, "cpu"))  # with torch's threads, as many as there are cores
         used = min(1.0, training.threads * training.worker_bounds[1] / torch.get_num_threads() or 1.0)
         return training.updates * update_flop / (rates[width] * rate * used)
-    devices = min(gpus or torch.cuda.device_count() or 1, training.micro_batches)
+    devices = min(gpus or torch.cuda.device_count() or 1, training.most_workers)
     speed = SPEEDS[gpu.lower()] if gpu else matmul_flop_s("cuda", torch.bfloat16) / H200_MATMUL_FLOP_S
-    share = -(-training.micro_batches // devices) / training.micro_batches  # all wait for the one with the most
+    share = -(-training.units // devices) / training.units  # all wait for the one with the most
     fixed_s = parameters * (UPDATE_S_PER_WEIGHT / speed + EXCHANGE_S_PER_WEIGHT * (devices > 1))
     return training.updates * (share * update_flop / (rates[width] * speed) + fixed_s)
 

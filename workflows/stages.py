@@ -47,7 +47,7 @@ ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), Enc
 OVERLAP = Stage("overlap.count", overlap.count, overlap.Overlaps, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)  # so that no run waits for it
 TRAIN = Stage(
-    "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=3, cpus=0, resumes=True
+    "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=4, cpus=0, resumes=True
 )
 AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
 EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)
@@ -100,7 +100,7 @@ def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
 def report(label: str, profile: Profile, *text: Step[Any]) -> Step[CorpusReport]:
     """Returns the step that reports on corpus, vocabulary, dataset and overlaps, in the batches of the first recipe."""
     training = next(iter(profile.recipes.values())).training
-    batches = {name: getattr(training, name) for name in ("budget_tokens", "micro_batches", "seed")}
+    batches = {name: getattr(training, name) for name in ("budget_tokens", "seed")}
     return REPORT(label, *text, profile.data, TrainingSettings(**batches))
 
 

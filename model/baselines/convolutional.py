@@ -21,6 +21,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from model.baselines.states import Source, StateCache, StatefulModel, apply_rowwise
 from model.batch import Rows
 from model.config import PAD_ID, TransformerConfig
+from model.dropout import Dropout
 from model.encoder_decoder import look_up
 
 KERNEL_WIDTH = 3
@@ -29,6 +30,9 @@ EMBEDDING_STD = 0.1
 """Initial standard deviation of token and position embeddings (§3.5)."""
 HALF = math.sqrt(0.5)
 """Preserves the variance of a sum of two (§3.4)."""
+
+Window = Callable[[int, Tensor], Tensor]
+"""Returns the windows that end at the inputs of layer i."""
 
 
 class DecoderLayer(nn.Module):
@@ -64,16 +68,22 @@ class Convolutional(StatefulModel):
         self.decoder_input = linear(d_model, channels, dropout=config.dropout)
         self.decoder = cast("Sequence[DecoderLayer]", nn.ModuleList(DecoderLayer(config) for _ in layers))
         self.decoder_output = linear(channels, d_model)
+        self.embedding_dropout = Dropout(config.dropout, "embedding", d_model)
+        self.output_dropout = Dropout(config.dropout, "output", d_model)
+        self.encoder_dropout, self.decoder_dropout = (
+            cast("Sequence[Dropout]", nn.ModuleList(Dropout(config.dropout, f"{stack}.{i}", channels) for i in layers))
+            for stack in ("encoder", "decoder")
+        )
 
     def encode(self, source: Rows) -> Source:
         """Encodes sentences: keys are the last layer's outputs, values their sums with the embeddings (§3.3)."""
-        tokens_BS = source.by_sentence()
+        tokens_BS, keys_BS = source.by_sentence()
         real_BS1 = (tokens_BS != PAD_ID)[:, :, None].to(self.embedding.weight.dtype)
-        embedded_BSD = self._embedded(tokens_BS, self.source_positions, 0)
+        embedded_BSD = self._embedded(tokens_BS, self.source_positions, 0, keys_BS)
         x_BSC = apply_rowwise(self.encoder_input, embedded_BSD) * real_BS1
-        for layer in self.encoder:
+        for layer, dropout in zip(self.encoder, self.encoder_dropout, strict=True):
             around = KERNEL_WIDTH // 2
-            windows_BSX = windows(F.pad(self.dropout(x_BSC), (0, 0, around, KERNEL_WIDTH - 1 - around)))
+            windows_BSX = windows(F.pad(dropout(x_BSC, keys_BS), (0, 0, around, KERNEL_WIDTH - 1 - around)))
             x_BSC = (F.glu(apply_rowwise(layer, windows_BSX)) + x_BSC) * HALF * real_BS1
         keys_BSD = apply_rowwise(self.encoder_output, x_BSC)
         if keys_BSD.requires_grad:  # scaled down, since it sums over all attentions (§3.4)
@@ -82,27 +92,28 @@ class Convolutional(StatefulModel):
 
     def decode(self, inputs: Rows, encoder_output: Source) -> Tensor:
         """Runs the decoder on the targets shifted right: hidden_ND, before the pre-softmax projection."""
-        embedded_BTD = self._embedded(inputs.by_sentence(), self.target_positions, 0)
+        tokens_BT, keys_BT = inputs.by_sentence()
+        embedded_BTD = self._embedded(tokens_BT, self.target_positions, 0, keys_BT)
 
         def window(_: int, x_BTC: Tensor) -> Tensor:
             return windows(F.pad(x_BTC, (0, 0, KERNEL_WIDTH - 1, 0)))
 
-        return inputs.rows_of(self._decode(embedded_BTD, encoder_output, window))
+        return inputs.rows_of(self._decode(embedded_BTD, encoder_output, window, keys_BT))
 
-    def _decode(self, embedded_BQD: Tensor, source: Source, window: Callable[[int, Tensor], Tensor]) -> Tensor:
+    def _decode(self, embedded_BQD: Tensor, source: Source, window: Window, keys_BQ: Tensor | None = None) -> Tensor:
         """Decodes queries; `window` returns the windows that end at the inputs of layer i: hidden_BQD."""
         x_BQC = apply_rowwise(self.decoder_input, embedded_BQD)
         for i, layer in enumerate(self.decoder):
-            x_BQC = layer(x_BQC, window(i, self.dropout(x_BQC)), embedded_BQD, source)
-        return self.dropout(apply_rowwise(self.decoder_output, x_BQC))
+            x_BQC = layer(x_BQC, window(i, self.decoder_dropout[i](x_BQC, keys_BQ)), embedded_BQD, source)
+        return self.output_dropout(apply_rowwise(self.decoder_output, x_BQC), keys_BQ)
 
-    def _embedded(self, tokens_BL: Tensor, table: nn.Embedding, first: int) -> Tensor:
+    def _embedded(self, tokens_BL: Tensor, table: nn.Embedding, first: int, keys_BL: Tensor | None = None) -> Tensor:
         """Adds positions, starting from `first`, to the embeddings and applies dropout (§3.1): x_BLD."""
         end, limit = first + tokens_BL.shape[1], len(table.weight)
         if end > limit:
             raise ValueError(f"a sentence has {end} tokens, but the learned positions end at {limit}")
         embedded_BLD = look_up(self.embedding.weight, tokens_BL.flatten()).unflatten(0, tokens_BL.shape)
-        return self.dropout(embedded_BLD + table.weight[first:end])
+        return self.embedding_dropout(embedded_BLD + table.weight[first:end], keys_BL)
 
     def first_states(self, batch: int) -> list[Tensor]:
         """Returns each decoder layer's zero inputs before position 0: (B, 1, KERNEL_WIDTH - 1, C) each."""

@@ -24,6 +24,10 @@ from model.baselines.states import Source, StateCache, StatefulModel, apply_roww
 from model.batch import Rows
 from model.config import PAD_ID, TransformerConfig
 from model.cpu import pad_rows
+from model.dropout import Dropout
+
+Run = Callable[[int, Tensor], Tensor]
+"""Runs decoder layer i on its inputs."""
 
 
 class AdditiveAttention(nn.Module):
@@ -59,31 +63,42 @@ class Recurrent(StatefulModel):
         decoder = nn.ModuleList([lstm(d_model, width), *(lstm(2 * width, width) for _ in above)])
         self.decoder = cast("Sequence[nn.LSTM]", decoder)
         self.output = nn.Linear(width, d_model)
+        self.encoder_dropout, self.decoder_dropout = (
+            cast(
+                "Sequence[Dropout]",
+                nn.ModuleList(
+                    Dropout(config.dropout, f"{stack}.{i}", 2 * max(width, d_model)) for i in range(n_places)
+                ),
+            )
+            for stack, n_places in (("encoder", config.n_layers), ("decoder", config.n_layers + 1))
+        )
+        """Of the inputs of each layer and, last, of the decoder's output."""
 
     def encode(self, source: Rows) -> Source:
         """Encodes sentences."""
-        tokens_BS = source.by_sentence()
-        x_BSD = self.dropout(self._embedded(tokens_BS))
+        tokens_BS, keys_BS = source.by_sentence()
+        x_BSD = self.encoder_dropout[0](self._embedded(tokens_BS), keys_BS)
         mirror_BS1 = mirror(tokens_BS)[:, :, None]
         mirrored_BSD = x_BSD.gather(1, mirror_BS1.expand_as(x_BSD))
         backwards_BSX = self.backward_(mirrored_BSD)[0]
         x_BSF = torch.cat((self.onward(x_BSD)[0], backwards_BSX.gather(1, mirror_BS1.expand_as(backwards_BSX))), dim=2)
-        for layer in self.encoder:
-            x_BSF = x_BSF + layer(self.dropout(x_BSF))[0]
+        for i, layer in enumerate(self.encoder, 1):
+            x_BSF = x_BSF + layer(self.encoder_dropout[i](x_BSF, keys_BS))[0]
         return self.attention.source(tokens_BS, x_BSF)
 
     def decode(self, inputs: Rows, encoder_output: Source) -> Tensor:
         """Runs the decoder on the targets shifted right: hidden_ND, before the pre-softmax projection."""
-        x_BTD = self._embedded(inputs.by_sentence())
-        return inputs.rows_of(self._decode(x_BTD, encoder_output, lambda i, x_BTX: self.decoder[i](x_BTX)[0]))
+        tokens_BT, keys_BT = inputs.by_sentence()
+        x_BTD = self._embedded(tokens_BT)
+        return inputs.rows_of(self._decode(x_BTD, encoder_output, lambda i, x_BTX: self.decoder[i](x_BTX)[0], keys_BT))
 
-    def _decode(self, x_BQD: Tensor, source: Source, run: Callable[[int, Tensor], Tensor]) -> Tensor:
+    def _decode(self, x_BQD: Tensor, source: Source, run: Run, keys_BQ: Tensor | None = None) -> Tensor:
         """Decodes queries; `run` runs layer i: hidden_BQD."""
-        x_BQF = run(0, self.dropout(x_BQD))
+        x_BQF = run(0, self.decoder_dropout[0](x_BQD, keys_BQ))
         context_BQF = self.attention(x_BQF, source)
         for i in range(1, len(self.decoder)):
-            x_BQF = x_BQF + run(i, self.dropout(torch.cat((x_BQF, context_BQF), dim=2)))
-        return apply_rowwise(self.output, self.dropout(x_BQF))
+            x_BQF = x_BQF + run(i, self.decoder_dropout[i](torch.cat((x_BQF, context_BQF), dim=2), keys_BQ))
+        return apply_rowwise(self.output, self.decoder_dropout[-1](x_BQF, keys_BQ))
 
     def _embedded(self, tokens_BL: Tensor) -> Tensor:
         return self._scaled_embeddings(tokens_BL.flatten()).unflatten(0, tokens_BL.shape)

@@ -46,9 +46,9 @@ class Segment:
     train_s: float = 0.0
     """Time spent on updates, as in `TrainingRecord`."""
     packed: bool = False
-    """Whether micro-batches were packed."""
+    """Whether batches were packed."""
     captured: bool = False
-    """Whether all workers computed micro-batches by a CUDA graph."""
+    """Whether all workers computed passes by a CUDA graph."""
 
     @property
     def workers(self) -> int:
@@ -62,7 +62,7 @@ class Segment:
 
     @property
     def form(self) -> str:
-        """How micro-batches were computed, e.g. "compiled layers, packed batches, a CUDA graph"."""
+        """How passes were computed, e.g. "compiled layers, packed batches, a CUDA graph"."""
         layers = "compiled layers" if self.compiled else "layers not compiled"
         return layers + ", packed batches" * self.packed + ", a CUDA graph" * self.captured
 

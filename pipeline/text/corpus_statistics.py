@@ -54,7 +54,6 @@ class Plan:
     """The plan of the first epoch."""
 
     budget_tokens: int
-    micro_batches: int
     updates: int | None
     padding_fraction: float | None
     """Share of padding among all computed tokens."""
@@ -158,9 +157,8 @@ def _lengths(language: str, lengths: NDArray[np.int32]) -> Lengths:
 
 
 def _plan(source_lengths: NDArray[np.int32], target_lengths: NDArray[np.int32], settings: TrainingSettings) -> Plan:
-    budget_tokens, micro_batches = settings.budget_tokens, settings.micro_batches
     try:
         plan = plan_epoch(source_lengths, target_lengths, settings, epoch=0)
     except UserError as error:  # the text may still work with other settings
-        return Plan(budget_tokens, micro_batches, None, None, str(error))
-    return Plan(budget_tokens, micro_batches, len(plan), plan.padding_fraction, "")
+        return Plan(settings.budget_tokens, None, None, str(error))
+    return Plan(settings.budget_tokens, len(plan), plan.padding_fraction, "")

@@ -1,7 +1,7 @@
 """Encodes text as token ids in memory-mapped Arrow IPC files, bucketed by length (§5.1).
 
 Each `<split>/<number>.arrow` has columns `source` and `target`: lists of token ids ending in END_ID. Training shards
-are sorted into buckets by the longer side, one record batch per bucket, so that the pairs of a micro-batch lie close
+are sorted into buckets by the longer side, one record batch per bucket, so that the pairs of a unit lie close
 together. The dev split keeps its order in one record batch.
 
 Shape suffixes: B sentences, S source positions, T target positions, L either.
@@ -239,15 +239,8 @@ class EncodedSplit:
         return sum(int(offsets[-1] - offsets[0]) for offsets in self._sides[1].offsets)
 
     def sha256(self) -> str:
-        """Returns a hash of all rows' token ids, without reading them.
-
-        Raises UserError if the dataset's version did not hash them.
-        """
+        """Returns a hash of all rows' token ids, without reading them."""
         shards = self.dataset.read_json("dataset.json")["splits"][self.split]
-        if not all("sha256" in shard for shard in shards):
-            raise UserError(
-                f"{self.dataset.folder} has no hashes of its token ids: an earlier version wrote it; encode again"
-            )
         return hashlib.sha256("".join(shard["sha256"] for shard in shards).encode()).hexdigest()
 
     def lengths_of(self, rows: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

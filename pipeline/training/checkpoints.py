@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class TrainingState:
-    """Progress of a run. It needs no random state, since draws are seeded by (seed, update, micro-batch)."""
+    """Progress of a run. It needs no random state, since dropout is a hash (`model.dropout`)."""
 
     update: int = 0
     """Number of updates done."""
@@ -208,7 +208,7 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
     """Returns the newest checkpoint from which the run in `folder` can resume, or None; warns about skipped ones.
 
     It and all scheduled checkpoints among `kept` before it must be intact. Raises UserError, naming the differing
-    fields, if it belongs to another run, or if an earlier version wrote it.
+    fields if it belongs to another run.
     """
     for checkpoint in reversed(list_folders(folder / RECOVERY)):
         relied_on = [folder / KEPT / f"{update:08d}" for update in kept if update <= int(checkpoint.name)]
@@ -218,11 +218,6 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
         if damaged:
             log.warning("checkpoint %s is damaged (%s); skipping %s", *damaged, checkpoint)
             continue
-        if "segments" not in Artifact(checkpoint).read_json("state.json"):
-            raise UserError(
-                f"{checkpoint} was written by an earlier version, which plans other batches; continue the run with "
-                f"that version, or move {folder / RECOVERY} elsewhere to start over"
-            )
         state = Artifact(checkpoint).read("state.json", TypeAdapter(TrainingState))
         differing = list(_differences(state.identity, json.loads(json.dumps(identity))))
         if differing:

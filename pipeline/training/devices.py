@@ -31,6 +31,7 @@ from pipeline.hardware import (
 from pipeline.settings import TrainingSettings
 from pipeline.store.records import Segment, SegmentDevices
 from pipeline.training.checkpoints import TrainingState
+from pipeline.training.updates import Form
 from pipeline.training.workers import Workers
 
 
@@ -46,7 +47,7 @@ class WorkerDevice(NamedTuple):
     """Whether `dtype` auto selects bfloat16 on it."""
     compiles: bool
     can_pack: bool
-    """Whether it supports packed bfloat16 micro-batches of the model."""
+    """Whether it supports packed bfloat16 batches of the model."""
     instruction_set: str
     torch_version: str
 
@@ -74,9 +75,9 @@ class Negotiated(NamedTuple):
     dtype: torch.dtype
     """The dtype of matrix products."""
     compiled: bool
-    """Whether layers are compiled: on all workers or none, since compiled layers draw other dropout masks."""
-    packed: bool
-    """Whether micro-batches are packed: on all workers or none, for the same reason."""
+    """Whether layers are compiled: on all workers or none, since they round differently."""
+    form: Form
+    """The layout of batches, the same on all workers."""
     devices: list[WorkerDevice]
     """Devices by rank."""
 
@@ -115,8 +116,10 @@ def negotiate(workers: Workers, settings: TrainingSettings, state: TrainingState
             f"that can, or move {checkpoints} elsewhere to start over in float32"
         )
     compiled = all(device.compiles for device in devices)
-    packed = dtype == "bfloat16" and all(device.can_pack for device in devices)
-    return Negotiated(getattr(torch, dtype), compiled, packed, devices)
+    form: Form = "blocks" if workers.device == "cpu" and settings.model.architecture == "transformer" else "padded"
+    if dtype == "bfloat16" and all(device.can_pack for device in devices):
+        form = "packed"
+    return Negotiated(getattr(torch, dtype), compiled, form, devices)
 
 
 def begin_segment(state: TrainingState, workers: Workers, negotiated: Negotiated, threads: int, captured: bool) -> None:
@@ -131,7 +134,7 @@ def begin_segment(state: TrainingState, workers: Workers, negotiated: Negotiated
         dtype=dtype_name(negotiated.dtype),
         torch_version=" and ".join(sorted({device.torch_version for device in negotiated.devices})),
         compiled=negotiated.compiled,
-        packed=negotiated.packed,
+        packed=negotiated.form == "packed",
         captured=captured,
     )
     if state.segments and segment.is_alike(state.segments[-1]):

@@ -1,14 +1,13 @@
 """The training loop of one worker (paper §5), on torch and torch.distributed only (no Ray).
 
-With n workers, worker r computes every n-th micro-batch from number r on. Gradients are summed over workers and divided
-once by the update's number of target tokens. All randomness within a micro-batch is seeded by (seed, update,
-micro-batch), so the number of workers changes only the order of summation.
+With n workers, worker r computes every n-th unit of an update from number r on, in as many passes as it needs.
+Gradients are summed over workers and divided once by the update's number of target tokens. Dropout is a function of
+seed, update and sentence pair (`model.dropout`), so workers and passes change only the order of summation.
 
     record = Training(Workers(), dataset, TrainingSettings(updates=100), folder).run()   # one worker
 """
 
 import gc
-import hashlib
 import json
 import logging
 import math
@@ -51,7 +50,7 @@ from pipeline.training.profiling import UpdateProfiler
 from pipeline.training.trial import capture, try_largest
 from pipeline.training.updates import Update, Updates
 from pipeline.training.validation import check_replicas, split_sums
-from pipeline.training.workers import PlainSum, Workers
+from pipeline.training.workers import Workers
 
 log = logging.getLogger(__name__)
 
@@ -72,17 +71,10 @@ class Schedule(NamedTuple):
     """What follows an update, at every rank. If nothing does, the host need not synchronise with the device."""
 
     end: bool
-    """This was the run's last update."""
     metrics: bool
     validation: bool
     kept: bool
     """A checkpoint follows that the finished run keeps."""
-
-
-def dropout_seed(seed: int, update: int, micro_batch: int) -> int:
-    """Derives the seed of a micro-batch's dropout, identical on every machine and Python version."""
-    digest = hashlib.blake2b(f"{seed} {update} {micro_batch}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) >> 1
 
 
 class Training:
@@ -99,8 +91,7 @@ class Training:
 
     Every method raises UserError at every rank if the settings do not fit the dataset, a device does not support the
     run's dtype, an update does not fit into memory, the disk is full, or a loss or gradient is not finite. Any other
-    error (or a disk too full for a later epoch's plan) is raised only at its rank, while others may be waiting for it:
-    the caller must end their processes (Ray Train's controller, `torch.multiprocessing.start_processes`).
+    error is raised only at its rank, while others may be waiting for it: the caller must end their processes.
     """
 
     def __init__(
@@ -138,7 +129,7 @@ class Training:
         self.negotiated = negotiate(workers, settings, self.state, folder / RECOVERY)
         self.state.dtype = dtype_name(self.negotiated.dtype)
         epoch = self.state.target_tokens // max(self.split.target_tokens, 1)  # an epoch has all target tokens once
-        self.updates = Updates(self.split, settings, workers, self.negotiated.dtype, self.negotiated.packed, epoch)
+        self.updates = Updates(self.split, settings, workers, self.negotiated.dtype, self.negotiated.form, epoch)
         torch.manual_seed(settings.seed)
         master = make(settings.model).to(workers.device)
         master.reserve_positions(longest)
@@ -148,14 +139,12 @@ class Training:
             self.negotiated.dtype,
             updates=settings.updates,
             compiled=self.negotiated.compiled,
-            packed=self.negotiated.packed,
+            packed=self.negotiated.form == "packed",
         )
         restore_all(workers, checkpoint, self.step)  # seeded draws differ between CPU models in the last bits
         if workers.rank == 0:
             truncate_metrics(folder / METRICS, self.state.update)
-        self.sum: PlainSum | ExactSum = PlainSum(workers, self.step, getattr(torch, settings.exchange))
-        if settings.exact_reduction:
-            self.sum = ExactSum(workers, self.step)
+        self.exact_sum = ExactSum(workers, self.step) if settings.exact_reduction else None
         profiled = settings.profile_updates if workers.rank == 0 else None
         self.profiler = UpdateProfiler(
             profiled, self.state.update, workers.device, folder, self.writer.keep_beside, self._warn
@@ -212,12 +201,13 @@ class Training:
         if state.update >= last:
             return
         if not self.largest_tried:
-            # First, since a failed capture retains memory that the largest micro-batches must do without.
-            captured = self.negotiated.packed and capture(
-                self.workers, self.step, self.updates, self.negotiated.devices
-            )
             smoothing = self.settings.optimizer.label_smoothing
             try_largest(self.workers, self.step, self.updates, self.dev, smoothing)
+            captured = False
+            if self.negotiated.form == "packed":
+                captured = capture(self.workers, self.step, self.updates, self.negotiated.devices)
+                if not captured:  # a failed capture retains memory
+                    try_largest(self.workers, self.step, self.updates, self.dev, smoothing)
             self.largest_tried = True
             if self._dev_left_out:
                 self._warn(
@@ -294,10 +284,15 @@ class Training:
     def _update(self, update: Update) -> None:
         """Queues one update on the device without synchronising."""
         number = self.state.update + 1
-        for micro_batch in self.sum.in_order(update.mine):
-            self.step.accumulate(micro_batch.batch, dropout_seed(self.settings.seed, number, micro_batch.number))
-            self.sum.add(micro_batch.number)
-        self.sum.reduce(update.micro_batches)
+        for part in self.exact_sum.in_order(update.mine) if self.exact_sum else update.mine:
+            for batch in part.batches:
+                self.step.accumulate(batch)
+            if self.exact_sum:
+                self.exact_sum.add(part.number)
+        if self.exact_sum:
+            self.exact_sum.reduce(self.settings.most_workers)
+        else:
+            self.workers.all_reduce(self.step.sums)
         results = self.step.apply(number, update.target_tokens)
         if not self.negotiated.rounds_identically:
             self.workers.broadcast(self.step.adam.weights_P)

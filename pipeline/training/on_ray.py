@@ -302,7 +302,7 @@ def layout_of(settings: TrainingSettings) -> ClusterLayout:
 def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) -> ClusterLayout:
     """Decides between GPUs and CPUs and on the number of workers: as set, or as many as fit on the idle cluster.
 
-    `nodes` are as `ray.nodes` lists them. There is at most one worker per micro-batch. If an autoscaler may add nodes,
+    `nodes` are as `ray.nodes` lists them. There are at most `settings.most_workers`. If an autoscaler may add nodes,
     an unset number ranges from one to that maximum, and workers that do not fit yet are waited for, with a warning; for
     GPUs that do not exist yet, `device` must be gpu. Otherwise Ray would wait forever, so this raises UserError.
     """
@@ -315,17 +315,17 @@ def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) ->
     per_worker = _resources(settings, on_gpus)
     wanted = _listed(per_worker)
     room = sum(min(int(node["Resources"].get(name, 0) // per_worker[name]) for name in per_worker) for node in nodes)
-    unset = (1, settings.micro_batches) if growing else (max(room, 1),) * 2
+    unset = (1, settings.most_workers) if growing else (max(room, 1),) * 2
     bounds = settings.worker_bounds if settings.workers else unset
-    fewest, most = (min(bound, settings.micro_batches) for bound in bounds)
+    fewest, most = (min(bound, settings.most_workers) for bound in bounds)
     warnings = []
     if growing and not n_gpus and settings.device == "auto":
         warnings.append(
             "no node of the Ray cluster has a GPU, so training uses CPUs; set device to gpu to wait for one"
         )
     if settings.workers and most < bounds[1]:
-        warnings.append(f"workers is {bounds[1]}, but an update has only {most} micro-batches; using {most} workers")
-    if on_gpus and not settings.workers and room < min(n_gpus, settings.micro_batches):
+        warnings.append(f"workers is {bounds[1]}, but an update can be divided among only {most}; using {most} workers")
+    if on_gpus and not settings.workers and room < min(n_gpus, settings.most_workers):
         warnings.append(
             f"{n_gpus - room} of the Ray cluster's {n_gpus} GPUs would idle: a training worker needs {wanted}, and the "
             "nodes have too few CPUs; lower threads or give Ray more CPUs (ray start --num-cpus)"

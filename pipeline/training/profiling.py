@@ -42,6 +42,7 @@ class UpdateProfiler:
         self.first = max(asked, done + 1)
         self.table, self.trace = (f"profile-{asked}-{self.last}.{kind}" for kind in ("txt", "json.gz"))
         self.device, self.folder, self.keep, self.warn = device, folder, keep, warn
+        self._on_gpu = device.startswith("cuda")
         self._profile: profile | None = None
         self._update: record_function | None = None
         if self.last and done >= self.last and not (folder / self.table).exists():
@@ -109,7 +110,3 @@ class UpdateProfiler:
     def _wait_for_device(self) -> None:
         if self._on_gpu:
             torch.cuda.synchronize(self.device)
-
-    @property
-    def _on_gpu(self) -> bool:
-        return self.device.startswith("cuda")

@@ -1,47 +1,57 @@
 """The updates of a run in order, read and laid out in a background thread.
 
-Another thread plans the next epoch, because a plan takes seconds for WMT14's pairs. The workers of one node share each
-plan (`pipeline.training.plans`).
+Another thread plans the next epoch, because a plan takes seconds for WMT14's pairs.
+
+A worker's share of an update is every n-th unit. It computes its share in one pass, or in as many as its memory needs;
+how units are put together changes no dropout mask (`model.dropout`), only the order of additions.
 
 Shapes: B pairs, S source positions, T target positions.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from model.batch import Batch, PackedSize
+from model.dropout import pair_keys
 from model.flops import training_flop
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.plans import shared_plan
 from pipeline.training.workers import Workers
 
 AHEAD_UPDATES = 2
 """Number of updates read ahead."""
+CPU_PASS_TOKENS = 4096
+"""Tokens a side of a pass on a CPU; more are not faster."""
+PADDED_PASSES = 8
+"""Passes of an update whose batches are padded to their longest sentence, if it has as many units."""
+Form = Literal["padded", "blocks", "packed"]
+"""How a batch is laid out (`model.layouts`)."""
+Rows = NDArray[np.integer]
+"""Row numbers of the training split."""
+Item = TypeVar("Item")
 
 
-class MicroBatch(NamedTuple):
-    """The input of one forward and backward pass."""
+class Part(NamedTuple):
+    """A worker's share of an update, or a fixed part of it whose gradients are added up before all others."""
 
     number: int
-    """Its index in the update."""
-    batch: Batch
+    batches: list[Batch]
+    """The input of each of its forward and backward passes."""
 
 
 class Update(NamedTuple):
     """One worker's share of an update, with the size of the whole update."""
 
-    mine: list[MicroBatch]
-    micro_batches: int
-    """Number of micro-batches over all workers."""
+    mine: list[Part]
+    """The parts that this worker computes."""
     source_tokens: int
     target_tokens: int
     computed_tokens: int
@@ -51,11 +61,10 @@ class Update(NamedTuple):
 
 
 class Updates:
-    """Reads the updates of a split; rank i % size reads micro-batch i of each.
+    """Reads a worker's share of the updates of a split.
 
     All ranks construct one. Raises UserError at every rank if the first plan misses the token budget
-    (`pipeline.text.batching`), cannot be shared (`pipeline.training.plans`) or differs between nodes. If a later plan
-    cannot be shared, `between` raises at that node's ranks only.
+    (`pipeline.text.batching`) or differs between nodes.
     """
 
     def __init__(
@@ -64,27 +73,77 @@ class Updates:
         settings: TrainingSettings,
         workers: Workers,
         dtype: torch.dtype,
-        packed: bool = False,
+        form: Form = "padded",
         epoch: int = 0,
     ) -> None:
-        """`dtype` is the dtype of matrix products. Batches are packed or, by default, padded (`model.batch`).
-
-        `epoch` is the epoch to resume in; earlier ones are not planned.
-        """
-        self.split, self.settings, self.workers, self.dtype = split, settings, workers, dtype
+        """`dtype` is the dtype of products, and `epoch` the one to resume in; earlier ones are not planned."""
+        self.split, self.settings, self.workers, self.dtype, self.form = split, settings, workers, dtype, form
         self._planner = ThreadPoolExecutor(max_workers=1)
         self._plans = {epoch: self._planner.submit(self._plan_of, epoch)}
         """By epoch: the plan last used, and the next."""
         with workers.raise_at_all_ranks():
-            plan = self._plans[epoch].result()
-        if len(set(workers.gather_objects(plan.sha256()))) > 1:
+            self._first = self._plans[epoch].result()
+        if len(set(workers.gather_objects(self._first.sha256()))) > 1:
             raise UserError(
                 f"the nodes plan epoch {epoch} differently; install the same versions of aiayn and numpy on all of them"
             )
-        self.in_epoch = len(plan)
+        self.in_epoch = len(self._first)
         """Number of updates per epoch, the same in every epoch."""
-        self.largest = [rows.copy() for rows in plan.largest]  # a view would keep the plan mapped
-        self.packed_size = packed_size(plan) if packed else None
+        limit_tokens = settings.pass_tokens or (CPU_PASS_TOKENS if workers.device == "cpu" else settings.budget_tokens)
+        self.n_passes = -(-settings.budget_tokens // (workers.size * limit_tokens))
+        """Passes in which this worker computes its share of an update."""
+        if form == "padded":  # so that a pass has sentences of like length
+            self.n_passes = max(self.n_passes, min(PADDED_PASSES, -(-settings.units // workers.size)))
+        self.packed_size = self._packed_size()
+
+    def divide(self) -> bool:
+        """Doubles the number of passes; returns False if they cannot be divided."""
+        if self.settings.exact_reduction or self.n_passes * self.workers.size >= self.settings.units:
+            return False
+        self.n_passes *= 2
+        self.packed_size = self._packed_size()
+        return True
+
+    def _mine(self, units: Sequence[Item]) -> dict[int, list[Sequence[Item]]]:
+        """Returns the units of each pass of this worker's parts of an update, by number of part."""
+        rank, size, n, most = self.workers.rank, self.workers.size, self.n_passes, self.settings.most_workers
+        if self.settings.exact_reduction:
+            return {number: [units[number::most]] for number in range(rank, most, size)}
+        mine = units[rank::size]  # units are sorted by length, so each pass has like lengths
+        return {rank: [mine[len(mine) * i // n : len(mine) * (i + 1) // n] for i in range(n)]}
+
+    def _packed_size(self) -> PackedSize | None:
+        """Returns the size of all packed batches, which holds those of one epoch; rare larger ones are divided."""
+        if self.form != "packed":
+            return None
+        # Where bits matter, the same epoch decides after every interruption.
+        plan = self._plan_of(0) if self.settings.exact_reduction else self._first
+        passes = [plan.dealt[:, positions] for positions in self._positions()]
+        most_tokens, most_pairs = (
+            max((int(of_units[units].sum(axis=1).max()) for units in passes), default=1)
+            for of_units in (plan.real_tokens, np.diff(plan.bounds))
+        )
+        return PackedSize.of(most_tokens, most_pairs, self.split.longest_tokens)
+
+    def _positions(self) -> list[Sequence[int]]:
+        """Returns, for each pass of this worker, the positions of its units in an update."""
+        return [units for passes in self._mine(range(self.settings.units)).values() for units in passes if units]
+
+    def largest(self) -> list[Batch]:
+        """Returns the passes that need the most memory.
+
+        Packed ones all need the same: here are a full one and a single pair. Of others, those of the updates with the
+        most padded tokens on either side or the most query-key pairs.
+        """
+        plan = self._first
+        if self.form == "packed":
+            units = [plan[0][position] for position in next(iter(self._positions()), ())]
+            return [*self._batches(units, 0), *self._batches([unit[:1] for unit in units[:1]], 0)]
+        padded = plan.padded_tokens.astype(np.float64)
+        sizes = np.column_stack((padded, (padded**2).sum(axis=1) / np.diff(plan.bounds)))
+        updates = set(sizes[plan.dealt].sum(axis=1).argmax(axis=0).tolist())
+        passes = [[plan[update][position] for position in part] for update in updates for part in self._positions()]
+        return [batch for units in passes for batch in self._batches(units, 0)]
 
     def between(self, first: int, last: int) -> Iterator[Update]:
         """Yields updates `first` to `last` - 1 of the run, from 0, reading ahead."""
@@ -93,7 +152,7 @@ class Updates:
             try:
                 for update in range(first, last):
                     epoch, position = divmod(update, self.in_epoch)
-                    waiting.append(reader.submit(self._read, self._planned(epoch, last), position))
+                    waiting.append(reader.submit(self._read, self._planned(epoch, last), position, update))
                     if len(waiting) > AHEAD_UPDATES:
                         yield waiting.popleft().result()
                 while waiting:
@@ -106,14 +165,25 @@ class Updates:
         self._planner.shutdown(wait=False, cancel_futures=True)
         self._plans.clear()
 
-    def batch(self, rows: NDArray[np.int64]) -> Batch:
-        """Reads pairs into a batch on the host, pinned for a GPU."""
-        source_BS, target_BT = self.split.batch(rows)
+    def _batches(self, units: Sequence[Rows], update: int) -> list[Batch]:
+        """Reads the units of a pass, on the host, with the dropout of an update of the run; pinned for a GPU.
+
+        The result is one batch, unless it exceeds the size of packed ones.
+        """
+        if not units:
+            return []
+        rows = np.concatenate(units)
         if self.packed_size:
-            batch = Batch.packed(source_BS, target_BT, self.packed_size)
+            try:
+                batch = Batch.packed(*self.split.batch(rows), self.packed_size)
+            except ValueError:
+                return [batch for half in (rows[::2], rows[1::2]) for batch in self._batches([half], update)]
+        elif self.form == "blocks":
+            batch = Batch.in_blocks([self.split.batch(unit) for unit in units], self.dtype)
         else:
-            batch = Batch.padded(source_BS, target_BT, self.dtype)
-        return batch if self.workers.device == "cpu" else batch.pinned()
+            batch = Batch.padded(*self.split.batch(rows), self.dtype)
+        batch = batch.keyed(pair_keys(self.settings.seed, update, torch.from_numpy(rows.astype(np.int64))))
+        return [batch if self.workers.device == "cpu" else batch.pinned()]
 
     def _planned(self, epoch: int, last: int) -> Future[EpochPlan]:
         """Returns the plan of an epoch, and starts planning the next if that begins before update `last`."""
@@ -122,33 +192,20 @@ class Updates:
         self._plans = {number: plan or self._planner.submit(self._plan_of, number) for number, plan in plans.items()}
         return self._plans[epoch]
 
-    def _read(self, planned: Future[EpochPlan], position: int) -> Update:
+    def _read(self, planned: Future[EpochPlan], position: int, update: int) -> Update:
         plan = planned.result()
-        parts = plan[position]
+        units = plan[position]
         mine = [
-            MicroBatch(number, self.batch(parts[number]))
-            for number in range(self.workers.rank, len(parts), self.workers.size)
+            Part(number, [batch for part in passes for batch in self._batches(part, update)])
+            for number, passes in self._mine(units).items()
         ]
-        rows = np.concatenate(parts)
-        flop = training_flop(self.settings.model, *self.split.lengths_of(rows))
-        padded_tokens = int(plan.computed_tokens[position])
-        return Update(
-            mine,
-            len(parts),
-            int(plan.source_tokens[position]),
-            int(plan.target_tokens[position]),
-            2 * self.packed_size.n_rows * len(parts) if self.packed_size else padded_tokens,
-            flop,
-        )
+        flop = training_flop(self.settings.model, *self.split.lengths_of(np.concatenate(units)))
+        dealt = plan.dealt[position]
+        source_tokens, target_tokens = plan.real_tokens[dealt].sum(axis=0).tolist()
+        computed_tokens = int(plan.padded_tokens[dealt].sum())
+        if self.packed_size:
+            computed_tokens = 2 * self.packed_size.n_rows * self.n_passes * self.workers.size
+        return Update(mine, source_tokens, target_tokens, computed_tokens, flop)
 
     def _plan_of(self, epoch: int) -> EpochPlan:
-        if self.workers.size > 1:
-            return shared_plan(self.split, self.settings, epoch)
         return plan_epoch(self.split.source_lengths, self.split.target_lengths, self.settings, epoch)
-
-
-def packed_size(plan: EpochPlan) -> PackedSize:
-    """Returns the size that fits all micro-batches of all epochs, since all epochs hold equally many tokens."""
-    n_pairs = np.diff(plan.bounds)
-    longest = int((plan.padded_tokens // n_pairs[:, None]).max())
-    return PackedSize.of(int(plan.real_tokens.max()), int(n_pairs.max()), longest)

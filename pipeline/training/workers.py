@@ -8,12 +8,9 @@ authentication. It also names the interface: gloo's default is the host name's a
 which other machines cannot reach.
 """
 
-import fcntl
 import os
 import socket
-import struct
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,7 +20,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from model.training_step import TrainingStep
 from pipeline.errors import UserError
 
 Value = TypeVar("Value")
@@ -32,8 +28,6 @@ BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """torch.distributed's backend by device type. With several, Python objects use the CPU's."""
 INTERFACE = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Variables that name the interface between workers; values set by the user are kept."""
-SIOCGIFADDR = 0x8915
-"""Linux's ioctl for an interface's address (netdevice(7))."""
 TIMEOUT = timedelta(minutes=30)
 """Timeout for connecting, and of each collective before the first update."""
 
@@ -77,26 +71,14 @@ def connect(
 
 
 def interface_towards(host: str) -> str | None:
-    """Returns the name of this machine's interface towards `host` (IPv4).
+    """Returns the name of this machine's interface towards `host`; None if the system does not say."""
+    import psutil
 
-    For an address of this machine, that is the interface with the address. Returns None if the system does not say: on
-    other systems than Linux, with IPv6, and for secondary addresses, except on the loopback interface.
-    """
-    if host in ("127.0.0.1", "::1"):
-        return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
-    if sys.platform != "linux" or ":" in host:
-        return None
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((host, 9))  # sends nothing
         address = probe.getsockname()[0]
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(probe, SIOCGIFADDR, struct.pack("256s", name.encode()))
-            except OSError:  # an interface without an address
-                continue
-            if socket.inet_ntoa(answer[20:24]) == address:
-                return name
-    return None
+    interfaces = psutil.net_if_addrs().items()
+    return next((name for name, known in interfaces if address in {each.address for each in known}), None)
 
 
 @dataclass(frozen=True)
@@ -129,15 +111,6 @@ class Workers:
             dist.all_reduce(tensor)
         return tensor
 
-    def send(self, tensor: Tensor, rank: int) -> None:
-        """Sends a tensor to another worker, which must call `receive`."""
-        dist.send(tensor, rank)
-
-    def receive(self, tensor: Tensor, rank: int) -> Tensor:
-        """Overwrites `tensor` with the one sent by another worker."""
-        dist.recv(tensor, rank)
-        return tensor
-
     def broadcast(self, tensor: Tensor) -> None:
         """Overwrites every rank's tensor with rank 0's (broadcast)."""
         if self.size > 1:
@@ -168,30 +141,3 @@ class Workers:
         for reported in self.gather_objects(message):
             if reported is not None:
                 raise UserError(reported)
-
-
-class PlainSum:
-    """Sums the gradients and losses of a training step: over micro-batches in order, over workers by all-reduce.
-
-    Gradients may be exchanged in bfloat16, in half the bytes; each worker's part and every partial sum are then
-    rounded. Losses are always exchanged in float32.
-    """
-
-    def __init__(self, workers: Workers, step: TrainingStep, exchanged: torch.dtype = torch.float32) -> None:
-        self.workers, self.step, self.exchanged = workers, step, exchanged
-
-    def in_order(self, mine: Sequence[Value]) -> Sequence[Value]:
-        """Returns a worker's micro-batches in the order in which to accumulate them."""
-        return mine
-
-    def add(self, number: int) -> None:
-        """No-op: the step itself has added the micro-batch."""
-
-    def reduce(self, micro_batches: int) -> None:
-        """Sets the step's sums to the totals over all workers, at every rank."""
-        step, workers = self.step, self.workers
-        if workers.size == 1 or self.exchanged == step.sums.dtype:
-            workers.all_reduce(step.sums)
-        else:
-            step.gradient_P.copy_(workers.all_reduce(step.gradient_P.to(self.exchanged)))
-            workers.all_reduce(step.losses)

@@ -66,7 +66,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     optimizer = OptimizerConfig(warmup_steps=30, learning_rate_scale=0.5, label_smoothing=0.0)
     step = TrainingStep(load_model(checkpoint.folder), optimizer, torch.float32)
     for update in range(1, 151):
-        step.accumulate(batch, seed=0)
+        step.accumulate(batch)
         step.apply(update, int(lines_BS.count_nonzero()))
     save_file(step.master.state_dict(), checkpoint.folder / "model.safetensors")
     return checkpoint.folder
@@ -153,7 +153,7 @@ def test_gpu_in_tiny_form(tmp_path: Path) -> None:
         steps = gzip.decompress((out / f"minute-{form}.json.gz").read_bytes()).count(b'"ProfilerStep#')
         assert steps == 1
     assert minute["forms"]["float32"]["dtype"] == "float32"
-    assert minute["largest_micro_batch_tokens"] == 400 << gpu.DOUBLINGS["cpu"]
+    assert minute["largest_pass_tokens"] == 400 << gpu.DOUBLINGS["cpu"]
     assert shown == (out / "table.md").read_text()
     assert f"| minute | plain | {minute['forms']['plain']['tokens_s']:,.0f} |" in shown
 
@@ -165,7 +165,7 @@ def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatc
         return {"tokens_s": 12_345.6, "captured": False}
 
     monkeypatch.setattr(gpu, "measure_form", measure)
-    monkeypatch.setattr(gpu, "largest_micro_batch", lambda *_: 400)
+    monkeypatch.setattr(gpu, "largest_pass", lambda *_: 400)
     rows = gpu.rows("minute", gpu.measure_forms("base", 8, "cpu", True, tmp_path / "minute"))
     assert [row.split(" | ")[1] for row in rows] == [*gpu.FORMS]
     assert rows[0] == "| minute | auto | 12,346 |  |  |  |  |  |  |  |  | False |  |"
@@ -177,19 +177,18 @@ def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatc
     assert theirs.endswith(" | killed |")
 
 
-def test_the_largest_micro_batch_is_the_last_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_pass_is_the_last_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = []
 
     def loop(settings: TrainingSettings, *_: Any) -> Any:
-        tried.append((settings.micro_batches, settings.budget_tokens))
-        if settings.budget_tokens > 800:
-            raise UserError("does not fit")
-        return SimpleNamespace(warm_up=lambda: "float32")
+        tried.append((settings.pass_tokens, settings.budget_tokens))
+        updates = SimpleNamespace(n_passes=1 + (settings.budget_tokens > 800))
+        return SimpleNamespace(warm_up=lambda: "float32", training=SimpleNamespace(updates=updates))
 
     monkeypatch.setattr(gpu, "OurLoop", loop)
-    settings = TrainingSettings(budget_tokens=3_200)
-    assert gpu.largest_micro_batch(settings, EncodedDataset(tmp_path), tmp_path, 6) == 800
-    assert tried == [(1, 400), (1, 800), (1, 1_600)]
+    settings = TrainingSettings(budget_tokens=3_200, pass_tokens=400)
+    assert gpu.largest_pass(settings, EncodedDataset(tmp_path), tmp_path, 6) == 800
+    assert tried == [(400, 400), (800, 800), (1_600, 1_600)]
 
 
 @pytest.mark.spawns

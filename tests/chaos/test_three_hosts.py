@@ -33,7 +33,7 @@ pytestmark = [
 WORKERS, CPUS, PORT, S3_PORT = 8, 5, 6399, 5599
 """Three hosts hold 15 workers; without one, the other two still hold all 8."""
 START_S, END_S = 120, 900
-OURS = {**TRAINING, "updates": 60, "micro_batches": WORKERS, "workers": WORKERS, "checkpoint_updates": 5}
+OURS = {**TRAINING, "updates": 60, "budget_tokens": 2400, "workers": WORKERS, "checkpoint_updates": 5}
 WHOLE = {
     **{name: value for name, value in SETTINGS.items() if not name.startswith("recipes.")},
     **{f"recipes.base.training.{name}": value for name, value in OURS.items()},

@@ -13,7 +13,6 @@ from tests.chaos.two_nodes import ROOT
 TRAINING = {
     "updates": 120,
     "budget_tokens": 1200,
-    "micro_batches": 2,
     "workers": 2,
     "checkpoint_updates": 6,
     "validation_updates": 30,

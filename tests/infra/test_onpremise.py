@@ -52,7 +52,7 @@ def test_the_typed_commands_go_on_without_a_lost_machine(key: Path, tmp_path: Pa
     try:
         cpus = f"cd; {STATUS} | grep -q '/6.0 CPU'"
         wait_for(lambda: succeeds(["exec", "--user", "aiayn", head, "sh", "-c", cpus]), lambda: _log_of_ray(head))
-        four = "--set recipes.base.training.workers=4 --set recipes.base.training.micro_batches=4"
+        four = "--set recipes.base.training.workers=4 --set recipes.base.training.budget_tokens=1200"
         command = table.replace(" --profile multi30k", "").removesuffix("'") + f" {shlex.join(SMALL)} {four}'"
         running = terminal.start(command.replace(" --tmux", ""))
         terminal.reach(300, running)

@@ -3,9 +3,10 @@ import math
 import pytest
 import torch
 
-from model.attention import PaddedLayout, SelfAttention, attention
+from model.attention import ScaledDotProductAttention, SelfAttention
 from model.cpu import LARGE_NUMBERS, VECTOR_BYTES, softmax
-from model.encoder_decoder import Dropout
+from model.dropout import Dropout
+from model.layouts import PaddedLayout
 
 CPU_VECTOR = VECTOR_BYTES // 8
 """The number of float64 values in a register."""
@@ -59,10 +60,11 @@ def test_dropout_of_weights_is_equation_1_with_the_mask(device: str) -> None:
         x.requires_grad_()
     bias_B11M = torch.zeros(2, 1, 1, 7, dtype=torch.float64, device=device)
     bias_B11M[1, ..., 5:] = -math.inf
-    dropout = Dropout(0.4).train()
-    torch.manual_seed(3)
-    ours = attention(*both[0], bias_B11M, dropout=dropout)
-    torch.manual_seed(3)
+    function = ScaledDotProductAttention(Dropout(0.4, "here", 3, 1, 7)).to(device).train()
+    keys_BL = torch.arange(1, 20, 2, dtype=torch.int32, device=device).view(2, 5)
+    ours = function(*both[0], bias_B11M, keys_BL)
+    dropout = function.dropout_of(keys_BL)
+    assert dropout
     mask_BHLM = dropout(torch.ones(2, 3, 5, 7, dtype=torch.float64, device=device))
     assert set(mask_BHLM.unique().tolist()) == {0.0, mask_BHLM.max().item()}
     q, k, v = both[1]

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 
-from model.attention import AdditiveAttention, DotProductAttention, ScaledDotProductAttention, masking_bias
+from model.attention import AdditiveAttention, DotProductAttention, ScaledDotProductAttention
 from model.batch import Batch
 from model.config import TransformerConfig
+from model.layouts import masking_bias
 from model.search import beam_search
 from model.transformer import Transformer
 

@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.attention import PaddedLayout, ScaledDotProductAttention, SelfAttention, attention, masking_bias
+from model.attention import ScaledDotProductAttention, SelfAttention, attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention, out_of_reach, reach
 from model.batch import Rows
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.flops import count_parameters
+from model.layouts import PaddedLayout, masking_bias
 from model.transformer import Transformer
 from tests.support.batches import hidden_of
 

@@ -11,6 +11,7 @@ from model import training_step
 from model.batch import Batch, PackedSize
 from model.capture import TOLERANCE, Buffers, results_agree
 from model.config import OptimizerConfig, TransformerConfig
+from model.dropout import pair_keys
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from tests.support import packed_kernels
@@ -19,9 +20,10 @@ CONFIG = TransformerConfig(40, n_layers=1, d_model=12, d_ff=20, n_heads=3, d_k=4
 SIZE = PackedSize.of(most_tokens=40, most_pairs=9, longest=11)
 
 
-def batch_of(n_pairs: int, size: PackedSize = SIZE) -> Batch:
+def batch_of(n_pairs: int, size: PackedSize = SIZE, update: int = 1) -> Batch:
     torch.manual_seed(n_pairs)
-    return Batch.packed(torch.randint(4, 40, (n_pairs, 4)), torch.randint(4, 40, (n_pairs, 4)), size)
+    keys_B = pair_keys(0, update, torch.arange(n_pairs))
+    return Batch.packed(torch.randint(4, 40, (n_pairs, 4)), torch.randint(4, 40, (n_pairs, 4)), size).keyed(keys_B)
 
 
 def tensors(batch: Batch) -> list[Tensor]:
@@ -65,10 +67,10 @@ def test_buffers_refuse_a_batch_of_another_size() -> None:
 def test_a_step_in_its_buffers_computes_the_batch_in_them() -> None:
     inside, outside = new_step(), new_step()
     buffers = Buffers(batch_of(9), torch.device("cpu"))
-    for seed, batch in enumerate((batch_of(4), batch_of(7))):
+    for batch in (batch_of(4), batch_of(7)):
         buffers.fill(batch)
-        inside.accumulate(buffers.batch, seed)
-        outside.accumulate(batch, seed)
+        inside.accumulate(buffers.batch)
+        outside.accumulate(batch)
         assert inside.losses.all()
         assert torch.equal(inside.sums, outside.sums)
 
@@ -76,12 +78,12 @@ def test_a_step_in_its_buffers_computes_the_batch_in_them() -> None:
 def test_the_check_knows_rounding_from_another_result() -> None:
     exact, rounded = new_step(torch.float32), new_step()
     for step in (exact, rounded):
-        step.accumulate(batch_of(9), seed=1)
+        step.accumulate(batch_of(9))
     assert results_agree(rounded.gradient_P, rounded.gradient_P * (1 + TOLERANCE / 2))
     assert results_agree(exact.gradient_P, exact.gradient_P.bfloat16().float())
-    for batch, seed in ((batch_of(9), 2), (batch_of(8), 1)):
+    for batch in (batch_of(9, update=2), batch_of(8)):
         other = new_step()
-        other.accumulate(batch, seed)
+        other.accumulate(batch)
         assert not results_agree(rounded.gradient_P, other.gradient_P)
     nothing = torch.zeros_like(rounded.gradient_P)
     assert not results_agree(rounded.gradient_P, nothing)
@@ -99,7 +101,7 @@ def test_a_device_without_graphs_goes_on_without(device: str) -> None:
     assert not tried.captured
     assert not tried.sums.any()
     for step in (tried, untried):
-        step.accumulate(batch_of(7), seed=3)
+        step.accumulate(batch_of(7))
         step.apply(1, n_tokens=28)
     for mine, theirs in zip(tried.master.parameters(), untried.master.parameters(), strict=True):
         assert torch.equal(mine, theirs)
@@ -117,7 +119,7 @@ def test_a_recording_that_fails_after_the_backward_pass_leaves_no_gradient(monke
     with pytest.raises(RuntimeError, match="capturing"):
         tried.capture([batch_of(9), batch_of(1)])
     for step in (tried, untried):
-        step.accumulate(batch_of(7), seed=3)
+        step.accumulate(batch_of(7))
     assert torch.equal(tried.sums, untried.sums)
 
 
@@ -134,7 +136,7 @@ def test_a_graph_computes_what_its_kernels_do(device: str) -> None:
             step.capture([batch_of(9), batch_of(1)])
             assert step.captured
         for update in (1, 2, 3):
-            step.accumulate(batch_of(3 + update), seed=update)
+            step.accumulate(batch_of(3 + update, update=update))
             step.apply(update, n_tokens=100)
         steps.append(step)
     plain, captured = ([*step.master.parameters()] for step in steps)

@@ -1,15 +1,25 @@
+"""Dropout's probability and scale, and masks that belong to rows."""
+
 import pytest
 import torch
+from torch import Tensor
 
-from model.encoder_decoder import Dropout
+from model.dropout import Dropout, pair_keys, row_keys
+
+N, X, P = 999, 1001, 0.3
+
+
+def keys_of(update: int = 1, device: str = "cpu") -> Tensor:
+    """Returns the keys of N rows: 27 positions of 37 pairs."""
+    keys_N = pair_keys(1, update, torch.arange(37)).repeat_interleave(27)
+    return row_keys(keys_N, torch.arange(27).repeat(37), side=0).to(device)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("p", [0.1, 0.3])
+@pytest.mark.parametrize("p", [0.1, P])
 def test_drops_with_probability_p_and_keeps_the_mean(p: float, device: str) -> None:
-    torch.manual_seed(0)
-    x = torch.ones(1000, 1001, device=device, requires_grad=True)
-    dropped = Dropout(p).train()(x)
+    x = torch.ones(N, X, device=device, requires_grad=True)
+    dropped = Dropout(p, "here", X).to(device).train()(x, keys_of(device=device))
     share = (dropped == 0).double().mean().item()
     assert abs(share - p) < 5 * (p * (1 - p) / x.numel()) ** 0.5
     kept = dropped[dropped != 0]
@@ -19,27 +29,46 @@ def test_drops_with_probability_p_and_keeps_the_mean(p: float, device: str) -> N
     assert torch.equal(x.grad, dropped)
 
 
+def test_rows_columns_places_updates_and_sides_are_unrelated() -> None:
+    """No correlation is beyond chance: of any two columns, or of a mask and another, shifted by rows or columns."""
+
+    def drawn(place: str, keys_N: Tensor) -> Tensor:
+        kept_NX = Dropout(P, place, X).train()(torch.ones(N, X), keys_N) != 0
+        return (kept_NX.double() - (1 - P)) / (P * (1 - P)) ** 0.5
+
+    here = drawn("encoder.0.attention", keys_of())
+    of_columns = torch.corrcoef(here.T)[*torch.triu_indices(X, X, 1)] * N**0.5
+    assert of_columns.std().item() == pytest.approx(1, abs=0.02)
+    assert of_columns.abs().max() < 6
+    for sums in (here.sum(0) / N**0.5, here.sum(1) / X**0.5):
+        assert sums.std().item() == pytest.approx(1, abs=0.15)
+    other_side = row_keys(pair_keys(1, 1, torch.arange(37)).repeat_interleave(27), torch.arange(27).repeat(37), side=1)
+    shifted = [here.roll(n, dimension) for dimension in (0, 1) for n in (1, 2, 27)]
+    others = drawn("encoder.1.attention", keys_of()), drawn("encoder.0.attention", keys_of(2))
+    for other in (*shifted, *others, drawn("encoder.0.attention", other_side)):
+        assert abs((here * other).sum().item()) < 5 * here.numel() ** 0.5
+
+
 @pytest.mark.gpu
-def test_draws_are_independent_and_seeded(device: str) -> None:
-    dropout, x = Dropout(0.3).train(), torch.ones(999, 1001, device=device)
-    torch.manual_seed(1)
-    first, second = dropout(x), dropout(x)
-    torch.manual_seed(1)
-    assert torch.equal(dropout(x), first)
-    kept = (first != 0).double() - 0.7
-    apart = [kept.roll(distance, 1) for distance in range(1, 9)]
-    for other in (kept.roll(1, 0), *apart, (second != 0).double() - 0.7):
-        assert abs((kept * other).mean().item()) < 5 * 0.21 / x.numel() ** 0.5
+def test_masks_are_of_the_key_alone_and_stay(device: str) -> None:
+    """In any order of rows, in both forms of the expression, and in every release, so that stored runs can continue."""
+    dropout, keys_N = Dropout(P, "here", X).to(device).train(), keys_of(device=device)
+    x_NX = torch.ones(N, X, device=device)
+    assert torch.equal(dropout(x_NX.flip(0), keys_N.flip(0)), dropout(x_NX, keys_N).flip(0))
+    assert pair_keys(1, 2, torch.tensor([0, 3])).tolist() == [-698327469, -819054213]
+    mask = (dropout(torch.ones(1, 16, device=device), keys_N[:1]) != 0).int()
+    assert "".join(map(str, mask[0].tolist())) == "0001100111100111"
 
 
 def test_a_probability_that_rounds_to_1_keeps_something() -> None:
-    torch.manual_seed(0)
-    dropped = Dropout(1 - 1e-9).train()(torch.ones(1000, 1000))
+    dropped = Dropout(1 - 1e-9, "here", X).train()(torch.ones(N, X), keys_of())
     assert 0 < dropped.count_nonzero() < 50
     assert dropped.isfinite().all()
 
 
 def test_evaluation_and_p_0_change_nothing() -> None:
     x = torch.randn(3, 4)
-    assert Dropout(0.5).eval()(x) is x
-    assert Dropout(0.0).train()(x) is x
+    assert Dropout(0.5, "here", X).eval()(x, None) is x
+    assert Dropout(0.0, "here", X).train()(x, None) is x
+    with pytest.raises(ValueError, match="keys of a batch's rows"):
+        Dropout(0.5, "here", X).train()(x, None)

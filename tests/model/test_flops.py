@@ -10,12 +10,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from model.architectures import make_model
 from model.batch import Batch
 from model.config import OptimizerConfig, TransformerConfig
+from model.dropout import pair_keys
 from model.flops import forward_flop, training_flop
 from model.training_step import TrainingStep
 from tests.support.baselines import NAMES, config_of
 from tests.support.batches import hidden_of
 
-SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5, d_v=3)
+SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5, d_v=3, dropout=0.0)
 
 
 @pytest.mark.parametrize(
@@ -35,12 +36,13 @@ def test_equals_torchs_counter(
     monkeypatch.setattr(nn.LSTM, "forward", looped)
     step = TrainingStep(make_model(config), OptimizerConfig(), torch.float32)
     source_BS, target_BT = torch.full((n, source_length), 7), torch.full((n, target_length), 8)
+    keys_B = pair_keys(0, 1, torch.arange(n))
     lengths: Any = ([source_length] * n, torch.tensor([target_length] * n))
     with FlopCounterMode(display=False) as forward, torch.no_grad():
-        step.model.logits(hidden_of(step.model, source_BS, target_BT))
+        step.model.logits(hidden_of(step.model, source_BS, target_BT, keys_B))
     assert forward.get_total_flops() == forward_flop(config, *lengths)
     with FlopCounterMode(display=False) as both:
-        step.accumulate(Batch.padded(source_BS, target_BT, torch.float32), seed=1)
+        step.accumulate(Batch.padded(source_BS, target_BT, torch.float32).keyed(keys_B))
     unneeded = first_steps_products(config) * n if config.architecture == "recurrent" else 0
     assert both.get_total_flops() == training_flop(config, *lengths) - unneeded
 

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from model.attention import PackedLayout
-from model.batch import KERNEL_BLOCK, Batch, PackedSize
+from model.batch import LEFTOVER_ROWS, Batch, PackedSize
 from model.config import BEGIN_ID, END_ID, PAD_ID, OptimizerConfig, TransformerConfig
+from model.dropout import pair_keys
+from model.layouts import PackedLayout
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from tests.support import packed_kernels
@@ -48,15 +49,15 @@ def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
         assert isinstance(rows.layout, PackedLayout)
         offsets = rows.layout.offsets.tolist()
         assert offsets == [*real, 64, 64]
-        assert rows.layout.longest == KERNEL_BLOCK
+        assert rows.layout.longest == LEFTOVER_ROWS
 
 
 @given(most_tokens=st.integers(1, 4000), longest=st.integers(1, 300))
-def test_leftover_rows_need_no_more_blocks_of_kernels(most_tokens: int, longest: int) -> None:
+def test_leftover_rows_fit_into_their_sentences(most_tokens: int, longest: int) -> None:
     size = PackedSize.of(most_tokens, 5, longest)
     n_parts = size.n_sentences - 5
     assert most_tokens + n_parts <= size.n_rows <= n_parts * size.longest
-    assert -(-size.longest // KERNEL_BLOCK) == -(-longest // KERNEL_BLOCK)
+    assert size.longest == max(longest, LEFTOVER_ROWS)
 
 
 def test_pairs_that_do_not_fit_are_refused() -> None:
@@ -87,9 +88,14 @@ def test_packed_is_padded_sentence_by_sentence(changes: dict[str, object]) -> No
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.2 * torch.randn_like(parameter)
-    source_BS, target_BT = pairs(9, seed=1)
+    sides = source_BS, target_BT = pairs(9, seed=1)
     results = []
-    for batch in (Batch.padded(source_BS, target_BT, torch.float64), Batch.packed(source_BS, target_BT, SIZE)):
+    keys_B = pair_keys(1, 2, torch.arange(9))
+    padded, packed = (
+        Batch.padded(source_BS, target_BT, torch.float64).keyed(keys_B),
+        Batch.packed(*sides, SIZE).keyed(keys_B),
+    )
+    for batch in (padded, packed):
         model.zero_grad()
         hidden_ND = model(batch.source, batch.inputs)
         assert hidden_ND.isfinite().all()
@@ -125,9 +131,10 @@ def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
     step = TrainingStep(Transformer(replace(TINY, dropout=0.1)), OptimizerConfig(), torch.bfloat16, packed=True)
     runs, places = [], []
     for update, n_pairs in enumerate((9, 4), start=1):
-        batch = Batch.packed(*pairs(n_pairs, seed=update), SIZE)
+        keys_B = pair_keys(0, update, torch.arange(n_pairs))
+        batch = Batch.packed(*pairs(n_pairs, seed=update), SIZE).keyed(keys_B)
         with Shapes() as shapes:
-            step.accumulate(batch, seed=update)
+            step.accumulate(batch)
             results = step.apply(update, n_tokens=20)
         assert results.isfinite().all()
         runs.append(shapes.seen)
@@ -139,6 +146,8 @@ def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
 def test_a_layer_of_each_kind_compiles_as_one_graph_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two layers per stack, four batches, and validation on a longer sentence need two graphs together.
 
+    Dropout's masks are those of the layers that are not compiled.
+
     The graphs are traced and differentiated, but no kernels are generated from them, which takes most of the time.
     """
     import torch._dynamo
@@ -149,17 +158,20 @@ def test_a_layer_of_each_kind_compiles_as_one_graph_and_never_again(monkeypatch:
     torch._dynamo.utils.counters.clear()
     long_BL = torch.full((1, 300), 5)
     plain, compiled = (
-        TrainingStep(Transformer(TINY), OptimizerConfig(), torch.float32, compiled=compiles, packed=True)
+        TrainingStep(
+            Transformer(replace(TINY, dropout=0.2)), OptimizerConfig(), torch.float32, compiled=compiles, packed=True
+        )
         for compiles in (False, True)
     )
     compiled.master.load_state_dict(plain.master.state_dict())
     with torch._dynamo.config.patch(error_on_recompile=True):
         for seed, n_pairs in enumerate((9, 4, 7, 1)):
-            batch = Batch.packed(*pairs(n_pairs, seed=seed), SIZE)
+            keys_B = pair_keys(0, seed, torch.arange(n_pairs))
+            batch = Batch.packed(*pairs(n_pairs, seed=seed), SIZE).keyed(keys_B)
             for step in (plain, compiled):
-                step.accumulate(batch, seed=1)
+                step.accumulate(batch)
             torch.testing.assert_close(compiled.losses, plain.losses, rtol=1e-5, atol=0)
             torch.testing.assert_close(compiled.gradient_P, plain.gradient_P, rtol=1e-4, atol=1e-4)
             with torch.no_grad(), compiled.uncompiled():
-                compiled.loss(Batch.padded(long_BL, long_BL, torch.float32))
+                compiled.loss(Batch.padded(long_BL, long_BL, torch.float32).keyed(keys_B[:1]))
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2

@@ -8,16 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.attention import CrossAttention, EncoderOutput, MultiHeadAttention, PaddedLayout
+from model.attention import CrossAttention, MultiHeadAttention
 from model.batch import Rows, shift_right
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.decoder import IncrementalDecoder
-from model.encoder_decoder import Dropout
+from model.dropout import Dropout, pair_keys
+from model.layouts import EncoderOutput, PaddedLayout
 from model.loss import smoothed_cross_entropy
 from model.transformer import FeedForward, Transformer, sinusoids
 from tests.support.batches import hidden_of
 from tests.support.torch_reference import copy_layers
 
+KEYS_B = pair_keys(1, 1, torch.arange(3))
 TINY = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
 SOURCE_BS = torch.tensor([[5, 9, 7, 4, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID], [8, END_ID, PAD_ID, PAD_ID, PAD_ID]])
 TARGET_BT = torch.tensor([[6, END_ID, PAD_ID, PAD_ID], [7, 12, 4, END_ID], [9, 9, END_ID, PAD_ID]])
@@ -148,7 +150,7 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     for module in model.modules():
         if isinstance(module, FeedForward | MultiHeadAttention):
             hooks.append(module.register_forward_hook(lambda _m, _x, y: sublayers.append(y)))
-    hidden_of(model, SOURCE_BS, inputs_BT)
+    hidden_of(model, SOURCE_BS, inputs_BT, KEYS_B)
     source_BSD = model.embedding(SOURCE_BS) * math.sqrt(12) + sinusoids(5, 12)
     target_BTD = model.embedding(inputs_BT) * math.sqrt(12) + sinusoids(4, 12)
     expected = [source_BSD.flatten(0, 1), *sublayers[:4], target_BTD.flatten(0, 1), *sublayers[4:]]
@@ -161,11 +163,15 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     # All of a sub-layer's output dropped: LayerNorm(x) remains, twice.
     layer = model.encoder[0]
     x_ND = torch.randn(6, 12, dtype=torch.float64)
-    hook = layer.dropout.register_forward_hook(lambda _m, _x, y: torch.zeros_like(y))
-    torch.testing.assert_close(
-        layer(x_ND, PaddedLayout(2, 3, None)), layer.feed_forward_norm(layer.attention_norm(x_ND))
-    )
-    hook.remove()
+    norms = layer.attention_norm, layer.feed_forward_norm
+    hooks = [norm.dropout.register_forward_hook(lambda _m, _x, y: torch.zeros_like(y)) for norm in norms]
+    layout = PaddedLayout(2, 3, None, torch.arange(6, dtype=torch.int32))
+    expected_ND = x_ND
+    for norm in norms:
+        expected_ND = F.layer_norm(expected_ND, (12,), norm.weight, norm.bias)
+    torch.testing.assert_close(layer(x_ND, layout), expected_ND)
+    for hook in hooks:
+        hook.remove()
 
     # Without its Dropout modules, a model in training mode is the model in evaluation mode.
     for module in model.modules():
@@ -186,15 +192,13 @@ def test_dropout_of_attention_weights_reaches_every_attention_and_training_alone
     hooks = [
         module.register_forward_hook(lambda _m, x, _y: shapes.append(x[0].shape))
         for name, module in dropping.named_modules()
-        if type(module) is Dropout and "attention" in name
+        if name.endswith("function.dropout")
     ]
     dropping.train()
-    torch.manual_seed(0)
-    first = hidden_of(dropping, SOURCE_BS, inputs_BT)
-    torch.manual_seed(0)
-    assert torch.equal(hidden_of(dropping, SOURCE_BS, inputs_BT), first)
-    assert not torch.allclose(hidden_of(dropping, SOURCE_BS, inputs_BT), first)
-    assert shapes[:6] == [*[(3, 3, 3, 2, 3) if window else (3, 3, 5, 5)] * 2, *[(3, 3, 4, 4), (3, 3, 4, 5)] * 2]
+    first = hidden_of(dropping, SOURCE_BS, inputs_BT, KEYS_B)
+    assert torch.equal(hidden_of(dropping, SOURCE_BS, inputs_BT, KEYS_B), first)
+    assert not torch.allclose(hidden_of(dropping, SOURCE_BS, inputs_BT, KEYS_B + 1), first)
+    assert shapes[:6] == [*[(3, 3, 5, 5)] * 2, *[(3, 3, 4, 4), (3, 3, 4, 5)] * 2]
     for hook in hooks:
         hook.remove()
 

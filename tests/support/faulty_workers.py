@@ -16,6 +16,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.scratch import Scratch
 from pipeline.training import loop, on_ray
+from pipeline.training.updates import Update
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_training import with_fields
 from workflows.engine.cluster import set_local_variables
@@ -54,13 +55,15 @@ class FaultyScratch(Scratch):
         if worker.get_world_rank() == worker.get_world_size() - 1:
             if not self.in_update:
                 self._begin_fault()
-            loop.dropout_seed = self._seed_or_fault
-        return folder
+            updated = loop.Training._update
 
-    def _seed_or_fault(self, seed: int, update: int, micro_batch: int) -> int:
-        if update == FAULTY_UPDATE:
-            self._begin_fault()
-        return micro_batch
+            def update_or_fault(training: loop.Training, update: Update) -> None:
+                if training.state.update + 1 == FAULTY_UPDATE:
+                    self._begin_fault()
+                updated(training, update)
+
+            loop.Training._update = update_or_fault  # type: ignore[method-assign]
+        return folder
 
     def _begin_fault(self) -> None:
         (self.diary / f"fault-{os.getpid()}").touch()

@@ -29,7 +29,7 @@ def test_any_number_of_gpus_ends_in_the_same_weights(device: str, tmp_path: Path
     corpora = {PAIR: EmbeddedSettings(train_pairs=8_000, test_pairs=100)}
     recipe, on = EMBEDDED.recipes["base"].training, "gpu" if device == "cuda" else "cpu"
     settings = {
-        **{"micro_batches": 8, "budget_tokens": 8 * recipe.budget_tokens, "exact_reduction": True, "device": on},
+        **{"budget_tokens": 8 * recipe.budget_tokens, "exact_reduction": True, "device": on},
         **{"updates": UPDATES, "checkpoint_updates": UPDATES, "keep_checkpoints": 1},
     }
     weights = set()

@@ -45,7 +45,7 @@ def _recipes(
     """Returns the recipes of base, big and the competitors; widths of base and big are multiples of `D_K`."""
 
     optimizer = OptimizerConfig(warmup_steps=warmup_steps, learning_rate_scale=0.7)
-    shared = {"optimizer": optimizer, "threads": 2, "micro_batches": 1, "log_updates": 50, **training}
+    shared = {"optimizer": optimizer, "threads": 2, "log_updates": 50, **training}
     recipes = recipes_of(
         *(
             sized(paper, n_layers, width, 4 * width, width // D_K, dropout)
@@ -106,7 +106,6 @@ SIZES = (
             warmup_steps=4000,
             updates=60_000,
             budget_tokens=8000,
-            micro_batches=4,
             checkpoint_updates=1000,
             validation_updates=2000,
         ),

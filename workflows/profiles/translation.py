@@ -57,7 +57,6 @@ def with_competitors(
 _GENERATED: dict[str, Any] = {
     "optimizer": OptimizerConfig(warmup_steps=200, learning_rate_scale=0.35),
     "budget_tokens": 400,
-    "micro_batches": 1,
     "checkpoint_updates": 50,
     "validation_updates": 150,
     "log_updates": 10,
@@ -98,7 +97,6 @@ _MULTI30K: dict[str, Any] = {
     "optimizer": OptimizerConfig(warmup_steps=500, learning_rate_scale=0.7),
     "updates": 5600,
     "budget_tokens": 1250,
-    "micro_batches": 1,
     "checkpoint_updates": 150,
     "validation_updates": 300,
     "log_updates": 50,

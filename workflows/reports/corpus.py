@@ -114,9 +114,8 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
     }
     if plan.updates is None or plan.padding_fraction is None:
         return {**of_text, "padding": plan.problem}
-    passes = f", each in {plan.micro_batches} micro-batches" * (plan.micro_batches > 1)
     return {
         **of_text,
-        "padding": f"{percent(plan.padding_fraction)} of the tokens computed",
-        "one epoch": f"{rounded(plan.updates)} updates of up to {rounded(plan.budget_tokens)} tokens per side{passes}",
+        "padding": f"{percent(plan.padding_fraction)} of the tokens computed on CPUs",
+        "one epoch": f"{rounded(plan.updates)} updates of {rounded(plan.budget_tokens)} tokens on the fuller side",
     }

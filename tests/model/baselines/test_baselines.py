@@ -14,6 +14,7 @@ from model.architectures import ARCHITECTURES, make_model
 from model.baselines.convolutional import EMBEDDING_STD, Convolutional
 from model.batch import Batch, PackedSize, Rows
 from model.config import BASE, BEGIN_ID, END_ID, PAD_ID, OptimizerConfig
+from model.dropout import pair_keys
 from model.flops import count_parameters
 from model.search import beam_search
 from model.training_step import TrainingStep
@@ -73,7 +74,11 @@ def test_batched_search_is_plain_search(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_has_a_gradient(name: str) -> None:
     step = TrainingStep(random_model(name, scale=1.0).float(), OptimizerConfig(), torch.float32)
-    step.accumulate(Batch.padded(padded(SOURCES), padded([[*each[1:], END_ID] for each in INPUTS]), torch.float32), 1)
+    step.accumulate(
+        Batch.padded(padded(SOURCES), padded([[*each[1:], END_ID] for each in INPUTS]), torch.float32).keyed(
+            torch.arange(3)
+        )
+    )
     for parameter, gradient in zip(step.master.named_parameters(), step._gradients, strict=True):
         used = gradient[:6] if parameter[0].endswith("positions.weight") else gradient
         used = used[4:] if parameter[0] == "embedding.weight" else used
@@ -93,7 +98,7 @@ def test_a_new_convolutional_model_keeps_the_variance_of_activations() -> None:
                 lambda _m, _i, output, name=name: squares.update({name: output.square().mean()})
             )
     tokens_BL = torch.randint(4, 500, (40, 30))
-    hidden_BTD = hidden_of(model.train(), tokens_BL, tokens_BL)
+    hidden_BTD = hidden_of(model.train(), tokens_BL, tokens_BL, pair_keys(1, 1, torch.arange(40)))
     embedded = 2 * EMBEDDING_STD**2
     for name in ("encoder_input", "encoder_output", "decoder_input", "decoder.0", "decoder.5", "decoder_output"):
         assert 0.5 < squares[name] / embedded < 2, (name, squares[name] / embedded)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.text import batching
-from pipeline.text.batching import BAND_RUNS, FEW_PAIRS, EpochPlan, by_length, cut, micro_batch_bounds, plan_epoch
+from pipeline.text.batching import BAND_RUNS, EpochPlan, by_length, cut, equal_bounds, plan_epoch
 
 Lengths = NDArray[np.int32]
 
@@ -25,30 +25,48 @@ def corpus(n: int, seed: int = 0) -> tuple[Lengths, Lengths]:
     return np.clip(target + random.integers(-3, 4, n), 2, 100).astype(np.int32), target
 
 
-def plan_of(lengths: tuple[Lengths, Lengths], *, seed: int = 1, epoch: int = 0, micro_batches: int = 8) -> EpochPlan:
-    """A plan with a budget of 250 tokens per micro-batch."""
-    return plan_epoch(
-        *lengths, TrainingSettings(budget_tokens=250 * micro_batches, micro_batches=micro_batches, seed=seed), epoch
-    )
+def plan_of(lengths: tuple[Lengths, Lengths], *, seed: int = 1, epoch: int = 0, budget_tokens: int = 2000) -> EpochPlan:
+    return plan_epoch(*lengths, TrainingSettings(budget_tokens=budget_tokens, seed=seed), epoch)
 
 
 @settings(max_examples=50)
-@given(n=st.integers(2000, 4000), seed=st.integers(0, 99), epoch=st.integers(0, 9), micro_batches=st.integers(1, 8))
-def test_each_pair_once_within_the_budget(n: int, seed: int, epoch: int, micro_batches: int) -> None:
+@given(n=st.integers(2000, 4000), seed=st.integers(0, 99), epoch=st.integers(0, 9), budget=st.integers(400, 2500))
+def test_each_pair_once_and_every_update_within_the_budget(n: int, seed: int, epoch: int, budget: int) -> None:
     lengths = source, target = corpus(n, seed)
-    plan = plan_of(lengths, seed=seed, epoch=epoch, micro_batches=micro_batches)
+    plan = plan_of(lengths, seed=seed, epoch=epoch, budget_tokens=budget)
     updates = [plan[update] for update in range(len(plan))]
-    micro = list(chain.from_iterable(updates))
-    assert sorted(np.concatenate(micro).tolist()) == list(range(n))
-    assert {len(update) for update in updates[:-1]} <= {micro_batches}
-    assert 1 <= len(updates[-1]) <= micro_batches
-    for number, update in enumerate(updates):
-        assert plan.source_tokens[number] == sum(source[rows].sum() for rows in update)
-        assert plan.target_tokens[number] == sum(target[rows].sum() for rows in update)
-        padded = [len(rows) * int(source[rows].max() + target[rows].max()) for rows in update]
-        assert plan.computed_tokens[number] == sum(padded)
-        assert all(max(source[rows].sum(), target[rows].sum()) <= 250 for rows in update)
-    assert plan.padding_fraction == pytest.approx(1 - (source.sum() + target.sum()) / plan.computed_tokens.sum())
+    units = list(chain.from_iterable(updates))
+    assert sorted(np.concatenate(units).tolist()) == list(range(n))
+    assert {len(update) for update in updates} == {TrainingSettings(budget_tokens=budget).units}
+    real = [[sum(side[rows].sum() for rows in update) for side in lengths] for update in updates]
+    assert plan.update_tokens.tolist() == real
+    assert np.mean(np.max(real, axis=1)) == pytest.approx(budget, rel=0.08)
+    padded = sum(len(rows) * int(source[rows].max() + target[rows].max()) for rows in units)
+    assert plan.padding_fraction == pytest.approx(1 - (source.sum() + target.sum()) / padded)
+
+
+def test_updates_of_the_paper_s_size_are_alike_and_mix_lengths() -> None:
+    """With WMT14's lengths, the fuller side has 25,000 tokens on average, and each mixes lengths."""
+    source, target = draw_lengths(LENGTHS["wmt14"], 200_000, np.random.default_rng(1))
+    plan = plan_epoch(source, target, TrainingSettings(), epoch=0)
+    fuller_tokens = plan.update_tokens.max(axis=1)
+    assert fuller_tokens.mean() == pytest.approx(25_000, rel=0.01)
+    assert np.abs(fuller_tokens / 25_000 - 1).max() < 0.1
+    means = [target[np.concatenate(plan[update])].mean() for update in range(len(plan))]
+    assert np.std(means) < 0.05 * target.std()
+    assert plan.padding_fraction < 0.05
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=9, max_size=99), st.integers(1, 9))
+def test_runs_have_equal_tokens_to_half_a_pair_at_either_end(lengths: list[tuple[int, int]], n_runs: int) -> None:
+    source, target = np.array(lengths, np.int32).T
+    bounds = equal_bounds(source, target, n_runs).tolist()
+    assert [bounds[0], bounds[-1], len(bounds)] == [0, len(lengths), n_runs + 1]
+    assert all(begin < end for begin, end in pairwise(bounds))
+    tokens = (source + target).astype(int)
+    if tokens.max() < tokens.sum() / n_runs:  # else runs of one long pair move others
+        for begin, end in pairwise(bounds):
+            assert abs(tokens[begin:end].sum() - tokens.sum() / n_runs) <= tokens.max()
 
 
 @given(lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1), limit=st.integers(1, 60))
@@ -68,10 +86,8 @@ def test_cut_is_greedy(lengths: list[tuple[int, int]], limit: int) -> None:
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 9)), min_size=1, max_size=60),
     limit=st.integers(1, 30),
-    block=st.integers(1, 20),
 )
-def test_blocks_change_nothing(lengths: list[tuple[int, int]], limit: int, block: int) -> None:
-    """At any block size, rows are sorted by (band, source up or down, target) and cut alike."""
+def test_rows_are_sorted_by_band_then_source_then_target(lengths: list[tuple[int, int]], limit: int) -> None:
     source, target = np.array(lengths, np.int32).T
     rows = np.random.default_rng(len(lengths)).permutation(len(lengths)).astype(np.int32)
     band_of, band, held_tokens = {}, 0, 0
@@ -85,22 +101,7 @@ def test_blocks_change_nothing(lengths: list[tuple[int, int]], limit: int, block
         band = band_of[lengths[row][1]]
         return band, lengths[row][0] * (1 if band % 2 else -1), lengths[row][1]
 
-    with pytest.MonkeyPatch.context() as patch:
-        whole = cut(source, target, limit)
-        patch.setattr(batching, "BLOCK_PAIRS", block)
-        assert by_length(source, target, rows, limit).tolist() == sorted(rows.tolist(), key=key)
-        assert cut(source, target, limit).tolist() == whole.tolist()
-
-
-def test_micro_batches_with_the_most_pairs_are_split() -> None:
-    """Short sentences fill more micro-batches, none has more pairs than the 95th percentile, and the others stay."""
-    lengths = np.repeat([2, 20, 40], [4_000, 20_000, 20_000])
-    by_tokens, bounds = cut(lengths, lengths, 4_000), micro_batch_bounds(lengths, lengths, 4_000)
-    assert np.diff(by_tokens).max() == 2_000
-    assert np.diff(bounds).max() == FEW_PAIRS
-    assert bounds[bounds >= 4_000].tolist() == by_tokens[by_tokens >= 4_000].tolist()
-    few = np.repeat([2, 40], [400, 20_000])  # up to 200 pairs stay, however few the others have
-    assert micro_batch_bounds(few, few, 400).tolist() == cut(few, few, 400).tolist()
+    assert by_length(source, target, rows, limit).tolist() == sorted(rows.tolist(), key=key)
 
 
 def test_pure_function_of_seed_and_epoch() -> None:
@@ -111,38 +112,24 @@ def test_pure_function_of_seed_and_epoch() -> None:
         assert (np.concatenate(plan[0]).tolist() == np.concatenate(other[0]).tolist()) == same
 
 
-def test_overlong_pair_is_its_own_micro_batch_and_tried_first() -> None:
-    source, target = corpus(3000)
-    source[17], target[23] = 500, 600
-    plan = plan_of((source, target))
-    alone = [rows.tolist() for update in range(len(plan)) for rows in plan[update] if len(rows) == 1]
-    assert [17] in alone
-    assert [23] in alone
-    assert sorted(rows.tolist() for rows in plan.largest) == [[17], [23]]
-
-
-def test_budget_missed_by_a_tenth_is_refused() -> None:
-    with pytest.raises(UserError, match=r"budget_tokens = 2000: 50 pairs are too few .*; lower budget_tokens"):
-        plan_of(corpus(50))
-    lowered = TrainingSettings(budget_tokens=int(max(side.sum() for side in corpus(50))), micro_batches=1)
-    assert len(plan_epoch(*corpus(50), lowered, epoch=0)) == 1
-    badly = np.full(500, 140, np.int32)
+def test_an_update_too_large_for_the_text_is_refused() -> None:
     with pytest.raises(
-        UserError, match=r"would hold 1120 tokens.*too long for micro-batches of 250 .*raise budget_tokens"
+        UserError, match=r"50 pairs of \d+ tokens .*do not fill updates of .* 2000; lower budget_tokens"
     ):
-        plan_of((badly, badly))
-    for raised in (TrainingSettings(budget_tokens=8_000), TrainingSettings(budget_tokens=2_000, micro_batches=1)):
-        plan_epoch(badly, badly, raised, epoch=0)
+        plan_of(corpus(50))
+    assert len(plan_of(corpus(50), budget_tokens=max(int(side.sum()) for side in corpus(50)))) == 1
+    long = np.full(500, 140, np.int32)
+    assert len(plan_of((long, long), budget_tokens=300)) == 233
+    with pytest.raises(UserError, match=r"500 pairs .* lower"):  # a unit is a pair or more
+        plan_of((long, long), budget_tokens=100)
     with pytest.raises(UserError, match="empty"):
-        plan_of((badly[:0], badly[:0]))
+        plan_of((long[:0], long[:0]))
 
 
-def test_little_padding_at_the_papers_batch_size(data: Path) -> None:
+def test_little_padding_on_real_text(data: Path) -> None:
     words = []
     for language in ("en", "de"):
         with gzip.open(data / "multi30k" / f"train.{language}.gz", "rt", encoding="utf-8", newline="\n") as file:
             words.append(np.array([len(line.split()) + 1 for line in file], np.int32))
-    for micro_batches in (1, 8):
-        budget_tokens = 4096 if micro_batches == 1 else 25_000
-        plan = plan_epoch(*words, TrainingSettings(budget_tokens=budget_tokens, micro_batches=micro_batches), epoch=0)
-        assert plan.padding_fraction < 0.05
+    for budget_tokens in (400, 4096, 25_000):
+        assert plan_epoch(*words, TrainingSettings(budget_tokens=budget_tokens), epoch=0).padding_fraction < 0.05

@@ -14,7 +14,7 @@ from pipeline.text.vocabulary import load
 from tests.support.tiny_text import FLICKR_PAIRS, MAX_TOKENS, NOISE, PreparedText, prepare_text
 
 Ids = tuple[list[int], list[int]]
-PLAN = TrainingSettings(budget_tokens=3000, micro_batches=2, seed=3)
+PLAN = TrainingSettings(budget_tokens=3000, seed=3)
 
 
 @pytest.fixture(scope="module")

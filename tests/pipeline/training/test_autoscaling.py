@@ -34,7 +34,6 @@ vocabulary.size = {TINY.model.vocabulary_size}
 model = {{n_layers = 1, d_model = 32, d_ff = 64, n_heads = 2, d_k = 16, d_v = 16}}
 updates = 15
 budget_tokens = 2400
-micro_batches = 8
 dtype = "float32"
 checkpoint_updates = 3
 validation_updates = 3

@@ -77,7 +77,7 @@ def test_trains_in_bfloat16(name: str, dataset: EncodedDataset, tmp_path: Path) 
         Translator(folder, DecodingSettings(dtype=dtype, max_extra_tokens=5)).translations(["Two dogs run ."])[0]
         for dtype in ("bfloat16", "float32")
     )
-    assert in_bfloat16.score == pytest.approx(in_float32.score, rel=0.02)
+    assert in_bfloat16.score == pytest.approx(in_float32.score, rel=0.1)
 
 
 def test_only_the_transformer_is_packed_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ def test_speed_is_negotiated(
         monkeypatch.setattr(devices, what, lambda *_: True)
     settings = with_fields(**{"dtype": "bfloat16", **fields})
     negotiated = devices.negotiate(Workers(), settings, TrainingState(), tmp_path)
-    assert (negotiated.compiled, negotiated.packed) == (compiled, packed)
+    assert (negotiated.compiled, negotiated.form == "packed") == (compiled, packed)
 
 
 def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,6 @@ vocabulary.size = {PIECES}
 model = {{n_layers = 2, d_model = 64, d_ff = 256, n_heads = 2, d_k = 32, d_v = 32, dropout = 0.1}}
 updates = 100000
 budget_tokens = 2400
-micro_batches = 8
 dtype = "float32"
 checkpoint_updates = 200
 keep_checkpoints = 5

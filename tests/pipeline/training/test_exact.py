@@ -20,9 +20,9 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.training import loop
 from pipeline.training.exact import ExactSum, parent
 from pipeline.training.loop import Training
-from pipeline.training.updates import MicroBatch
+from pipeline.training.updates import Part
 from pipeline.training.workers import Workers
-from tests.support.tiny_training import TINY, curve, free_port, start_processes, weights, with_fields
+from tests.support.tiny_training import TINY, curve, free_port, start_processes, with_fields
 
 LAYOUTS = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 4, 8))]
 """Numbers of workers."""
@@ -34,7 +34,7 @@ SLOW = with_fields(
 
 
 class Sums:
-    """Stands in for a training step, with one value that each micro-batch sets."""
+    """Stands in for a training step, with one value that each part sets."""
 
     def __init__(self) -> None:
         self.sums = torch.zeros(1)
@@ -52,14 +52,14 @@ def in_a_tree(values: Sequence[float], first: int = 0, stride: int = 1) -> float
 
 
 @given(st.integers(1, 70), st.randoms())
-def test_micro_batches_are_added_in_a_tree(n: int, random: Random) -> None:
+def test_parts_are_added_in_a_tree(n: int, random: Random) -> None:
     """The sum is bit-identical to the tree's for any terms, and few partial sums exist at a time."""
     values = [float(np.float32(random.uniform(-1, 1))) for _ in range(n)]
     step: Any = Sums()
     exact, most = ExactSum(Workers(), step), 0
-    for micro_batch in exact.in_order([MicroBatch(number, None) for number in range(n)]):  # type: ignore[arg-type]
-        step.sums += values[micro_batch.number]
-        exact.add(micro_batch.number)
+    for part in exact.in_order([Part(number, []) for number in range(n)]):
+        step.sums += values[part.number]
+        exact.add(part.number)
         most = max(most, len(exact._partial))
     exact.reduce(n)
     assert step.sums.item() == in_a_tree(values)
@@ -91,13 +91,12 @@ def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
         *,
         exact: bool,
         updates: int = UPDATES,
-        micro_batches: int = SLOW.micro_batches,
-        exchange: str = "float32",
+        budget_tokens: int = SLOW.budget_tokens,
     ) -> Path:
-        place = folder / f"{size}-{exact}-{updates}-{micro_batches}-{exchange}"
+        place = folder / f"{size}-{exact}-{updates}-{budget_tokens}"
         if not place.exists():
             place.mkdir()
-            changed = {"exact_reduction": exact, "exchange": exchange, "micro_batches": micro_batches}
+            changed = {"exact_reduction": exact, "budget_tokens": budget_tokens}
             settings = SLOW.model_copy(update={**changed, "updates": updates, "checkpoint_updates": updates})
             start_processes(train_in_group, (size, dataset, settings, place), size)
         return place
@@ -131,21 +130,10 @@ def test_exact_reduction_ends_in_the_same_bits(size: int, trained: Callable[...,
     assert_same_bits(trained(1, exact=True), trained(size, exact=True), UPDATES)
 
 
-def test_exact_reduction_with_a_micro_batch_a_worker(trained: Callable[..., Path]) -> None:
-    """With four workers for four micro-batches, three updates are bit-identical to one worker's."""
-    alone, together = (trained(size, exact=True, updates=3, micro_batches=4) for size in (1, 4))
+def test_exact_reduction_with_a_part_a_worker(trained: Callable[..., Path]) -> None:
+    """With four workers for four parts, three updates are bit-identical to one worker's."""
+    alone, together = (trained(size, exact=True, updates=3, budget_tokens=1200) for size in (1, 4))
     assert_same_bits(alone, together, 3)
-
-
-def test_gradients_sent_in_bfloat16(trained: Callable[..., Path]) -> None:
-    """Two workers follow the curve with other bits. A single worker sends nothing, so nothing is rounded."""
-    plain, rounded = (curve(trained(2, exact=False, exchange=name)) for name in ("float32", "bfloat16"))
-    differences = [abs(ours / theirs - 1) for ours, theirs in zip(rounded, plain, strict=True)]
-    print(f"loss {rounded[-3]:.6f}, in float32 {plain[-3]:.6f}; at most {max(differences):.1e} apart")
-    assert max(differences) < 1e-4
-    assert rounded[0] == plain[0]  # nothing has been rounded before the first loss
-    assert weights(trained(2, exact=False, exchange="bfloat16"), UPDATES) != weights(trained(2, exact=False), UPDATES)
-    assert_same_bits(trained(1, exact=False), trained(1, exact=False, exchange="bfloat16"), UPDATES)
 
 
 def leave_after_an_update(rank: int, port: int, dataset: EncodedDataset, folder: Path) -> None:

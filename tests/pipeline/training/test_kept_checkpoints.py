@@ -19,7 +19,6 @@ from tests.support.tiny_training import TINY, start_processes, weights, with_fie
 LIKE_BASE = with_fields(
     updates=134,
     budget_tokens=300,
-    micro_batches=1,
     checkpoint_updates=2,
     keep_checkpoints=5,
     validation_updates=60,

@@ -22,7 +22,7 @@ from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training import devices, loop
 from pipeline.training.checkpoints import CheckpointWriter, list_folders
-from pipeline.training.loop import Training, dropout_seed
+from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
 from tests.support import packed_kernels
@@ -50,15 +50,15 @@ def train_alone(
 def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, update: int, where: str) -> None:
     """Trains until StopError: before or after the possible checkpoint of `update`, or in mid-update."""
     training = Training(Workers(), dataset, settings, folder)
-    accumulate, asked_for = training.step.accumulate, 5 if where == "amid" else 1
+    accumulate, asked_for = training.step.accumulate, 3 if where == "amid" else 1
 
-    def stopping(batch: Batch, seed: int) -> None:
+    def stopping(batch: Batch) -> None:
         nonlocal asked_for
         if training.state.update == update - (where == "amid"):
             asked_for -= 1
             if not asked_for:
                 raise StopError
-        accumulate(batch, seed)
+        accumulate(batch)
 
     def emit(event: dict[str, Any]) -> None:
         if event.get("step") == update:
@@ -99,9 +99,9 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     plan = plan_epoch(split.source_lengths, split.target_lengths, settings, epoch=0)
     torch.manual_seed(settings.seed)
     step = TrainingStep(Transformer(model), settings.optimizer, torch.float32)
-    step.accumulate(Batch.padded(*split.batch(np.concatenate(plan[0])), torch.float32), seed=0)
+    step.accumulate(Batch.padded(*split.batch(np.concatenate(plan[0])), torch.float32))
     line = metrics(tmp_path)[0]
-    n_tokens = plan.target_tokens[0]
+    n_tokens = int(plan.update_tokens[0, 1])
     assert line["target_tokens"] == n_tokens
     loss, nll, norm = step.apply(1, n_tokens).tolist()
     assert line["loss"] == pytest.approx(loss / n_tokens, rel=1e-5)
@@ -196,16 +196,16 @@ def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path:
 
 
 def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """If torch finds no memory, the error has the setting to raise. A fault that only mentions memory is unchanged."""
+    """If no part fits, the error has the setting to lower. A fault that only mentions memory is unchanged."""
 
-    def too_large(batch: Batch, seed: int) -> None:
+    def too_large(batch: Batch) -> None:
         torch.empty(10**15)
 
-    def faulty(batch: Batch, seed: int) -> None:
+    def faulty(batch: Batch) -> None:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
     for accumulate, error, message in (
-        (too_large, UserError, "does not fit into the memory of cpu; raise micro_batches"),
+        (too_large, UserError, "does not fit into the memory of cpu; lower budget_tokens"),
         (faulty, RuntimeError, "illegal memory access"),
     ):
         training = Training(Workers(), dataset, TINY, tmp_path)
@@ -305,16 +305,16 @@ def test_the_first_weights_are_copied_before_the_largest_batch_is_tried(
     training = Training(Unconnected(0, 2), dataset, TINY, tmp_path)
     accumulate = training.step.accumulate
 
-    def noting(batch: Batch, seed: int) -> None:
+    def noting(batch: Batch) -> None:
         NOTED.append("compute")
-        accumulate(batch, seed)
+        accumulate(batch)
 
     training.step.accumulate = noting  # type: ignore[method-assign]
     with training.writer:
         training.train(1)
     first = NOTED.index("compute")
     assert NOTED[:first] == ["copy"] * 4  # weights, and Adam's steps and moments
-    assert NOTED[first:].count("compute") == len(training.updates.largest) + TINY.micro_batches // 2
+    assert NOTED[first:].count("compute") == len(training.updates.largest()) + training.updates.n_passes
 
 
 def test_run_json_counts_what_was_trained(one_worker: Path, dataset: EncodedDataset) -> None:
@@ -340,12 +340,5 @@ def test_a_graph_that_cannot_be_recorded_is_told(
     (segment,) = emitting_warnings(events.append, training.run).segments
     assert (segment.packed, segment.captured) == (True, False)
     (warning,) = (event["warning"] for event in events if "warning" in event)
-    assert "1 of 1 workers compute micro-batches without a CUDA graph" in warning
+    assert "1 of 1 workers compute passes without a CUDA graph" in warning
     assert "CUDAGraph" in warning
-
-
-def test_seeds_differ_and_stay() -> None:
-    """Every micro-batch has its own seed, the same in every release, so that stored runs can continue."""
-    seeds = {dropout_seed(seed, update, part) for seed in (1, 2) for update in range(20) for part in range(20)}
-    assert len(seeds) == 800
-    assert dropout_seed(1, 2, 3) == 926643494850814613

@@ -171,23 +171,22 @@ def test_made_up_nodes_look_like_ray_s() -> None:
         (EIGHT_MACHINES, {}, (True, 8, 8, 1), ""),
         (TWO_MACHINES, {}, (True, 8, 8, 1), ""),
         (TWO_MACHINES, {"workers": 1}, (True, 1, 1, 8), ""),
-        (TWO_MACHINES, {"workers": (2, 16)}, (True, 2, 8, 4), "using 8 workers"),
-        (TWO_MACHINES, {"device": "cpu"}, (False, 8, 8, 12), ""),
+        (TWO_MACHINES, {"workers": (2, 16)}, (True, 2, 16, 4), ""),
+        (TWO_MACHINES, {"device": "cpu"}, (False, 64, 64, 1), ""),
         ([*DEAD, *FOUR_GPUS], {}, (True, 4, 4, 1), ""),
         # CPUs for half of its GPUs
         (FEW_CPUS, {}, (True, 4, 4, 1), "4 of the Ray cluster's 8 GPUs would idle: .* needs 1 CPU and 1 GPU"),
-        (FEW_CPUS, {"micro_batches": 4}, (True, 4, 4, 1), ""),
         (FEW_CPUS, {"workers": 4}, (True, 4, 4, 1), ""),
         # what an autoscaler may add is waited for
-        (HEAD, {"device": "gpu"}, (True, 1, 8, 1), "room for 0; waiting for nodes that an autoscaler may add"),
+        (HEAD, {"device": "gpu"}, (True, 1, 64, 1), "room for 0; waiting for nodes that an autoscaler may add"),
         ([*HEAD, *FOUR_GPUS], {"device": "gpu", "workers": 8}, (True, 8, 8, 1), "room for 4; waiting"),
-        ([*HEAD, *TWO_MACHINES], {"device": "gpu"}, (True, 1, 8, 8), ""),
-        (HEAD, {}, (False, 1, 8, 8), "no node of the Ray cluster has a GPU"),
-        # never more workers than micro-batches
+        ([*HEAD, *TWO_MACHINES], {"device": "gpu"}, (True, 1, 64, 8), ""),
+        (HEAD, {}, (False, 1, 64, 8), "no node of the Ray cluster has a GPU"),
+        # never more workers than parts of an update
         (nodes({"CPU": 2.0}), {}, (False, 2, 2, 1), ""),
-        (nodes({"CPU": 2.0}), {"micro_batches": 1}, (False, 1, 1, 2), ""),
-        (nodes({"CPU": 2.0}), {"workers": 2, "micro_batches": 1}, (False, 1, 1, 2), "using 1 workers"),
-        (nodes({"CPU": 2.0}), {"workers": (1, 16)}, (False, 1, 8, 2), "workers is 16, .* only 8 micro-batches"),
+        (nodes({"CPU": 4.0}), {"budget_tokens": 600}, (False, 2, 2, 2), ""),
+        (nodes({"CPU": 4.0}), {"workers": 3, "budget_tokens": 600}, (False, 2, 2, 2), "using 2 workers"),
+        (nodes({"CPU": 2.0}), {"workers": (1, 16), "exact_reduction": True}, (False, 1, 8, 2), "16, .* only 8;"),
     ],
 )
 def test_workers_fill_the_cluster(

@@ -1,7 +1,5 @@
 """pipeline.training.updates: the next epoch's plan is ready before its first update, and changes no batch."""
 
-import tempfile
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,36 +7,35 @@ import numpy as np
 import pytest
 import torch
 
-from model.batch import KERNEL_BLOCK
+from model.batch import PackedSize
+from model.config import PAD_ID
 from model.flops import training_flop
-from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.errors import UserError
-from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training import updates as updates_module
 from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import Training
-from pipeline.training.updates import AHEAD_UPDATES, Updates, packed_size
+from pipeline.training.updates import AHEAD_UPDATES, Form, Updates
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import EPOCH_UPDATES, TINY, with_fields
 
 
-class OneOfTwo(Workers):
-    """A worker whose peer is like itself, or plans differently."""
+class OneOfMany(Workers):
+    """A worker whose peers are like itself, or plan differently."""
 
     differs = False
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """Returns both workers' values."""
+        """Returns all workers' values."""
         return [value, "another plan" if self.differs and value else value]
 
 
 def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> None:
     """Its plan is computed before its first update is requested, is used, and yields the batches of a late plan."""
     split = EncodedSplit.open(dataset, "train")
-    updates = Updates(split, TINY, Workers(), torch.float32)
+    updates = Updates(split, with_fields(pass_tokens=0), Workers(), torch.float32, "blocks")
     reading = updates.between(0, 2 * EPOCH_UPDATES)
     first = next(reading)
     assert AHEAD_UPDATES < EPOCH_UPDATES - 1, "the next epoch's first update would already be requested"
@@ -49,26 +46,57 @@ def test_the_next_epoch_is_planned_during_this_one(dataset: EncodedDataset) -> N
     assert updates._plans == {1: planned}, "the plan was computed again, or one that no update needs"
     for epoch in (0, 1):
         plan = plan_epoch(split.source_lengths, split.target_lengths, TINY, epoch)
-        for update, parts in zip(read[epoch * EPOCH_UPDATES :], plan, strict=False):
-            assert len(update.mine) == len(parts)
-            for micro_batch, rows in zip(update.mine, parts, strict=True):
-                source_BS, target_BT = split.batch(rows)
-                assert torch.equal(micro_batch.batch.source.tokens_N, source_BS.flatten())
-                assert torch.equal(micro_batch.batch.targets_N, target_BT.flatten())
+        for number, update in enumerate(read[epoch * EPOCH_UPDATES : (epoch + 1) * EPOCH_UPDATES]):
+            ((_, (batch,)),) = update.mine
+            sides = [split.batch(rows) for rows in plan[number]]
+            assert torch.equal(batch.source.tokens_N, torch.cat([source_BS.flatten() for source_BS, _ in sides]))
+            assert torch.equal(batch.targets_N, torch.cat([target_BT.flatten() for _, target_BT in sides]))
     assert len(read) == 2 * EPOCH_UPDATES
 
 
-def test_every_worker_knows_the_size_of_a_whole_update(dataset: EncodedDataset) -> None:
-    """Tokens, padding and FLOP cover all micro-batches, although a worker reads only its own."""
-    split, two = EncodedSplit.open(dataset, "train"), TINY.model_copy(update={"micro_batches": 2})
-    plan = plan_epoch(split.source_lengths, split.target_lengths, two, epoch=0)
-    for rank in (0, 1):
-        (update,) = Updates(split, two, OneOfTwo(rank, 2), torch.float32).between(0, 1)
-        assert [micro_batch.number for micro_batch in update.mine] == [rank]
-        lengths = [(split.source_lengths[rows], split.target_lengths[rows]) for rows in plan[0]]
-        assert update.flop == sum(training_flop(two.model, *of_rows) for of_rows in lengths)
-        sides = chain.from_iterable(lengths)
-        assert update.computed_tokens == sum(len(side) * int(side.max()) for side in sides)
+def pairs_of(updates: Updates, update: int) -> list[list[tuple[int, ...]]]:
+    """Returns the sources in each batch of an update, as token ids."""
+    (read,) = updates.between(update, update + 1)
+    found = []
+    for part in read.mine:
+        for batch in part.batches:
+            starts = (batch.source.positions_N == 0).nonzero().flatten().tolist()
+            tokens = [sentence[sentence != PAD_ID] for sentence in batch.source.tokens_N.tensor_split(starts[1:])]
+            found.append([tuple(sentence.tolist()) for sentence in tokens if len(sentence)])
+    return found
+
+
+@pytest.mark.parametrize("form", ["padded", "blocks", "packed"])
+def test_workers_and_passes_compute_each_pair_once(dataset: EncodedDataset, form: Form) -> None:
+    """Any number of workers, in any number of passes, has the pairs of the update, and the size of the whole."""
+    split = EncodedSplit.open(dataset, "train")
+    plan = plan_epoch(split.source_lengths, split.target_lengths, TINY, epoch=0)
+    rows = np.concatenate(plan[0])
+    expected = sorted(tuple(source[source != PAD_ID].tolist()) for source in split.batch(rows)[0])
+    flop = training_flop(TINY.model, split.source_lengths[rows], split.target_lengths[rows])
+    for size, divided, exact in ((1, 0, False), (1, 2, False), (3, 1, False), (16, 0, False), (3, 0, True)):
+        settings = with_fields(exact_reduction=exact, pass_tokens=0)
+        found, parts = [], []
+        for rank in range(size):
+            updates = Updates(split, settings, OneOfMany(rank, size), torch.float32, form)
+            for _ in range(divided):
+                assert updates.divide() or form == "padded"  # which has a pass for each unit
+            found += [pair for batch in pairs_of(updates, 0) for pair in batch]
+            (update,) = updates.between(0, 1)
+            parts += [part.number for part in update.mine]
+            assert (update.flop, update.target_tokens) == (flop, plan.update_tokens[0, 1])
+        assert sorted(found) == expected
+        assert sorted(parts) == [*range(8 if exact else size)]
+
+
+def test_a_packed_batch_that_is_too_large_is_divided(dataset: EncodedDataset) -> None:
+    split = EncodedSplit.open(dataset, "train")
+    updates = Updates(split, with_fields(pass_tokens=0), Workers(), torch.float32, "packed")
+    (whole,) = pairs_of(updates, 0)
+    updates.packed_size = PackedSize.of(TINY.budget_tokens // 2 + 200, len(whole), split.longest_tokens)
+    halves = pairs_of(updates, 0)
+    assert len(halves) == 2
+    assert sorted(halves[0] + halves[1]) == sorted(whole)
 
 
 def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset) -> None:
@@ -82,26 +110,9 @@ def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset
 
 def test_nodes_that_plan_differently_do_not_train(dataset: EncodedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes with different plans would skip some pairs and repeat others."""
-    monkeypatch.setattr(OneOfTwo, "differs", True)
+    monkeypatch.setattr(OneOfMany, "differs", True)
     with pytest.raises(UserError, match="the nodes plan epoch 0 differently; install the same versions"):
-        Updates(EncodedSplit.open(dataset, "train"), TINY, OneOfTwo(0, 2), torch.float32)
-
-
-def test_closing_lets_go_of_shared_plans(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither the largest micro-batches nor the updates already read keep a plan on the disk."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    updates = Updates(EncodedSplit.open(dataset, "train"), TINY, OneOfTwo(0, 2), torch.float32)
-    reading = updates.between(0, 2 * EPOCH_UPDATES)
-    update = next(reading)
-    updates._plans[1].result()
-    assert len([*tmp_path.glob("aiayn-plans-*/*")]) == 2
-    reading.close()
-    updates.close()
-    assert [*tmp_path.glob("aiayn-plans-*/*")] == []
-    assert update.mine
-    assert updates.largest
+        Updates(EncodedSplit.open(dataset, "train"), TINY, OneOfMany(0, 2), torch.float32)
 
 
 @pytest.mark.usefixtures("one_thread", "many_recoveries")
@@ -130,15 +141,3 @@ def test_a_run_that_goes_on_in_an_epoch_plans_no_earlier_one(
         assert planned == [1]
         resumed.train(2 * EPOCH_UPDATES + 1)
     assert planned == [1, 2]
-
-
-@pytest.mark.parametrize("longest", [None, 256])
-def test_a_fifth_of_the_blocks_that_attention_launches_is_needed(longest: int | None) -> None:
-    """With WMT14's lengths and the paper's updates, even if one sentence has the maximum number of tokens."""
-    source, target = draw_lengths(LENGTHS["wmt14"], 100_000, np.random.default_rng(1))
-    source[0] = longest or source[0]
-    plan = plan_epoch(source, target, TrainingSettings(), epoch=0)
-    size, n_micro_batches = packed_size(plan), len(plan.bounds) - 1
-    for lengths in (source, target):
-        needed = (-(-lengths // KERNEL_BLOCK)).sum() / n_micro_batches
-        assert needed >= (0.4 if longest is None else 0.2) * size.blocks

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 from model.batch import Batch, PackedSize
 from model.config import OptimizerConfig, TransformerConfig
 from model.decoder import IncrementalDecoder
+from model.dropout import pair_keys
 from model.loss import smoothed_cross_entropy
 from model.training_step import TrainingStep
 from model.transformer import Transformer
@@ -96,7 +97,11 @@ def main() -> None:
     size = PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
     assert size.n_rows == ROWS
     source_BS, target_BT = torch.randint(4, 100, (100, 30)), torch.randint(4, 100, (100, 31))
-    packed, padded = Batch.packed(source_BS, target_BT, size), Batch.padded(source_BS, target_BT, torch.bfloat16)
+    keys_B = pair_keys(0, 1, torch.arange(len(source_BS)))
+    packed, padded = (
+        Batch.packed(source_BS, target_BT, size).keyed(keys_B),
+        Batch.padded(source_BS, target_BT, torch.bfloat16),
+    )
 
     def on_device(tensor: Tensor) -> Tensor:
         return torch.zeros_like(tensor, device="cuda:0")
@@ -108,13 +113,13 @@ def main() -> None:
         step = TrainingStep(master, OptimizerConfig(), torch.bfloat16, packed=True)
         for _ in range(2):  # the second time, every table and state exists
             batch = packed.map(on_device)
-            with counted(counts, "micro-batch"):
-                step.accumulate(batch, seed=1)
+            with counted(counts, "pass"):
+                step.accumulate(batch)
             with counted(counts, "update"):
                 step.apply(1, 3000)
         torch.use_deterministic_algorithms(True)
-        with counted(counts, "exact micro-batch"):
-            step.accumulate(batch, seed=1)
+        with counted(counts, "exact pass"):
+            step.accumulate(batch)
         torch.use_deterministic_algorithms(False)
         step.model.eval()
         batch = padded.map(on_device)

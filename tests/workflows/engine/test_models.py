@@ -142,7 +142,7 @@ def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
 
 def test_a_training_that_fits_nowhere_fails_alone(tmp_path: Path) -> None:
     """Two CPUs have no room for three workers. The other model is built."""
-    wide = BASE.model_copy(update={"workers": 3, "micro_batches": 3})
+    wide = BASE.model_copy(update={"workers": 3, "budget_tokens": 900})
     steps = {"wide": _trained("wide", tmp_path / "log", 0), "good": _text("good", "a")}
     tiny = Tiny(tmp_path / "log", **steps)
     made = {"wide": Model([steps["wide"]], wide), "good": Model([steps["good"]], BASE)}
@@ -161,7 +161,7 @@ def _view() -> View:
 
 
 def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
-    log, wide = tmp_path / "log", BASE.model_copy(update={"workers": 2, "micro_batches": 2})
+    log, wide = tmp_path / "log", BASE.model_copy(update={"workers": 2})
     steps = {name: _trained(name, log, 0.3) for name in ("a", "b", "c")}
     made = {name: Model([step], wide) for name, step in steps.items()}
     tiny = Tiny(tmp_path / "joined", **steps)

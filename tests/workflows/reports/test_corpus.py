@@ -31,14 +31,14 @@ STATISTICS = CorpusStatistics(
     normalised=12,
     lengths=(lengths("en", 100, 1_500, 1_000, 300), lengths("de", 50, 900, 1_000, 700, 250)),
     sample={"size": 500, "sampled_pairs": 1_000, "train_pairs": 2_910, "words": 4_200},
-    plan=Plan(budget_tokens=400, micro_batches=2, updates=26, padding_fraction=0.0421, problem=""),
+    plan=Plan(budget_tokens=400, updates=26, padding_fraction=0.0421, problem=""),
     overlaps=[Overlap("dev", 500, source=12, target=10, pairs=9)],
 )
 
 
 def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> None:
     text = prepare_text(tmp_path, parallel_text)
-    training = TrainingSettings(budget_tokens=3000, micro_batches=2, seed=1)
+    training = TrainingSettings(budget_tokens=3000, seed=1)
     (tmp_path / "report").mkdir()
     made = report_corpus(Context(tmp_path / "report"), *text, "two collections", training)
     measured = measure("two collections", *text, training)
