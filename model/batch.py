@@ -64,7 +64,8 @@ class Rows(NamedTuple):
     def keyed(self, pair_keys_B: Tensor, side: int) -> "Rows":
         """Gives each row its key for dropout; `side` is 0 or 1 (source or target)."""
         sentence_N = (self.positions_N == 0).cumsum(0).clamp_(max=len(pair_keys_B)) - 1  # leftover rows take any key
-        keys_N = row_keys(pair_keys_B[sentence_N], self.positions_N, side)
+        # By index_select: indexing with [] starts OpenMP's threads, and those of the training thread then sleep.
+        keys_N = row_keys(pair_keys_B.index_select(0, sentence_N), self.positions_N, side)
         return self._replace(layout=self.layout._replace(row_keys=keys_N))
 
     def by_sentence(self) -> tuple[Tensor, Tensor | None]:

@@ -40,11 +40,10 @@ Item = TypeVar("Item")
 
 
 class Part(NamedTuple):
-    """A worker's share of an update, or a fixed part of it whose gradients are added up before all others."""
+    """A worker's share of an update, or a fixed part of it whose sums are added in order: a batch a pass."""
 
     number: int
     batches: list[Batch]
-    """The input of each of its forward and backward passes."""
 
 
 class Update(NamedTuple):

@@ -92,11 +92,12 @@ def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
         exact: bool,
         updates: int = UPDATES,
         budget_tokens: int = SLOW.budget_tokens,
+        pass_tokens: int = SLOW.pass_tokens,
     ) -> Path:
-        place = folder / f"{size}-{exact}-{updates}-{budget_tokens}"
+        place = folder / f"{size}-{exact}-{updates}-{budget_tokens}-{pass_tokens}"
         if not place.exists():
             place.mkdir()
-            changed = {"exact_reduction": exact, "budget_tokens": budget_tokens}
+            changed = {"exact_reduction": exact, "budget_tokens": budget_tokens, "pass_tokens": pass_tokens}
             settings = SLOW.model_copy(update={**changed, "updates": updates, "checkpoint_updates": updates})
             start_processes(train_in_group, (size, dataset, settings, place), size)
         return place
@@ -104,14 +105,21 @@ def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
     return train
 
 
-@pytest.mark.parametrize("size", LAYOUTS)
-def test_workers_walk_the_same_curve(size: int, trained: Callable[..., Path]) -> None:
-    """All training losses, with dropout, and dev losses agree with one worker's to 1e-4."""
+MANY = [(size, SLOW.pass_tokens) for size in (2, 4, 5, 8, 16)]
+
+
+@pytest.mark.parametrize(
+    ("size", "pass_tokens"), [(3, 0), (1, 0), (1, 295), *(pytest.param(*each, marks=pytest.mark.slow) for each in MANY)]
+)
+def test_workers_and_passes_walk_the_same_curve(size: int, pass_tokens: int, trained: Callable[..., Path]) -> None:
+    """All training losses, with dropout, and dev losses agree to 1e-4 with those of one worker in three passes."""
     alone = curve(trained(1, exact=False))
-    together = curve(trained(size, exact=False))
+    together = curve(trained(size, exact=False, pass_tokens=pass_tokens))
     assert len(alone) == UPDATES + 2
     differences = [abs(ours / theirs - 1) for ours, theirs in zip(together, alone, strict=True)]
-    print(f"{size} workers: loss {together[-3]:.6f}, alone {alone[-3]:.6f}; at most {max(differences):.1e} apart")
+    print(
+        f"{size} workers, {pass_tokens}: loss {together[-3]:.6f}, {alone[-3]:.6f}; at most {max(differences):.1e} apart"
+    )
     assert max(differences) < 1e-4
     assert alone[-3] < alone[0]
 

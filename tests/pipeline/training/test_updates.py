@@ -1,5 +1,6 @@
 """pipeline.training.updates: the next epoch's plan is ready before its first update, and changes no batch."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,30 @@ def test_workers_and_passes_compute_each_pair_once(dataset: EncodedDataset, form
             assert (update.flop, update.target_tokens) == (flop, plan.update_tokens[0, 1])
         assert sorted(found) == expected
         assert sorted(parts) == [*range(8 if exact else size)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads by Linux's /proc")
+def test_reading_starts_no_openmp_threads(dataset: EncodedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With those of a second thread, OpenMP has more than CPUs, and lets them sleep: updates took 1.5 times as long."""
+    started = []
+    read = Updates._batches
+
+    def counted(*arguments: Any) -> Any:
+        before = len(os.listdir("/proc/self/task"))
+        batches = read(*arguments)
+        started.append(len(os.listdir("/proc/self/task")) - before)
+        return batches
+
+    monkeypatch.setattr(Updates, "_batches", counted)
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        large = with_fields(budget_tokens=7000, pass_tokens=7000)
+        updates = Updates(EncodedSplit.open(dataset, "train"), large, Workers(), torch.float32, "blocks")
+        assert len(list(updates.between(0, 2))) == 2
+    finally:
+        torch.set_num_threads(n_threads)
+    assert max(started) <= 0
 
 
 def test_a_packed_batch_that_is_too_large_is_divided(dataset: EncodedDataset) -> None:
