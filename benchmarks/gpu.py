@@ -128,6 +128,7 @@ def largest_pass(settings: TrainingSettings, dataset: EncodedDataset, folder: Pa
         if loop.training.updates.n_passes > 1:  # it does not fit
             return fitting
         fitting = tokens
+        del loop  # the next one needs its memory
     return fitting
 
 
@@ -150,8 +151,7 @@ def _settings(size: str, passes: int, device: str, quick: bool) -> tuple[trainin
     chosen = training.SIZES["tiny" if quick else size]
     settings = chosen.settings(device="gpu" if device == "cuda" else "cpu")
     budget_tokens = 400 * passes if quick else settings.budget_tokens
-    changes = {"budget_tokens": budget_tokens, "pass_tokens": budget_tokens // passes}
-    return chosen, settings.model_copy(update=changes)
+    return chosen, settings.model_copy(update={"budget_tokens": budget_tokens, "pass_tokens": budget_tokens // passes})
 
 
 def _failure(error: Exception) -> Result:

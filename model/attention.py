@@ -125,17 +125,19 @@ class ScaledDotProductAttention(nn.Module):
         row_keys_BL: Tensor | None = None,
     ) -> Tensor:
         """Returns x_BHLV; the keys of the queries' rows are for dropout."""
-        scores_BHLM, dropout = self.scores(q_BHLK, k_BHMK), self.dropout_of(row_keys_BL)
-        return weighted_values(scores_BHLM, v_BHMV, bias, self.on_weights, dropout)
+        row_keys_B1L = None if row_keys_BL is None else row_keys_BL[:, None]
+        dropout = None if self.dropout is None else partial(self.dropout, row_keys=row_keys_B1L)
+        return self.attend(q_BHLK, k_BHMK, v_BHMV, bias, dropout)
+
+    def attend(
+        self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None, dropout: OnWeights | None
+    ) -> Tensor:
+        """Returns x_BHLV, with the dropout of these rows' weights, if any."""
+        return weighted_values(self.scores(q_BHLK, k_BHMK), v_BHMV, bias, self.on_weights, dropout)
 
     def scores(self, q_BHLK: Tensor, k_BHMK: Tensor) -> Tensor:
         """Returns scores_BHLM, before masking."""
         return scaled_products(q_BHLK, k_BHMK)
-
-    def dropout_of(self, row_keys_BL: Tensor | None) -> OnWeights | None:
-        """Returns the dropout of these rows' weights, if any."""
-        row_keys_B1L = None if row_keys_BL is None else row_keys_BL[:, None]
-        return None if self.dropout is None else partial(self.dropout, row_keys=row_keys_B1L)
 
     def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
         """Returns x_NHV."""

@@ -121,17 +121,11 @@ class NeighbourhoodAttention(ScaledDotProductAttention):
         super().__init__(dropout)
         self.window = window
 
-    def forward(
-        self,
-        q_BHLK: Tensor,
-        k_BHMK: Tensor,
-        v_BHMV: Tensor,
-        bias: Tensor | None = None,
-        row_keys_BL: Tensor | None = None,
+    def attend(
+        self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None, dropout: OnWeights | None
     ) -> Tensor:
         """Returns x_BHLV; the bias may only mask padding."""
         padding_B11M = None if bias is None else bias.isneginf()
-        dropout = self.dropout_of(row_keys_BL)
         return neighbourhood_attention(q_BHLK, k_BHMK, v_BHMV, self.window, padding_B11M, self.on_weights, dropout)
 
     def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:

@@ -169,8 +169,8 @@ class TrainingSettings(Settings):
     log_updates: Count = not_in_fingerprint(200)
     """Updates between metrics lines: every few seconds on fast GPUs, which wait for the host meanwhile."""
     workers: Workers = not_in_fingerprint(0)
-    """Number of training processes; 0: one per CPU or GPU of the cluster, at most `most_workers`; "2:8": elastic, from
-    2 to 8. The updates do not depend on it."""
+    """Number of training processes; 0: one per CPU or GPU of the cluster, at most one per unit of an update; "2:8":
+    elastic, from 2 to 8. The updates do not depend on it."""
     pass_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
     """Tokens a side that a worker computes at once, about; 0: as many as its memory holds, on a CPU up to 4,096."""
     threads: Threads = not_in_fingerprint(1)

@@ -30,10 +30,10 @@ IN_MODEL = {"torch", *sys.stdlib_module_names}
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
 MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
-    "model pipeline": (16_690, 16_500),
+    "model pipeline": (16_686, 16_500),
     "workflows": (11_316, 9_500),
     "benchmarks": (1_474, 1_500),
-    "tests": (22_049, 20_000),
+    "tests": (22_048, 20_000),
     "a table": (7_190, 5_200),
     "a file": (400, 400),
 }

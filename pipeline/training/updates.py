@@ -31,7 +31,7 @@ AHEAD_UPDATES = 2
 CPU_PASS_TOKENS = 4096
 """Tokens a side of a pass on a CPU; more are not faster."""
 PADDED_PASSES = 8
-"""Passes of an update whose batches are padded to their longest sentence, if it has as many units."""
+"""Passes of an update whose batches are padded to their longest sentence, unless `pass_tokens` decides."""
 Form = Literal["padded", "blocks", "packed"]
 """How a batch is laid out (`model.layouts`)."""
 Rows = NDArray[np.integer]
@@ -91,7 +91,7 @@ class Updates:
         limit_tokens = settings.pass_tokens or (CPU_PASS_TOKENS if workers.device == "cpu" else settings.budget_tokens)
         self.n_passes = -(-settings.budget_tokens // (workers.size * limit_tokens))
         """Passes in which this worker computes its share of an update."""
-        if form == "padded":  # so that a pass has sentences of like length
+        if form == "padded" and not settings.pass_tokens:  # so that a pass has sentences of like length
             self.n_passes = max(self.n_passes, min(PADDED_PASSES, -(-settings.units // workers.size)))
         self.packed_size = self._packed_size()
 
