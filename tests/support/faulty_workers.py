@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import ray
 import ray.train
 
@@ -49,9 +50,9 @@ class FaultyScratch(Scratch):
     """`loop.PROGRESS_S` of each rank."""
 
     def on_this_node(self, folder: Path) -> Path:
-        worker = ray.train.get_context()
+        worker, patch = ray.train.get_context(), pytest.MonkeyPatch()
         (self.diary / f"start-{os.getpid()}").touch()
-        loop.PROGRESS_S = self.progress_s[worker.get_world_rank()]
+        patch.setattr(loop, "PROGRESS_S", self.progress_s[worker.get_world_rank()])
         if worker.get_world_rank() == worker.get_world_size() - 1:
             if not self.in_update:
                 self._begin_fault()
@@ -59,10 +60,11 @@ class FaultyScratch(Scratch):
 
             def update_or_fault(training: loop.Training, update: Update) -> None:
                 if training.state.update + 1 == FAULTY_UPDATE:
+                    patch.undo()  # this process may train another model
                     self._begin_fault()
                 updated(training, update)
 
-            loop.Training._update = update_or_fault  # type: ignore[method-assign]
+            patch.setattr(loop.Training, "_update", update_or_fault)
         return folder
 
     def _begin_fault(self) -> None:
