@@ -15,18 +15,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from model.cpu import softmax
 from model.dropout import Dropout
-from model.layouts import EncoderOutput, Layout, PackedKeys, PackedLayout
+from model.layouts import EncoderOutput, Layout
 
-KERNEL_MULTIPLE = 8
-"""Head width must be a multiple of this in `packed_attention`."""
-KERNEL_MAX_WIDTH = 256
-"""Largest head width of `packed_attention`."""
-KERNEL_MAX_WIDTH_SMALL_GPUS = 192
-"""The same on GPUs with less shared memory than an A100 or H100: their backward pass is limited."""
 OnWeights = Callable[[Tensor], Tensor]
 """Observes or replaces weights_BHLM before they are applied to the values."""
 
@@ -63,53 +56,15 @@ def weighted_values(
     return weights_BHLM @ v_BHMV
 
 
-def kernel_width(d_k: int, d_v: int) -> int:
-    """Returns the head width that `packed_attention` pads queries, keys and values to."""
-    return -(-max(d_k, d_v) // KERNEL_MULTIPLE) * KERNEL_MULTIPLE
-
-
-def has_kernels(capability: tuple[int, int], d_k: int, d_v: int) -> bool:
-    """Whether `packed_attention` can train heads of these widths on a GPU of this compute capability."""
-    limit = KERNEL_MAX_WIDTH if capability in ((8, 0), (9, 0), (10, 0)) else KERNEL_MAX_WIDTH_SMALL_GPUS
-    return capability >= (8, 0) and kernel_width(d_k, d_v) <= limit
-
-
-def packed_attention(
-    q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout, reach: tuple[int, int] = (-1, -1)
-) -> Tensor:
-    """Computes eq. 1 within each sentence by torch's variable-length attention: x_NHV.
-
-    A query attends to `reach` positions before and after its own; -1 means all. The kernels need a GPU (`has_kernels`),
-    bfloat16 or float16, and d_k = d_v: the narrower is padded with zeros, which leave all products unchanged.
-    """
-    from torch.nn.attention.varlen import varlen_attn
-
-    d_k, d_v = q_NHK.shape[-1], keys.v_MHV.shape[-1]
-    width = kernel_width(d_k, d_v)
-    q_NHX, k_MHX, v_MHX = (
-        F.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x for x in (q_NHK, keys.k_MHK, keys.v_MHV)
-    )
-    x_NHX = varlen_attn(
-        q_NHX,
-        k_MHX,
-        v_MHX,
-        queries.offsets,
-        keys.layout.offsets,
-        queries.longest,
-        keys.layout.longest,
-        scale=d_k**-0.5,
-        window_size=(reach[0], 0) if keys.layout.is_causal else reach,
-    )
-    assert isinstance(x_NHX, Tensor)  # a tuple only with auxiliary outputs
-    return x_NHX[..., :d_v] if d_v < width else x_NHX
-
-
 class ScaledDotProductAttention(nn.Module):
     """Equation 1 within each head (Figure 2, left).
 
     `dropout` drops attention weights in training (§6.3). `dropout` and `on_weights` require padded batches, since the
     packed kernels never materialise the weights.
     """
+
+    reach: tuple[int, int] | None = (-1, -1)
+    """The positions before and after its own that a query sees in packed batches, -1 for all; None if those fail."""
 
     def __init__(self, dropout: Dropout | None = None) -> None:
         super().__init__()
@@ -139,21 +94,15 @@ class ScaledDotProductAttention(nn.Module):
         """Returns scores_BHLM, before masking."""
         return scaled_products(q_BHLK, k_BHMK)
 
-    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
-        """Returns x_NHV."""
-        return packed_attention(q_NHK, keys, queries)
-
 
 class DotProductAttention(ScaledDotProductAttention):
     """softmax(Q Kᵀ) V, not scaled (§3.2.1; Luong et al. 2015). Padded batches only."""
 
+    reach = None
+
     def scores(self, q_BHLK: Tensor, k_BHMK: Tensor) -> Tensor:
         """Returns scores_BHLM, before masking."""
         return q_BHLK @ k_BHMK.transpose(-1, -2)
-
-    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
-        """Raises NotImplementedError: the packed kernels compute scaled dot products."""
-        raise NotImplementedError(f"{type(self).__name__} computes padded batches only")
 
 
 class AdditiveAttention(DotProductAttention):

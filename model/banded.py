@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.attention import OnWeights, ScaledDotProductAttention, attention, packed_attention
+from model.attention import OnWeights, ScaledDotProductAttention, attention
 from model.dropout import Dropout
-from model.layouts import PackedKeys, PackedLayout
 
 
 def reach(window: int) -> tuple[int, int]:
@@ -54,7 +53,9 @@ def neighbourhood_attention(
     """
     length = q_BHLK.shape[2]
     if length < 2 * window or on_weights is not None or dropout is not None:
-        return _full(q_BHLK, k_BHLK, v_BHLV, window, padding_B11L, on_weights, dropout)
+        masked = out_of_reach(length, window, q_BHLK.device)
+        masked = masked if padding_B11L is None else masked | padding_B11L
+        return attention(q_BHLK, k_BHLK, v_BHLV, _bias(masked, q_BHLK.dtype), on_weights, dropout)
     before, _ = reach(window)
     n_blocks = -(-length // window)
     missing = n_blocks * window - length
@@ -62,22 +63,6 @@ def neighbourhood_attention(
     k_BHGWK, v_BHGWV = (_seen(x_BHLX, before, missing, n_blocks, window) for x_BHLX in (k_BHLK, v_BHLV))
     bias = _bias(_masked(length, window, padding_B11L, q_BHLK.device), q_BHLK.dtype)
     return attention(q_BHGCK, k_BHGWK, v_BHGWV, bias).flatten(2, 3)[:, :, :length]
-
-
-def _full(
-    q_BHLK: Tensor,
-    k_BHLK: Tensor,
-    v_BHLV: Tensor,
-    window: int,
-    padding_B11L: Tensor | None,
-    on_weights: OnWeights | None,
-    dropout: OnWeights | None,
-) -> Tensor:
-    """Computes the same by the full, masked product."""
-    masked = out_of_reach(q_BHLK.shape[2], window, q_BHLK.device)
-    if padding_B11L is not None:
-        masked = masked | padding_B11L
-    return attention(q_BHLK, k_BHLK, v_BHLV, _bias(masked, q_BHLK.dtype), on_weights, dropout)
 
 
 def _bias(masked: Tensor, dtype: torch.dtype) -> Tensor:
@@ -119,7 +104,7 @@ class NeighbourhoodAttention(ScaledDotProductAttention):
 
     def __init__(self, window: int, dropout: Dropout | None = None) -> None:
         super().__init__(dropout)
-        self.window = window
+        self.window, self.reach = window, reach(window)
 
     def attend(
         self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None, dropout: OnWeights | None
@@ -127,7 +112,3 @@ class NeighbourhoodAttention(ScaledDotProductAttention):
         """Returns x_BHLV; the bias may only mask padding."""
         padding_B11M = None if bias is None else bias.isneginf()
         return neighbourhood_attention(q_BHLK, k_BHMK, v_BHMV, self.window, padding_B11M, self.on_weights, dropout)
-
-    def packed(self, q_NHK: Tensor, keys: PackedKeys, queries: PackedLayout) -> Tensor:
-        """Returns x_NHV."""
-        return packed_attention(q_NHK, keys, queries, reach(self.window))

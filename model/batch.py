@@ -12,7 +12,7 @@ Shapes: N rows; B sentences, L length, S source length, T target length.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,12 +21,10 @@ from torch.nn import functional as F
 from model.config import BEGIN_ID, PAD_ID
 from model.cpu import pad_rows
 from model.dropout import row_keys
-from model.layouts import BlocksLayout, PackedLayout, PaddedLayout, masking_bias
+from model.layouts import BlocksLayout, PackedLayout, PaddedLayout, map_tensors, masking_bias
 
-LEFTOVER_ROWS = 128
-"""Leftover rows of a packed batch form sentences of at most this length, or as long as the longest real one."""
 ROWS_MULTIPLE = 64
-"""The number of rows of a packed batch is a multiple of this."""
+"""The number of rows of a packed batch is a multiple of this (`model.kernels.attention`)."""
 
 
 class Rows(NamedTuple):
@@ -52,14 +50,13 @@ class Rows(NamedTuple):
         return cls(tokens_N, positions_N, length, layout)
 
     @classmethod
-    def in_blocks(cls, blocks: Sequence[Tensor], dtype: torch.dtype) -> "Rows":
+    def in_blocks(cls, of_blocks: Sequence[Tensor], dtype: torch.dtype) -> "Rows":
         """Lays out several matrices tokens_BL, each padded to its own length, one after another."""
-        sides = [cls.padded(tokens_BL, torch.float32) for tokens_BL in blocks]  # whose rows are not padded
+        sides = [cls.padded(tokens_BL, torch.float32) for tokens_BL in of_blocks]  # whose rows are not padded
         tokens_N = pad_rows(torch.cat([rows.tokens_N for rows in sides]), dtype)
         positions_N = pad_rows(torch.cat([rows.positions_N for rows in sides]), dtype)
-        layouts = [cast("PaddedLayout", rows.layout) for rows in sides]
-        in_dtype = [block.map(lambda bias: bias.to(dtype)) for block in layouts]
-        return cls(tokens_N, positions_N, max(rows.n_positions for rows in sides), BlocksLayout(tuple(in_dtype)))
+        blocks = map_tensors(lambda bias: bias.to(dtype), tuple(rows.layout for rows in sides))
+        return cls(tokens_N, positions_N, max(rows.n_positions for rows in sides), BlocksLayout(blocks))
 
     def keyed(self, pair_keys_B: Tensor, side: int) -> "Rows":
         """Gives each row its key for dropout; `side` is 0 or 1 (source or target)."""
@@ -79,10 +76,6 @@ class Rows(NamedTuple):
         x_NX = x_BLX.flatten(0, 1)
         return F.pad(x_NX, (0, 0, 0, len(self.tokens_N) - len(x_NX)))
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> "Rows":
-        """Applies `function` to every tensor."""
-        return Rows(function(self.tokens_N), function(self.positions_N), self.n_positions, self.layout.map(function))
-
 
 class PackedSize(NamedTuple):
     """The shape of all packed batches of a run."""
@@ -90,19 +83,14 @@ class PackedSize(NamedTuple):
     n_rows: int
     """Rows per side."""
     n_sentences: int
-    """Sentences, including those that hold leftover rows."""
+    """Most sentences, and one without rows."""
     n_positions: int
-    """At least the length of every real sentence."""
-    longest: int
-    """At least the length of every sentence, leftover rows included."""
+    """At least the length of every sentence."""
 
     @classmethod
     def of(cls, most_tokens: int, most_pairs: int, longest: int) -> "PackedSize":
         """Returns the size for at most `most_tokens` a side, `most_pairs` pairs and `longest` tokens a sentence."""
-        most_rows = max(longest, LEFTOVER_ROWS)
-        # Either side has a row for each leftover sentence, and together these hold all leftover rows.
-        n_parts = -(-(most_tokens + ROWS_MULTIPLE - 1) // (most_rows - 1))
-        return cls(_ceil(most_tokens + n_parts, ROWS_MULTIPLE), most_pairs + n_parts, longest, most_rows)
+        return cls(-(-most_tokens // ROWS_MULTIPLE) * ROWS_MULTIPLE, most_pairs + 1, longest)
 
 
 class Batch(NamedTuple):
@@ -135,14 +123,12 @@ class Batch(NamedTuple):
         Raises ValueError if they exceed `size`.
         """
         lengths = [(tokens_BL != PAD_ID).sum(dim=1) for tokens_BL in (source_BS, target_BT)]
-        left_over = [size.n_rows - int(lengths_B.sum()) for lengths_B in lengths]
-        n_parts = max(-(-rows // size.longest) for rows in left_over)
-        longest = max(int(lengths_B.max()) for lengths_B in lengths)
-        if min(left_over) < n_parts or longest > size.n_positions or len(source_BS) + n_parts > size.n_sentences:
+        most_rows, longest = (max(int(f(lengths_B)) for lengths_B in lengths) for f in (torch.sum, torch.max))
+        if most_rows > size.n_rows or longest > size.n_positions or len(source_BS) >= size.n_sentences:
             raise ValueError(f"{len(source_BS)} pairs of at most {longest} tokens do not fit into a batch of {size}")
         source, target = (
-            _pack(tokens_BL, lengths_B, _parts(rows, n_parts), size)
-            for tokens_BL, lengths_B, rows in zip((source_BS, target_BT), lengths, left_over, strict=True)
+            _pack(tokens_BL, lengths_B, size)
+            for tokens_BL, lengths_B in zip((source_BS, target_BT), lengths, strict=True)
         )
         begins = lengths[1].cumsum(0) - lengths[1]
         inputs_N = target.tokens_N.roll(1).index_fill_(0, begins, BEGIN_ID)
@@ -154,7 +140,8 @@ class Batch(NamedTuple):
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
         """Applies `function` to every tensor."""
-        return Batch(self.source.map(function), self.inputs.map(function), function(self.targets_N))
+        mapped: Batch = map_tensors(function, self)
+        return mapped
 
     def pinned(self) -> "Batch":
         """Copies the batch to pinned memory, for asynchronous transfer to a GPU."""
@@ -171,26 +158,15 @@ def shift_right(target_BT: Tensor) -> Tensor:
     return torch.cat((begin_B1, target_BT[:, :-1]), dim=1)
 
 
-def _ceil(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
-
-
-def _parts(n_rows: int, n_parts: int) -> list[int]:
-    """Splits rows into parts as equal as possible."""
-    return [n_rows // n_parts + (part < n_rows % n_parts) for part in range(n_parts)]
-
-
-def _pack(tokens_BL: Tensor, lengths_B: Tensor, left_over: list[int], size: PackedSize) -> Rows:
-    """Packs one side: its sentences, the leftover rows as further sentences, then empty sentences.
-
-    Attention kernels leave rows outside sentences undefined, and a query without keys has no softmax. Leftover rows
-    therefore form sentences too, equally many on both sides.
-    """
+def _pack(tokens_BL: Tensor, lengths_B: Tensor, size: PackedSize) -> Rows:
+    """Packs one side. Leftover rows belong to a sentence without rows, so they see nothing."""
     real_BL = tokens_BL != PAD_ID
     position_BL = torch.arange(tokens_BL.shape[1]).expand(tokens_BL.shape)
     tokens_N, positions_N = torch.full((2, size.n_rows), PAD_ID)
-    n_real = size.n_rows - sum(left_over)
+    offsets = F.pad(lengths_B.cumsum(0), (1, 0)).int()
+    n_real = int(offsets[-1])
     tokens_N[:n_real], positions_N[:n_real] = tokens_BL[real_BL], position_BL[real_BL]
-    lengths = F.pad(torch.tensor([*lengths_B.tolist(), *left_over]), (1, 0))
-    offsets = F.pad(lengths.cumsum(0), (0, size.n_sentences + 1 - len(lengths)), value=size.n_rows)
-    return Rows(tokens_N, positions_N, size.n_positions, PackedLayout(offsets.int(), size.longest))
+    sentences_N = torch.full((size.n_rows,), len(lengths_B), dtype=torch.int32)
+    sentences_N[:n_real] = torch.arange(len(lengths_B), dtype=torch.int32).repeat_interleave(lengths_B)
+    offsets = F.pad(offsets, (0, size.n_sentences - len(lengths_B)), value=n_real)
+    return Rows(tokens_N, positions_N, size.n_positions, PackedLayout(offsets, sentences_N))

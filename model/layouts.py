@@ -2,7 +2,7 @@
 
     PaddedLayout     every sentence is padded to the longest, so heads are views. Used in validation and search.
     BlocksLayout     several such blocks, one after another, for one pass. Used on CPUs.
-    PackedLayout     sentences are concatenated without padding, for the GPU's variable-length kernels.
+    PackedLayout     sentences are concatenated without padding, for the GPU's kernels (`model.kernels`).
 
 Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v, X any width. Without B: N query
 rows and M key rows of the whole batch (`model.batch`).
@@ -17,23 +17,31 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.cpu import to_fastest_dtype
+from model.kernels.attention import packed_attention
 
 
 class AttentionFunction(Protocol):
-    """Attention within each head, for both kinds of keys (`model.attention`)."""
+    """Attention within each head, of padded rows (`model.attention`), and its reach in packed ones."""
+
+    reach: tuple[int, int] | None
 
     def __call__(
         self, q_BHLK: Tensor, k_BHMK: Tensor, v_BHMV: Tensor, bias: Tensor | None, row_keys_BL: Tensor | None
     ) -> Tensor:
         """Returns x_BHLV."""
 
-    def packed(self, q_NHK: Tensor, keys: "PackedKeys", queries: "PackedLayout") -> Tensor:
-        """Returns x_NHV."""
-
 
 def masking_bias(masked: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns the attention bias: -inf where `masked` is True, else 0."""
     return torch.zeros(masked.shape, dtype=dtype, device=masked.device).masked_fill_(masked, -math.inf)
+
+
+def map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Applies `function` to every tensor of nested (named) tuples."""
+    if isinstance(value, tuple):
+        parts = [map_tensors(function, part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return function(value) if isinstance(value, Tensor) else value
 
 
 class PaddedKeys(NamedTuple):
@@ -110,11 +118,6 @@ class PaddedLayout(NamedTuple):
         later_TT = torch.ones(self.length, self.length, dtype=torch.bool, device=x_ND.device).triu(1)
         return self._replace(bias=masking_bias(later_TT, x_ND.dtype) if self.length > 1 else None)
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> "PaddedLayout":
-        """Applies `function` to every tensor."""
-        bias, row_keys = (None if tensor is None else function(tensor) for tensor in (self.bias, self.row_keys))
-        return self._replace(bias=bias, row_keys=row_keys)
-
 
 class BlocksLayout(NamedTuple):
     """Blocks of padded sentences, one after another."""
@@ -145,19 +148,14 @@ class BlocksLayout(NamedTuple):
         """Masks later positions (§3.2.3)."""
         return self._replace(blocks=tuple(block.causal(x_ND) for block in self.blocks))
 
-    def map(self, function: Callable[[Tensor], Tensor]) -> "BlocksLayout":
-        """Applies `function` to every tensor."""
-        row_keys = None if self.row_keys is None else function(self.row_keys)
-        return BlocksLayout(tuple(block.map(function) for block in self.blocks), row_keys)
-
 
 class PackedLayout(NamedTuple):
     """Sentence b occupies rows offsets[b] to offsets[b + 1]."""
 
     offsets: Tensor
     """int32, (B + 1,)."""
-    longest: int
-    """At least the length of every sentence."""
+    sentences_N: Tensor
+    """int32: the sentence of each row; leftover rows are in one without rows."""
     is_causal: bool = False
     """Whether later positions are masked when these rows are keys (§3.2.3)."""
     row_keys: Tensor | None = None
@@ -167,17 +165,17 @@ class PackedLayout(NamedTuple):
         return PackedKeys(k_MX.unflatten(-1, (n_heads, -1)), v_MX.unflatten(-1, (n_heads, -1)), self)
 
     def attend(self, q_NX: Tensor, keys: PackedKeys, function: AttentionFunction) -> Tensor:
-        """Attends within each head and concatenates the heads: x_NX."""
-        return function.packed(q_NX.unflatten(-1, (keys.k_MHK.shape[1], -1)), keys, self).flatten(1)
+        """Attends within each head and concatenates the heads: x_NX. Raises ValueError if the function cannot."""
+        if function.reach is None:
+            raise ValueError(f"{type(function).__name__} computes padded batches only")
+        before, after = function.reach[0], 0 if keys.layout.is_causal else function.reach[1]
+        q_NHK = q_NX.unflatten(-1, (keys.k_MHK.shape[1], -1))
+        rows = self.sentences_N, keys.layout.sentences_N, self.offsets, keys.layout.offsets
+        return packed_attention(q_NHK, keys.k_MHK, keys.v_MHV, *rows, before, after)[0].flatten(1)
 
     def causal(self, x_ND: Tensor) -> "PackedLayout":
         """Masks later positions (§3.2.3)."""
         return self._replace(is_causal=True)
-
-    def map(self, function: Callable[[Tensor], Tensor]) -> "PackedLayout":
-        """Applies `function` to every tensor."""
-        row_keys = None if self.row_keys is None else function(self.row_keys)
-        return self._replace(offsets=function(self.offsets), row_keys=row_keys)
 
 
 class EncoderOutput(NamedTuple):

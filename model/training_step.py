@@ -64,8 +64,8 @@ class Adam:
         """On the device, so that no step synchronises."""
 
     @torch.no_grad()
-    def step(self, gradient_P: Tensor, rate: Tensor, divisor: Tensor, broken: Tensor) -> None:
-        """Takes one step on `gradient_P / divisor`, or none if `broken` is 1. May overwrite the gradient.
+    def step(self, gradient_P: Tensor, rate: Tensor, grad_scale: Tensor, found_inf: Tensor) -> None:
+        """Takes one step on `gradient_P / grad_scale`, or none if `found_inf` is 1. May overwrite the gradient.
 
         The other arguments are float32 scalars on the device; on CPUs the rate is float64.
         """
@@ -77,8 +77,8 @@ class Adam:
             [],
             [self.n_steps],
             fused=True,
-            grad_scale=divisor,
-            found_inf=broken,
+            grad_scale=grad_scale,
+            found_inf=found_inf,
             amsgrad=False,
             beta1=self.config.beta_1,
             beta2=self.config.beta_2,
@@ -107,10 +107,10 @@ def views(values_P: Tensor, module: nn.Module) -> list[Tensor]:
 
 
 class TrainingStep:
-    """Holds the float32 master weights, their Adam state and, in a lower dtype, a shadow model of that dtype.
+    """Holds the float32 master weights, their Adam state and, in a lower dtype, a compute copy of that dtype.
 
-    Checkpoints save `master`; `model` computes, and is `master` itself in float32. Only `capture` synchronises with the
-    device.
+    Checkpoints save `master`; `model` is the compute copy, or `master` itself in float32. Only `capture` synchronises
+    with the device.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class TrainingStep:
         self.updates = updates
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
         self._masters_P = flatten(self.master)
-        self._shadows_P = self._masters_P if self.model is self.master else flatten(self.model)
+        self._copies_P = self._masters_P if self.model is self.master else flatten(self.model)
         if compiled and isinstance(self.model, Transformer):
             # One compiled graph for all encoder layers and one for the decoder's. Look-ups and the loss stay eager.
             for layer in (*self.model.encoder, *self.model.decoder):
@@ -155,13 +155,13 @@ class TrainingStep:
         device = self._masters_P.device
         # Adam's kernel takes a float32 rate on CUDA, a float64 one on CPUs.
         self._rate = torch.zeros((), device=device, dtype=torch.float64 if device.type == "cpu" else torch.float32)
-        self._n_tokens, self._broken = torch.zeros((2,), device=device)
+        self._n_tokens, self._found_inf = torch.zeros((2,), device=device)
 
-    def update_shadow(self) -> None:
-        """Copies the master weights into the shadow model; call it after loading weights."""
+    def copy_weights(self) -> None:
+        """Copies the master weights into the compute copy; call it after loading weights."""
         if self.model is not self.master:
             with torch.no_grad():
-                self._shadows_P.copy_(self._masters_P)
+                self._copies_P.copy_(self._masters_P)
 
     def uncompiled(self) -> AbstractContextManager[object]:
         """In its body, layers run eagerly: for batches of other shapes, as in validation."""
@@ -251,10 +251,10 @@ class TrainingStep:
         zero afterwards.
         """
         norm = self._norm() / self._n_tokens.fill_(n_tokens)
-        torch.maximum(self._broken, (~norm.isfinite()).float(), out=self._broken)
+        torch.maximum(self._found_inf, (~norm.isfinite()).float(), out=self._found_inf)
         self._rate.fill_(self.learning_rate(update))
-        self.adam.step(self.gradient_P, self._rate, self._n_tokens, self._broken)
+        self.adam.step(self.gradient_P, self._rate, self._n_tokens, self._found_inf)
         results = torch.cat((self.losses, norm[None]))
         self.discard()
-        self.update_shadow()
+        self.copy_weights()
         return results

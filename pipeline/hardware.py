@@ -4,11 +4,13 @@ import logging
 import os
 import platform
 import time
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 
 import torch
 
+from model.kernels.attention import check
 from pipeline.errors import UserError
 from pipeline.settings import DecodingDtype
 
@@ -151,11 +153,22 @@ def toy_layer_compiles(device: str) -> bool:
     It fails without Triton, a C compiler or Python's headers, any of which is often missing.
     """
     layer = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.ReLU(), torch.nn.LayerNorm(16)).to(device)
+    compiled = torch.compile(layer, dynamic=True)
+    return _works(lambda: compiled(torch.randn(4, 16, device=device)).sum().backward(), device, "layers", "compiled")
+
+
+@cache
+def attention_kernels_work(device: str, d_k: int, d_v: int) -> bool:
+    """Whether a GPU computes packed attention as it is defined; logs a warning if not."""
+    return _works(partial(check, device, d_k, d_v), device, "batches", "packed")
+
+
+def _works(attempt: Callable[[], object], device: str, what: str, change: str) -> bool:
     try:
-        torch.compile(layer, dynamic=True)(torch.randn(4, 16, device=device)).sum().backward()
+        attempt()
     except Exception as error:  # Dynamo, Inductor, Triton and their compilers raise various exceptions
         reason = " ".join(str(error).split())[:300]
-        log.warning("torch.compile does not work on %s, so layers are not compiled (%s)", device, reason)
+        log.warning("on %s %s cannot be %s (%s)", device, what, change, reason)
         return False
     return True
 

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from pipeline.store.artifact import Listener
+
 Result = TypeVar("Result")
 
 PACKAGES = ("model", "pipeline", "workflows")
@@ -15,7 +17,7 @@ PACKAGES = ("model", "pipeline", "workflows")
 
 
 class _Emitter(logging.Handler):
-    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, emit: Listener) -> None:
         super().__init__(logging.WARNING)
         self._emit = emit
 
@@ -26,9 +28,7 @@ class _Emitter(logging.Handler):
             self.handleError(record)
 
 
-def emitting_warnings(
-    emit: Callable[[dict[str, Any]], None], function: Callable[..., Result], *arguments: Any
-) -> Result:
+def emitting_warnings(emit: Listener, function: Callable[..., Result], *arguments: Any) -> Result:
     """Calls the function, and emits {"warning": text} for every warning logged meanwhile by any thread of this process.
 
     The text is one line.

@@ -42,6 +42,10 @@ def map_here(function: Callable[..., Result], calls: Iterable[Sequence[Any]]) ->
     return (function(*arguments) for arguments in calls)
 
 
+Listener = Callable[[dict[str, Any]], None]
+"""Receives a stage's events."""
+
+
 def ignore(event: dict[str, Any]) -> None:
     """Discards an event."""
 
@@ -52,7 +56,7 @@ class Context:
 
     folder: Path
     """The folder to write to. Initially empty, except that training finds the files of an interrupted run."""
-    emit: Callable[[dict[str, Any]], None] = ignore
+    emit: Listener = ignore
     """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} metrics,
     {"waiting": "no GPU is free"} goes to the screen, {"warning": ...} to the screen and the manifest."""
     map: Callable[..., Iterable[Any]] = map_here

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -68,12 +69,9 @@ class Segment:
 
     def is_alike(self, other: "Segment") -> bool:
         """Whether both segments ran on the same numbers of the same devices in the same form."""
-        return self._configuration() == other._configuration()
-
-    def _configuration(self) -> object:
-        devices = {device.name: device.count for device in self.devices}
-        forms = self.compiled, self.packed, self.captured
-        return devices, self.threads, self.dtype, self.torch_version, forms
+        of = attrgetter("threads", "dtype", "torch_version", "form")
+        here, there = ({device.name: device.count for device in segment.devices} for segment in (self, other))
+        return here == there and bool(of(self) == of(other))
 
 
 class TrainingRecord(Record):
@@ -85,10 +83,11 @@ class TrainingRecord(Record):
     train_s: float
     """Time spent on updates, including waits for data, the device and other workers. Excludes start-up (compilation,
     graph capture, trying the largest batches), metrics, preemption checks, validation and copying checkpoints."""
-    checkpoint_s: float | None = None
-    """Time that the last session waited for checkpoints."""
     loop_s: float | None = None
-    """Duration of the last session's training loop. None if written by an older version."""
+    """Duration of the last session in rank 0's process. None if written by an older version."""
+    start_s: Mapping[str, float] = {}
+    """Its start by part: importing, connecting the workers, opening data and planning an epoch, making and loading the
+    model, the largest passes (with compilation), capturing a CUDA graph, the rest."""
     source_tokens: int
     target_tokens: int
     padding_fraction: float

@@ -237,18 +237,16 @@ def restore(checkpoint: Path, step: TrainingStep) -> None:
     step.adam.n_steps.copy_(tensors[f"{names[0]}.step"])
     for key, moment_P in _moments(step.adam).items():
         moment_P.copy_(torch.cat([tensors[f"{name}.{key}"].flatten() for name in names]))
-    step.update_shadow()
+    step.copy_weights()
 
 
 def restore_all(workers: Workers, checkpoint: Path | None, step: TrainingStep) -> None:
     """Restores rank 0's checkpoint, or broadcasts its initial weights; other ranks need neither file."""
     if checkpoint:
         restore(checkpoint, step)
-    if workers.size == 1:
-        return
     for tensor in (step.adam.weights_P, step.adam.n_steps, *_moments(step.adam).values()):
         workers.broadcast(tensor)
-    step.update_shadow()
+    step.copy_weights()
 
 
 def truncate_metrics(path: Path, update: int) -> None:

@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 import torch
 
-from model.attention import has_kernels
 from model.config import TransformerConfig
+from model.kernels.attention import WIDEST
 from pipeline.errors import UserError
 from pipeline.hardware import (
+    attention_kernels_work,
     compiles,
     compute_dtype,
     device_name,
@@ -93,10 +94,10 @@ def has_fast_form(model: TransformerConfig) -> bool:
 
 
 def can_pack(device: str, model: TransformerConfig) -> bool:
-    """Whether `model.attention.packed_attention` supports the model in bfloat16 on this device."""
-    if not device.startswith("cuda") or model.attention_dropout or not has_fast_form(model):
-        return False
-    return has_kernels(torch.cuda.get_device_capability(device), model.d_k, model.d_v)
+    """Whether packed batches of the model are possible on this device, in bfloat16 (`model.kernels.attention`)."""
+    is_defined = has_fast_form(model) and not model.attention_dropout and max(model.d_k, model.d_v) <= WIDEST
+    on_gpu = device.startswith("cuda") and multiplies_bfloat16(device)
+    return is_defined and on_gpu and attention_kernels_work(device, model.d_k, model.d_v)
 
 
 def negotiate(workers: Workers, settings: TrainingSettings, state: TrainingState, checkpoints: Path) -> Negotiated:

@@ -31,16 +31,16 @@ from pipeline.environment import worker_environment
 from pipeline.errors import LostProcessError, UserError
 from pipeline.ray_private import LOST, lean_torch_trainer, lost_process, remove_abandoned_placement_groups
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import Context
+from pipeline.store.artifact import Context, Listener
 from pipeline.store.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
 from pipeline.store.scratch import Scratch
+from pipeline.training.laps import Laps
 from pipeline.warning_events import emitting_warnings
 
 if TYPE_CHECKING:
     from ray.train.torch import TorchConfig
 
     from pipeline.store.records import TrainingRecord
-    from pipeline.training.loop import Listener
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class _Work(NamedTuple):
     settings: TrainingSettings
     scratch: Scratch
     on_gpus: bool
-    emit: "Listener"
+    emit: Listener
 
 
 def _run_worker(work: _Work) -> "TrainingRecord":
@@ -120,6 +120,7 @@ def _is_of_others(error: Exception) -> bool:
 
 def _train_here(work: _Work) -> "TrainingRecord":
     """Trains in this worker, after connecting it to any others."""
+    start = Laps()
     import ray.train.torch
     from ray.train.collective import broadcast_from_rank_zero
 
@@ -127,6 +128,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
     from pipeline.training.loop import Training
     from pipeline.training.workers import Workers, connect
 
+    start.end("imports")
     worker = ray.train.get_context()
     rank, size = worker.get_world_rank(), worker.get_world_size()
     device = reserved_gpu(str(ray.train.torch.get_device())) if work.on_gpus else "cpu"
@@ -135,6 +137,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
     if size > 1:
         connect(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, size, device)
     dataset = work.dataset.on_this_node(work.scratch)
+    start.end("connection")
     with work.scratch.opened() if rank == 0 else nullcontext(work.scratch.folder) as folder:
         training = Training(
             workers,
@@ -144,6 +147,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
             work.emit,
             is_preempted=lambda: ray.train.get_preemption_info() is not None,
             scratch=work.scratch,
+            start=start,
         )
         return training.run()
 

@@ -75,7 +75,7 @@ def capture(workers: Workers, step: TrainingStep, updates: Updates, devices: Seq
     if failures and workers.rank == 0:
         log.warning(
             "%d of %d workers compute passes without a CUDA graph, and all wait for the slowest (%s); "
-            "speed = plain skips the attempt, but also disables packing and compilation",
+            "speed = plain skips the attempt, and neither packs nor compiles",
             len(failures),
             workers.size,
             "; ".join(dict.fromkeys(failures)),

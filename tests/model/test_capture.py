@@ -14,7 +14,6 @@ from model.config import OptimizerConfig, TransformerConfig
 from model.dropout import pair_keys
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from tests.support import packed_kernels
 
 CONFIG = TransformerConfig(40, n_layers=1, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.1)
 SIZE = PackedSize.of(most_tokens=40, most_pairs=9, longest=11)
@@ -38,7 +37,6 @@ def tensors(batch: Batch) -> list[Tensor]:
 
 
 def new_step(dtype: torch.dtype = torch.bfloat16) -> TrainingStep:
-    packed_kernels.register()
     torch.manual_seed(0)
     return TrainingStep(Transformer(CONFIG), OptimizerConfig(), dtype, packed=True)
 

@@ -36,7 +36,7 @@ def test_launches_of_a_pass_are_few(counts: dict[str, dict[str, int]]) -> None:
     one_pass = counts["pass"]
     assert sum(one_pass.values()) <= 340
     assert one_pass["embedding_dense_backward"] == 1
-    assert one_pass["_varlen_attn"] == one_pass["_varlen_attn_backward"] == 3 * CONFIG.n_layers
+    assert one_pass["packed_attention"] == one_pass["packed_attention_backward"] == 3 * CONFIG.n_layers
     assert "bmm" not in one_pass
     assert "_softmax" not in one_pass
 

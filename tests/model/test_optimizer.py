@@ -53,7 +53,7 @@ def test_a_field_added_later_is_no_part_of_the_identity_at_its_default() -> None
 
 @pytest.mark.gpu
 def test_steps_are_those_of_torch(device: str) -> None:
-    """Ten steps give the weights and moments of torch's fused Adam, bit by bit. A broken step changes none."""
+    """Ten steps give the weights and moments of torch's fused Adam, bit by bit. A step with found_inf changes none."""
     config = OptimizerConfig()
     ours_P = torch.linspace(-1, 1, 1000, device=device)
     theirs_P = ours_P.clone().requires_grad_()
@@ -61,17 +61,17 @@ def test_steps_are_those_of_torch(device: str) -> None:
     reference = torch.optim.Adam([theirs_P], betas=(config.beta_1, config.beta_2), eps=config.epsilon, fused=True)
     generator = torch.Generator(device).manual_seed(1)
     rate_dtype = torch.float64 if device == "cpu" else torch.float32
-    sound, divisor = torch.zeros((), device=device), torch.full((), 7.0, device=device)
+    finite, grad_scale = torch.zeros((), device=device), torch.full((), 7.0, device=device)
     for number in range(10):
         gradient_P = torch.randn(1000, generator=generator, device=device)
-        broken = torch.full_like(sound, float(number == 4))
+        found_inf = torch.full_like(finite, float(number == 4))
         rate = torch.tensor(0.1 / (1 + number), device=device, dtype=rate_dtype)
         reference.param_groups[0]["lr"] = rate
-        reference.grad_scale, reference.found_inf = divisor, broken  # type: ignore[attr-defined]
+        reference.grad_scale, reference.found_inf = grad_scale, found_inf  # type: ignore[attr-defined]
         theirs_P.grad = gradient_P.clone()
         reference.step()
         before_P = ours_P.clone()
-        adam.step(gradient_P, rate, divisor, broken)
+        adam.step(gradient_P, rate, grad_scale, found_inf)
         assert torch.equal(before_P, ours_P) == (number == 4)
     assert torch.equal(ours_P, theirs_P)
     state = reference.state[theirs_P]

@@ -3,27 +3,18 @@ from functools import partialmethod
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from model.batch import LEFTOVER_ROWS, Batch, PackedSize
+from model.batch import Batch, PackedSize
 from model.config import BEGIN_ID, END_ID, PAD_ID, OptimizerConfig, TransformerConfig
 from model.dropout import pair_keys
 from model.layouts import PackedLayout
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from tests.support import packed_kernels
 
 TINY = TransformerConfig(40, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
-SIZE = PackedSize(n_rows=64, n_sentences=17, n_positions=11, longest=11)
-"""Its leftover rows are up to six sentences."""
-
-
-@pytest.fixture(autouse=True)
-def kernels() -> None:
-    packed_kernels.register()
+SIZE = PackedSize(n_rows=64, n_sentences=11, n_positions=11)
 
 
 def pairs(n: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -48,23 +39,15 @@ def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
     for rows, real in ((source, [0, 3, 7]), (inputs, [0, 3, 5])):
         assert isinstance(rows.layout, PackedLayout)
         offsets = rows.layout.offsets.tolist()
-        assert offsets == [*real, 64, 64]
-        assert rows.layout.longest == LEFTOVER_ROWS
-
-
-@given(most_tokens=st.integers(1, 4000), longest=st.integers(1, 300))
-def test_leftover_rows_fit_into_their_sentences(most_tokens: int, longest: int) -> None:
-    size = PackedSize.of(most_tokens, 5, longest)
-    n_parts = size.n_sentences - 5
-    assert most_tokens + n_parts <= size.n_rows <= n_parts * size.longest
-    assert size.longest == max(longest, LEFTOVER_ROWS)
+        assert offsets == [*real, real[-1], real[-1]]
+        lengths = real[1], real[2] - real[1], 64 - real[2]
+        assert rows.layout.sentences_N.tolist() == [0] * lengths[0] + [1] * lengths[1] + [2] * lengths[2]
 
 
 def test_pairs_that_do_not_fit_are_refused() -> None:
     source_BS, target_BT = torch.full((12, 3), 5), torch.full((12, 2), 5)
     assert Batch.packed(source_BS, target_BT, PackedSize.of(36, 12, 3)).targets_N.count_nonzero() == 24
-    too_few_rows = PackedSize(32, 20, 3, 8), PackedSize(37, 20, 3, 8)
-    for size in (PackedSize.of(36, 3, 3), *too_few_rows, PackedSize.of(36, 12, 2)):
+    for size in (PackedSize.of(36, 11, 3), PackedSize(35, 20, 3), PackedSize.of(36, 12, 2)):
         with pytest.raises(ValueError, match="12 pairs of at most 3 tokens do not fit"):
             Batch.packed(source_BS, target_BT, size)
 
@@ -121,7 +104,7 @@ class Shapes(TorchDispatchMode):
 
 
 def addresses(step: TrainingStep) -> list[int]:
-    scalars = [step._rate, step._n_tokens, step._broken]
+    scalars = [step._rate, step._n_tokens, step._found_inf]
     tensors = [*step.model.parameters(), *step.master.parameters(), step.sums, step.gradient_P, *scalars]
     return [tensor.data_ptr() for tensor in tensors]
 

@@ -95,20 +95,20 @@ def test_dropout_is_the_same_however_an_update_is_cut(device: str) -> None:
 
 
 @pytest.mark.gpu
-def test_bfloat16_shadow_stays_close_to_float32(device: str) -> None:
-    exact, shadow = new_step(device=device), new_step(dtype=torch.bfloat16, device=device)
-    assert next(shadow.model.parameters()).dtype == torch.bfloat16
-    assert next(shadow.master.parameters()).dtype == torch.float32
+def test_bfloat16_copy_stays_close_to_float32(device: str) -> None:
+    exact, copy = new_step(device=device), new_step(dtype=torch.bfloat16, device=device)
+    assert next(copy.model.parameters()).dtype == torch.bfloat16
+    assert next(copy.master.parameters()).dtype == torch.float32
     batch = sentences(40, device=device)
     for update in range(1, 31):
-        for step in (exact, shadow):
+        for step in (exact, copy):
             step.accumulate(Batch.padded(*batch, step.dtype))
-        g, h = (step.gradient_P.clone() for step in (exact, shadow))
+        g, h = (step.gradient_P.clone() for step in (exact, copy))
         if update == 1:
             first = exact.losses[0].item()
             assert F.cosine_similarity(g, h, dim=0) > 0.99
             assert abs(h.norm() / g.norm() - 1) < 0.03
-        losses = [step.apply(update, int((batch[1] != PAD_ID).sum()))[0].item() for step in (exact, shadow)]
+        losses = [step.apply(update, int((batch[1] != PAD_ID).sum()))[0].item() for step in (exact, copy)]
     assert losses[0] < 0.8 * first
     assert abs(losses[1] / losses[0] - 1) < 0.02
 

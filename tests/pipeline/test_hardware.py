@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch._inductor.cpp_builder import cpp_compiler_search
 
+from model.kernels import attention as kernels
 from pipeline.errors import UserError
 from pipeline.hardware import (
     BFLOAT16_GAIN,
     LOGICAL_GPUS,
+    attention_kernels_work,
     bfloat16_speedup,
     compute_dtype,
     dtype_of,
@@ -43,7 +45,25 @@ def test_layers_compile_where_there_is_a_compiler(
         torch.compiler.reset()
     (warning,) = _warnings(caplog)
     assert "\n" not in warning
-    assert "torch.compile does not work on cpu" in warning
+    assert "on cpu layers cannot be compiled" in warning
+
+
+def test_kernels_that_compute_otherwise_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are tried once a process; one warning has the reason."""
+    attention_kernels_work.cache_clear()
+    assert attention_kernels_work("cpu", 16, 24)  # the definition, in bfloat16
+    assert not _warnings(caplog)
+    definition = kernels.packed_attention
+    monkeypatch.setattr(
+        kernels, "packed_attention", lambda *x: [y * (y.dtype == torch.float32) for y in definition(*x)]
+    )
+    for _ in range(2):
+        assert not attention_kernels_work("cpu", 16, 16)
+    attention_kernels_work.cache_clear()
+    (warning,) = _warnings(caplog)
+    assert "on cpu batches cannot be packed (attention by Triton's kernels differs" in warning
 
 
 def test_dtypes_are_what_precision_means_here() -> None:

@@ -16,7 +16,7 @@ import ray.train
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.scratch import Scratch
-from pipeline.training import loop, on_ray
+from pipeline.training import loop, on_ray, report
 from pipeline.training.updates import Update
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_training import with_fields
@@ -47,12 +47,12 @@ class FaultyScratch(Scratch):
     fault: Callable[[], None]
     in_update: bool
     progress_s: Sequence[float]
-    """`loop.PROGRESS_S` of each rank."""
+    """`report.PROGRESS_S` of each rank."""
 
     def on_this_node(self, folder: Path) -> Path:
         worker, patch = ray.train.get_context(), pytest.MonkeyPatch()
         (self.diary / f"start-{os.getpid()}").touch()
-        patch.setattr(loop, "PROGRESS_S", self.progress_s[worker.get_world_rank()])
+        patch.setattr(report, "PROGRESS_S", self.progress_s[worker.get_world_rank()])
         if worker.get_world_rank() == worker.get_world_size() - 1:
             if not self.in_update:
                 self._begin_fault()

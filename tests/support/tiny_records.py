@@ -23,7 +23,6 @@ TRAINING = TrainingRecord(
     updates=400,
     epochs=3.5,
     train_s=100.0,
-    checkpoint_s=0.5,
     loop_s=101.0,
     source_tokens=780_000,
     target_tokens=800_000,

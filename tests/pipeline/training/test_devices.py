@@ -85,18 +85,16 @@ def test_speed_is_negotiated(
 
 
 def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An H100 packs all of Table 3 but A1 (a head of 512 columns). Smaller GPUs take 192 columns, old ones none."""
-
-    def packed(capability: tuple[int, int], models: dict[str, TransformerConfig]) -> set[str]:
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-        return {name for name, model in models.items() if devices.can_pack("cuda:0", model)}
-
+    """A GPU with bfloat16 packs all of Table 3 but A1 (a head of 512 columns), if the kernels work on it."""
+    for name in ("multiplies_bfloat16", "attention_kernels_work"):
+        monkeypatch.setattr(devices, name, lambda *_: True)
     rows = {row.name: row.training.model for row in rows_of(WMT14.grid)}
-    assert packed((9, 0), rows) == rows.keys() - {"A1"}
-    assert packed((7, 5), rows) == set()
-    wide = {f"{d_k} {d_v}": TransformerConfig(d_k=d_k, d_v=d_v) for d_k, d_v in ((192, 9), (9, 200), (256, 249))}
-    assert packed((8, 0), wide) == wide.keys()
-    assert packed((8, 6), wide) == {"192 9"}
+    assert {name for name, model in rows.items() if devices.can_pack("cuda:0", model)} == rows.keys() - {"A1"}
+    assert not any(devices.can_pack("cpu", model) for model in rows.values())
+    assert devices.can_pack("cuda:0", TransformerConfig(d_k=9, d_v=256))
+    assert not devices.can_pack("cuda:0", TransformerConfig(attention_dropout=0.1))
+    monkeypatch.setattr(devices, "attention_kernels_work", lambda *_: False)
+    assert not any(devices.can_pack("cuda:0", model) for model in rows.values())
 
 
 def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: Path, cpu: Cpu) -> None:

@@ -18,7 +18,6 @@ from pipeline.training import devices, trial
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
-from tests.support import packed_kernels
 from tests.support.parallel_text import corpus_of, set_of, text_pairs
 from tests.support.tiny_training import TINY, curve, with_fields
 
@@ -98,7 +97,6 @@ def test_a_longer_dev_sentence_recompiles_nothing(
     encoded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model compiled for packed batches is not recompiled after validation on a sentence of 300 tokens."""
-    packed_kernels.register()
     torch._dynamo.reset()
     monkeypatch.setattr(devices, "can_pack", lambda *_: True)
     still = replace(TINY.model, dropout=0.0)  # dropout on CPUs cannot be compiled

@@ -71,13 +71,13 @@ def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDa
     with waiting_forbidden():
         for update in updates:
             training._update(update)
-    line = training._metrics()
+    line = training.report.unread[-1].read_back()
     assert line["update"] == training.state.update == 7
     assert np.isfinite(line["loss"])
 
 
 def _state(training: Training) -> list[Tensor]:
-    """Returns the master weights, the shadow and Adam's state."""
+    """Returns the master weights, the compute copy and Adam's state."""
     step = training.step
     adam = step.adam.n_steps, step.adam.mean_P, step.adam.square_P
     return [tensor.detach() for tensor in (*step.master.parameters(), *step.model.parameters(), *adam)]
@@ -85,7 +85,7 @@ def _state(training: Training) -> list[Tensor]:
 
 @pytest.mark.usefixtures("many_recoveries")
 def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Weights, their bfloat16 shadow and Adam's state are restored on the device bit-identically."""
+    """Weights, their bfloat16 copy and Adam's state are restored on the device bit-identically."""
     settings = with_fields(dtype="bfloat16")
     group = Workers(device=device)
     training = Training(group, dataset, settings, tmp_path)

@@ -3,12 +3,12 @@
 import gzip
 import json
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.profiler import profile
 
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
@@ -77,21 +77,13 @@ def test_a_clock_of_the_run_does_not_count_the_profiler(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Starting and writing a recording, here a second each, is not part of train_s."""
-    for name in ("_start", "_write"):
-        monkeypatch.setattr(UpdateProfiler, name, _slow(getattr(UpdateProfiler, name)))
+    start, write = profile.start, UpdateProfiler._write
+    monkeypatch.setattr(profile, "start", lambda recording: [time.sleep(1), start(recording)])
+    monkeypatch.setattr(UpdateProfiler, "_write", lambda *arguments: [time.sleep(1), write(*arguments)])
     began_s = time.monotonic()
     record = Training(Workers(), dataset, with_fields(updates=3, profile_updates=(2, 3)), tmp_path).run()
     assert (tmp_path / "profile-2-3.txt").exists()
     assert record.train_s < time.monotonic() - began_s - 2
-
-
-def _slow(function: Callable[..., float]) -> Callable[..., float]:
-    def slow(*arguments: Any) -> float:
-        began_s = time.monotonic()
-        time.sleep(1)
-        return (function(*arguments) or 0.0) + time.monotonic() - began_s
-
-    return slow
 
 
 def test_after_an_error_within_a_profile_the_process_can_profile_again(dataset: EncodedDataset, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def main() -> None:
     library = torch.library.Library("aten", "IMPL")
     library.impl("_fused_adam_.tensor_lr", lambda *args, **options: None, "Meta")
     torch.cuda.default_generators = (torch.default_generator,)
-    size = PackedSize.of(most_tokens=3125, most_pairs=300, longest=150)
+    size = PackedSize.of(most_tokens=3200, most_pairs=300, longest=150)
     assert size.n_rows == ROWS
     source_BS, target_BT = torch.randint(4, 100, (100, 30)), torch.randint(4, 100, (100, 31))
     keys_B = pair_keys(0, 1, torch.arange(len(source_BS)))

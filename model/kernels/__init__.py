@@ -1,0 +1,1 @@
+"""Triton kernels, each beside the plain torch expression that defines it."""

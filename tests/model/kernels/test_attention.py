@@ -1,0 +1,133 @@
+"""model.kernels.attention: Triton's kernels, interpreted on a CPU, compute the definition; compiled, they fit a GPU."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from model.kernels import attention
+
+pytest.importorskip("triton", reason="Triton is for Linux only")
+pytestmark = pytest.mark.spawns
+
+ROWS = 192
+SHORT, LONG, EMPTY = (1, 30, 2, 64, 1, 90), (150, 20, 1, 0, 21), (3, 60, 0, 2, 11)
+"""Lengths of sentences: within blocks of 64 rows, across three of them, and fewer than there are rows."""
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[Executor]:
+    """Another process, in which Triton interprets kernels if it is imported there."""
+    with pytest.MonkeyPatch.context() as patch, ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        patch.setenv("TRITON_INTERPRET", "1")
+        executor.submit(int).result()
+        patch.undo()
+        yield executor
+
+
+def side(lengths: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Returns sentences_N and offsets; leftover rows are in a sentence without rows."""
+    ends = torch.tensor([0, *lengths, 0]).cumsum(0)
+    sentences_N = torch.full((ROWS,), len(lengths))
+    sentences_N[: ends[-1]] = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    return sentences_N.int(), ends.int()
+
+
+def results(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, sides: list[Tensor], reach: tuple[int, int]) -> list[Tensor]:
+    leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+    x_NHV, _ = attention.packed_attention(*leaves, *sides, *reach)
+    return [x_NHV.detach(), *torch.autograd.grad(x_NHV, leaves, grad)]
+
+
+def interpreted(*arguments: object) -> list[Tensor]:
+    attention.packed_attention.register_kernel("cpu")(attention.forward_by_kernels)
+    attention.packed_attention_backward.register_kernel("cpu")(attention.backward_by_kernels)
+    return results(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("d_k", "d_v"), [(16, 16), (9, 20), (128, 16)])
+@pytest.mark.parametrize(
+    ("queries", "keys", "reach"),
+    [
+        (SHORT, SHORT, (-1, -1)),
+        (LONG, LONG, (-1, 0)),
+        (LONG, LONG, (5, 3)),
+        (LONG, (1, 60, 70, 0, 61), (-1, -1)),
+        (EMPTY, (60, 5, 0, 1, 90), (-1, -1)),
+    ],
+    ids=["full", "causal", "neighbourhood", "cross", "leftover"],
+)
+def test_kernels_compute_the_definition(
+    process: Executor, queries: tuple[int, ...], keys: tuple[int, ...], reach: tuple[int, int], d_k: int, d_v: int
+) -> None:
+    """In float32 against float64, with gradients; queries, keys and values are views of one projection."""
+    torch.manual_seed(1)
+    drawn = [torch.randn(ROWS, 2 * width) for width in (d_k, d_k, d_v)]
+    views = [x.unflatten(1, (2, -1)) for x in torch.cat(drawn, 1).split([2 * d_k, 2 * d_k, 2 * d_v], 1)]
+    (sentences_N, offsets_q), (sentences_M, offsets_k) = side(queries), side(keys)
+    sides, grad = [sentences_N, sentences_M, offsets_q, offsets_k], torch.randn(ROWS, 2, d_v)
+    found = process.submit(interpreted, *views, grad, sides, reach).result()
+    expected = results(*(x.double() for x in (*views, grad)), sides, reach)
+    for x, reference in zip(found, expected, strict=True):
+        torch.testing.assert_close(x.double(), reference, rtol=1e-4, atol=1e-5)
+
+
+def test_the_operator_keeps_torchs_rules() -> None:
+    """Its gradient and tracing; `tests/model/test_packed.py` shows that the definition is that of padded batches."""
+    (sentences_N, offsets), x = side(LONG), torch.randn(ROWS, 2, 16, dtype=torch.float64, requires_grad=True)
+    torch.library.opcheck(attention.packed_attention, (x, x, x, sentences_N, sentences_N, offsets, offsets, -1, 0))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [9, 64, 128, attention.WIDEST])
+def test_kernels_compute_the_definition_in_bfloat16(width: int, device: str) -> None:
+    attention.check(device, width, width)
+
+
+def compiled(width: int) -> dict[str, str]:
+    """Compiles the kernels for an H100, without one; returns their PTX."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from model.kernels import attention_triton
+
+    x_NHX = torch.empty(64, 8, width)
+    sizes = attention._sizes(x_NHX, x_NHX, -1, 0)
+    options = {name: sizes.pop(name) for name in ("num_warps", "num_stages")}
+    code = {}
+    for name in ("forward", "backward"):
+        kernel = getattr(attention_triton, name)
+        kinds = {"sentences": "*i32", "offsets": "*i32", "lse": "*fp32", "scale": "fp32", "row": "i32", "head": "i32"}
+        kinds |= {"rows": "i32"}
+        types = {
+            argument: "constexpr"
+            if argument in sizes
+            else next((kind for part, kind in kinds.items() if part in argument.split("_")), "*bf16")
+            for argument in kernel.arg_names
+        }
+        constants = {(kernel.arg_names.index(argument),): value for argument, value in sizes.items()}
+        source = ASTSource(kernel, types, constants)
+        code[name] = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+    return code
+
+
+@pytest.mark.parametrize("width", [16, 64, 128, attention.WIDEST])
+def test_kernels_fit_into_the_registers_of_an_h100(width: int, tmp_path: Path) -> None:
+    import triton
+
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        code = executor.submit(compiled, width).result()
+    ptxas = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+    for name, text in code.items():
+        (file := tmp_path / f"{name}.ptx").write_text(text)
+        command = [ptxas, "-v", "-arch=sm_90a", file, "-o", tmp_path / name]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
+        assert re.search(r"0 bytes spill stores, 0 bytes spill loads", said), said
+        assert re.search(r"Used \d+ registers", said)
