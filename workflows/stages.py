@@ -53,7 +53,7 @@ AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:ave
 EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, version=2, cpus=0)
 CHOOSE_DECODING = Stage("decoding_choice.choose", search_choice.choose, search_choice.DecodingChoice, cpus=0)
-SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores, version=3)
+SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores, version=4)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, version=2, gpus=1, computes=True)
 COST = Stage("costs.count", costs.count, costs.Cost)
 REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)

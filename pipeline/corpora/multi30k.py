@@ -116,7 +116,8 @@ def _splits(settings: Multi30kSettings) -> dict[str, tuple[str, str]]:
     candidates = {name.split(".")[0] for name in present if name.startswith("test_")} - {MAIN_TEST_SET}
     splits = {}
     for split, stem in [("train", "train"), ("dev", "val"), *((n, n) for n in [MAIN_TEST_SET, *sorted(candidates)])]:
-        sides = [_present_name(f"{stem}.{language}", present) for language in (SOURCE, settings.target)]
+        plain = [f"{stem}.{language}" for language in (SOURCE, settings.target)]  # preferred: users edit that one
+        sides = [next((name for name in (side, f"{side}.gz") if name in present), None) for side in plain]
         if sides[0] and sides[1]:
             splits[split] = (sides[0], sides[1])
         elif split not in candidates:
@@ -130,8 +131,3 @@ def _names(folder: Path) -> set[str]:
         return {path.name for path in folder.iterdir()}
     except OSError as error:
         raise UserError(f"--data {folder}: {error.strerror}; give the folder with the Multi30k files") from None
-
-
-def _present_name(plain: str, present: set[str]) -> str | None:
-    """Prefers the unpacked file, since users edit that one."""
-    return next((name for name in (plain, plain + ".gz") if name in present), None)

@@ -119,30 +119,35 @@ def paper_bleu(hypotheses: Sequence[str], references: References, language: str,
     return _bleu(BLEU(tokenize="none", smooth_method="none", force=True), tokenized[0], tokenized[1:], resamples)
 
 
-def sacre_bleu(hypotheses: Sequence[str], references: References, language: str, resamples: int = 0) -> Bleu:
-    """Returns sacreBLEU's default score of detokenized, case-sensitive lines.
+def sacre_bleu(
+    hypotheses: Sequence[str], references: References, language: str, resamples: int = 0, *, lowercase: bool = False
+) -> Bleu:
+    """Returns sacreBLEU's default score of detokenized lines, case-sensitive unless `lowercase` (`sacrebleu -lc`).
 
     The tokenizer is the language's, or else 13a, or `char` for one without spaces. Raises UserError if the numbers of
     lines differ or are 0, or if the tokenizer is not installed.
     """
     _check_lines(hypotheses, references)
-    return _bleu(BLEU(tokenize=tokenizer_of(language)), hypotheses, references, resamples)
+    return _bleu(BLEU(lowercase=lowercase, tokenize=tokenizer_of(language)), hypotheses, references, resamples)
 
 
 def score_texts(
     hypotheses: Sequence[str], references: References, language: str, *, bleu_only: bool = False
 ) -> BleuScores:
-    """Returns both BLEU scores of detokenized lines in `language` and, unless `bleu_only`, intervals and chrF.
+    """Returns both BLEU scores of detokenized lines in `language`; unless `bleu_only`, intervals, lower-cased and chrF.
 
     Raises UserError if the numbers of lines differ or are 0, or if the language's tokenizer is not installed.
     """
     resamples, chrf = (0 if bleu_only else RESAMPLES), CHRF()
     sacre = sacre_bleu(hypotheses, references, language, resamples)
     paper = paper_bleu(hypotheses, references, language, resamples)
+    lowercased = None if bleu_only else sacre_bleu(hypotheses, references, language, lowercase=True)
     return BleuScores(
         paper_bleu=paper and paper.score,
         sacrebleu=sacre.score,
         signature=sacre.signature,
+        lowercased=lowercased and lowercased.score,
+        lowercased_signature=lowercased and lowercased.signature,
         sentences=len(hypotheses),
         chrf=None if bleu_only else float(chrf.corpus_score(hypotheses, references).score),
         chrf_signature=None if bleu_only else str(chrf.get_signature()),

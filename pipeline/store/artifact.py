@@ -318,10 +318,11 @@ def publish(
             for folder in sorted(path for path in building.rglob("*") if path.is_dir())[::-1]:
                 with suppress(OSError):  # only empty folders, left by `Context.add`, can be removed
                     os.rmdir(folder)
-            files = {
-                path.relative_to(building).as_posix(): path
-                for path in sorted(building.rglob("*"))
-                if path.is_file() and path != building / MANIFEST and not _is_hidden(path.relative_to(building))
+            found = {path.relative_to(building).as_posix(): path for path in sorted(building.rglob("*"))}
+            files = {  # but those in folders that could not be removed (`pipeline.store.scratch.temporary_folder`)
+                name: path
+                for name, path in found.items()
+                if path.is_file() and name != MANIFEST and not name.startswith(".") and "/." not in name
             }
             for name in files.keys() & added.keys():
                 if files[name].stat().st_size != added[name].size_bytes:
@@ -357,11 +358,6 @@ def publish(
                 shutil.rmtree(building, ignore_errors=True)
             raise
     return replace(artifact, folder=target)
-
-
-def _is_hidden(path: Path) -> bool:
-    """Whether a file is in a folder that could not be removed (`pipeline.store.scratch.temporary_folder`)."""
-    return any(part.startswith(".") for part in path.parts)
 
 
 def _flush(path: Path) -> None:

@@ -173,8 +173,8 @@ class ChoiceRecord(Record):
 class BleuScores(Record):
     """BLEU by the paper's method and by sacreBLEU, and chrF, of one test set, in percent.
 
-    Intervals are 95% confidence intervals (low, high) over sentences, for up to 10,000 sentences. Older files have
-    neither intervals nor chrF.
+    Intervals are 95% confidence intervals (low, high) over sentences, for up to 10,000 sentences. Older files lack what
+    has a default.
     """
 
     paper_bleu: float | None
@@ -185,6 +185,9 @@ class BleuScores(Record):
     signature: str
     """sacreBLEU's signature."""
     sentences: int
+    lowercased: float | None = None
+    """sacreBLEU of lower-cased lines (`sacrebleu -lc`), the metric of most papers on Multi30k and IWSLT."""
+    lowercased_signature: str | None = None
     chrf: float | None = None
     chrf_signature: str | None = None
     paper_bleu_interval: tuple[float, float] | None = None
@@ -193,7 +196,7 @@ class BleuScores(Record):
     @property
     def defined(self) -> dict[str, float]:
         """The defined scores by name: "paper_bleu", "paper_bleu_low", "paper_bleu_high", "chrf" etc."""
-        scores = {"paper_bleu": self.paper_bleu, "sacrebleu": self.sacrebleu, "chrf": self.chrf}
+        scores = self.model_dump(include={"paper_bleu", "sacrebleu", "lowercased", "chrf"})
         for name, interval in (("paper_bleu", self.paper_bleu_interval), ("sacrebleu", self.sacrebleu_interval)):
             scores |= zip((f"{name}_low", f"{name}_high"), interval or (), strict=False)
         return {name: score for name, score in scores.items() if score is not None}
@@ -211,13 +214,14 @@ class BleuScores(Record):
 
     @property
     def long_text(self) -> str:
-        """The same with 95% intervals, and chrF: `paper BLEU 27.31 [26.72, 27.90], sacreBLEU ...`."""
+        """The same with 95% intervals, lower-cased and chrF: `paper BLEU 27.31 [26.72, 27.90], sacreBLEU ...`."""
         intervals = (self.paper_bleu_interval, self.sacrebleu_interval)
         parts = [
             part + (f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else "")
             for part, interval in zip(self.text.split(", "), intervals, strict=True)
         ]
-        return ", ".join(parts + ([] if self.chrf is None else [f"chrF {self.chrf:.2f}"]))
+        further = {"lower-cased": self.lowercased, "chrF": self.chrf}
+        return ", ".join([*parts, *(f"{name} {score:.2f}" for name, score in further.items() if score is not None)])
 
 
 class ScoringRecord(BleuScores):

@@ -9,7 +9,6 @@ the checkpoints, so work repeated after an interruption counts once.
 
 import platform
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -112,8 +111,9 @@ def negotiate(workers: Workers, settings: TrainingSettings, state: TrainingState
     dtype = (state.dtype or faster) if settings.dtype == "auto" else settings.dtype
     lacking = [device for device in devices if not device.multiplies_bfloat16]
     if settings.dtype == "auto" and dtype == "bfloat16" and lacking and state.update < settings.updates:
+        named = " and ".join(dict.fromkeys(f"{device.host} ({device.name})" for device in lacking))
         raise UserError(
-            f"this run began in bfloat16, which {_named(lacking)} cannot multiply natively; continue it on machines "
+            f"this run began in bfloat16, which {named} cannot multiply natively; continue it on machines "
             f"that can, or move {checkpoints} elsewhere to start over in float32"
         )
     compiled = all(device.compiles for device in devices)
@@ -147,7 +147,3 @@ def begin_segment(state: TrainingState, workers: Workers, negotiated: Negotiated
             for same in segment.devices
         )
     state.segments.append(segment)
-
-
-def _named(devices: Iterable[WorkerDevice]) -> str:
-    return " and ".join(dict.fromkeys(f"{device.host} ({device.name})" for device in devices))

@@ -312,7 +312,7 @@ def score(
     lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the tokenizers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print paper BLEU (tokenized), sacreBLEU (detokenized), chrF, and sacreBLEU's signatures."""
+    """Print paper BLEU (tokenized), sacreBLEU (detokenized; also lower-cased), chrF, and sacreBLEU's signatures."""
     hypotheses, *references = ([*map(normalised, read_lines(path, notice=True))] for path in (hyp, *ref))
     for path, lines in zip(ref, references, strict=True):
         if len(hypotheses) != len(lines):
@@ -322,6 +322,7 @@ def score(
         typer.echo(json.dumps(scores.model_dump()))
     else:
         typer.echo(f"{scores.text.replace(', ', chr(10))}  {scores.signature}")
+        typer.echo(f"lower-cased {scores.lowercased:.2f}  {scores.lowercased_signature}")
         typer.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
 
 

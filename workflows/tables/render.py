@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from workflows.tables.table import NAME, Column, Difference, Results, Row, Table, columns, in_order
+from workflows.tables.table import NAME, Column, Difference, Results, Table, columns, in_order
 
 MIN_NAME = 24
 """The width to which row names may be folded."""
@@ -93,12 +93,9 @@ def _grid(table: Table, columns: Sequence[Column]) -> Grid:
             grid.add_section()
         if heading_above:
             grid.add_row(Text(heading_above, style="dim italic"))
-        grid.add_row(*(Text(column.text(row), style=_style(column, row)) for column in columns))
+        styles = ("dim" if column.is_missing(row) else "bold" * column.measured(row) for column in columns)
+        grid.add_row(*map(Text, [column.text(row) for column in columns], styles))
     return grid
-
-
-def _style(column: Column, row: Row) -> str:
-    return "dim" if column.is_missing(row) else "bold" if column.measured(row) else ""
 
 
 def render_markdown(results: Results) -> str:

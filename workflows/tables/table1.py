@@ -94,11 +94,6 @@ def _longest(layer: LayerCounts) -> int:
     return max(layer.longest_path)
 
 
-def _half(fitted: Exponent) -> float:
-    """Returns half the confidence interval."""
-    return (fitted.high - fitted.low) / 2
-
-
 def _expected(layer: LayerType) -> dict[Variable, int]:
     """Returns the exponents of the paper's complexity."""
     return {"n": PRINTED[layer].exponent_n, "d": PRINTED[layer].exponent_d}
@@ -111,7 +106,7 @@ def _row(layer: LayerCounts, fits: Fits) -> Row:
         values[f"{name}.paper"] = expected
         values[f"{name}.flop"] = fitted["flop"][name].value
         values[f"{name}.time"] = fitted["time"][name].value
-        values[f"{name}.time.confidence"] = _half(fitted["time"][name])
+        values[f"{name}.time.confidence"] = (fitted["time"][name].high - fitted["time"][name].low) / 2
     values |= {"sequential.paper": printed.sequential, "sequential": layer.sequential_operations[longest]}
     return Row(layer.name, "", values | {"path.paper": printed.path, "path": layer.longest_path[longest]})
 

@@ -29,6 +29,7 @@ MEASURED_NAMES = {
 WORD_BY_WORD = "word-by-word"
 OTHER_TEXT = ("training data", "test set")
 """The aspects that are equal if a cell uses the paper's text."""
+FURTHER = {"lowercased": "lower-cased", "chrf": "chrF"}
 SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU"}
 COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
 """Headings of the values per language pair, whose keys are e.g. `en-de.paper_bleu`."""
@@ -93,14 +94,15 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
     """Yields a table of the further measurements of each model, if there are any."""
     rows = []
     for of_cell in cells.values():
-        chrf = [score for cell in of_cell if (score := cell.main_bleu.chrf) is not None]
         values: dict[str, Value] = {
             "parameters": of_cell[0].run.parameters,
             "train_s": fmean(cell.run.train_s for cell in of_cell),
             "tokens_s": fmean(cell.run.target_tokens / cell.run.train_s for cell in of_cell),
             **over_seeds("dev_nll", [cell.dev.dev_nll for cell in of_cell]),
-            **(over_seeds("chrf", chrf) if len(chrf) == len(of_cell) else {"chrf": Missing.NOT_MEASURED}),
         }
+        for key in FURTHER:
+            scores = [score for cell in of_cell if (score := getattr(cell.main_bleu, key)) is not None]
+            values |= over_seeds(key, scores) if len(scores) == len(of_cell) else {key: Missing.NOT_MEASURED}
         rows.append(Row(of_cell[0].label, "measured", values))
     columns = [
         Column(NAME, "model"),
@@ -108,10 +110,15 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
         Column("train_s", "time", "training", unit="s"),
         Column("tokens_s", "target tokens/s", "training", spec=",.0f"),
         Column("dev_nll", "dev NLL", "quality", spec=".3f", spread="dev_nll.deviation" * has_seeds),
-        Column("chrf", "chrF", "quality", spec=".2f", spread="chrf.deviation" * has_seeds),
+        *(
+            Column(key, name, "quality", spec=".2f", spread=f"{key}.deviation" * has_seeds)
+            for key, name in FURTHER.items()
+        ),
     ]
     if rows:
-        explanation = "NLL in nats per target token on the dev set, without label smoothing; chrF on the test set."
+        explanation = (
+            "Dev NLL in nats a target token, unsmoothed; test set: sacreBLEU of lower-cased lines (-lc), and chrF."
+        )
         yield Table("Models", columns, rows, explanation)
 
 

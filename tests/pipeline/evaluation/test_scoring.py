@@ -107,6 +107,9 @@ def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeyp
     signatures = [of["signature"].replace("bs:1000|seed:12345|", "") for of in (bleu, chrf)]
     assert [scores.signature, scores.chrf_signature] == signatures
     assert scores.signature.startswith("nrefs:2|")
+    (lowercased,) = printed((hypotheses, references, others), "-lc")
+    assert scores.lowercased == pytest.approx(lowercased["score"], abs=1e-5)
+    assert scores.lowercased_signature == lowercased["signature"].replace("bs:1000|seed:12345|", "")
     tokenized = [[paper_tokens(line, "de") for line in side] for side in (hypotheses, references, others)]
     (paper,) = printed(tokenized, "--tokenize", "none", "--smooth-method", "none", "--force")
     assert_equal(scores.paper_bleu, scores.paper_bleu_interval, paper)
@@ -114,12 +117,12 @@ def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeyp
     monkeypatch.setattr(scoring, "MAX_RESAMPLED", 299)
     without = {"paper_bleu_interval": None, "sacrebleu_interval": None}
     assert score_texts(hypotheses, [references, others], "de") == scores.model_copy(update=without)
-    without |= {"chrf": None, "chrf_signature": None}
+    without |= dict.fromkeys(("lowercased", "lowercased_signature", "chrf", "chrf_signature"))
     plain = score_texts(hypotheses, [references, others], "de", bleu_only=True)
     assert plain == scores.model_copy(update=without)
     assert plain.defined == {"paper_bleu": scores.paper_bleu, "sacrebleu": scores.sacrebleu}
     low_and_high = [f"{name}_{end}" for name in ("paper_bleu", "sacrebleu") for end in ("low", "high")]
-    assert [*scores.defined] == [*plain.defined, "chrf", *low_and_high]
+    assert [*scores.defined] == [*plain.defined, "lowercased", "chrf", *low_and_high]
 
 
 NEARLY = {

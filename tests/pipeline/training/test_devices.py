@@ -90,8 +90,6 @@ def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.Mon
         monkeypatch.setattr(devices, name, lambda *_: True)
     rows = {row.name: row.training.model for row in rows_of(WMT14.grid)}
     assert {name for name, model in rows.items() if devices.can_pack("cuda:0", model)} == rows.keys() - {"A1"}
-    assert not any(devices.can_pack("cpu", model) for model in rows.values())
-    assert devices.can_pack("cuda:0", TransformerConfig(d_k=9, d_v=256))
     assert not devices.can_pack("cuda:0", TransformerConfig(attention_dropout=0.1))
     monkeypatch.setattr(devices, "attention_kernels_work", lambda *_: False)
     assert not any(devices.can_pack("cuda:0", model) for model in rows.values())
