@@ -67,12 +67,12 @@ def test_rows_on_real_text_have_the_sizes_that_the_paper_prints(planned: Planned
     assert parameters["A1"] == parameters["A4"] == parameters["base"] > parameters["B1"]
 
 
-def test_text_of_ones_own_is_found_beside_its_description(planned: Planned, tmp_path: Path) -> None:
-    text = (ROOT / "examples" / "own_text.toml").read_text()
-    (tmp_path / "own_text.toml").write_text(text)
-    for name in re.findall(r'"([\w.]+\.(?:en|cs)(?:\.gz)?)"', text):
+@pytest.mark.parametrize(("example", "pair"), [("own_text.toml", "en-cs"), ("iwslt14.toml", "de-en")])
+def test_own_text_is_found_beside_its_description(planned: Planned, tmp_path: Path, example: str, pair: str) -> None:
+    (tmp_path / example).write_text(text := (ROOT / "examples" / example).read_text())
+    for name in re.findall(r'"([\w.]+\.(?:en|cs|de)(?:\.gz)?)"', text):
         (tmp_path / name).write_text(f"{name}\n")
-    assert "train en-cs base" in planned("own_text.toml")
+    assert f"train {pair} base" in planned(example)
 
 
 @pytest.mark.spawns
