@@ -315,6 +315,8 @@ def publish(
         try:
             building.mkdir(parents=True, exist_ok=True)
             artifact = build(building)
+            for leftover in building.glob(".temporary-*"):  # or written since by a task of a killed process
+                shutil.rmtree(leftover, ignore_errors=True)
             for folder in sorted(path for path in building.rglob("*") if path.is_dir())[::-1]:
                 with suppress(OSError):  # only empty folders, left by `Context.add`, can be removed
                     os.rmdir(folder)

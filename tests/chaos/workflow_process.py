@@ -31,6 +31,7 @@ SETTINGS = {
     "cleaning.shard_pairs": 200,
     "vocabulary.size": 400,
     "decoding.workers": 2,
+    "decoding.dtype": "float32",  # like training's
     "decoding.max_extra_tokens": 20,
     **{f"recipes.{model}.training.{name}": value for model in ("base", "big") for name, value in TRAINING.items()},
     "recipes.big.training.model.d_model": 48,

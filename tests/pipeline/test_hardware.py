@@ -51,7 +51,6 @@ def test_layers_compile_where_there_is_a_compiler(
 def test_kernels_that_compute_otherwise_are_not_used(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One warning has the reason."""
     attention_kernels_work.cache_clear()
     assert attention_kernels_work("cpu", 16, 24)  # the definition, in bfloat16
     assert not _warnings(caplog)

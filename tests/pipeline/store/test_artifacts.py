@@ -22,18 +22,22 @@ def _write(folder: Path) -> Artifact:
 
 
 def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> None:
-    artifact = publish(tmp_path / "a", _write, {"stage": "test"})
-    assert artifact.folder == tmp_path / "a"
-    manifest = artifact.manifest
-    assert manifest["stage"] == "test"
-    assert manifest["files"] == {"part/text.txt": {"bytes": 3, "sha256": file_sha256(tmp_path / "a/part/text.txt")}}
+    manifest = publish(tmp_path / "a", _write, {"stage": "test"}).manifest
+    files = {"part/text.txt": {"bytes": 3, "sha256": file_sha256(tmp_path / "a/part/text.txt")}}
+    assert (manifest["stage"], manifest["files"]) == ("test", files)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
     with pytest.raises(UserError, match="already exists"):
         publish(tmp_path / "a", _write, {})
 
 
-def test_an_artifact_without_files_is_published(tmp_path: Path) -> None:
-    assert publish(tmp_path / "a", Artifact, {}).manifest["files"] == {}
+def test_what_a_killed_attempt_leaves_is_not_published(tmp_path: Path) -> None:
+    def littered(folder: Path) -> Artifact:
+        (folder / ".temporary-1" / "parts").mkdir(parents=True)
+        (folder / ".temporary-1" / "parts" / "late.txt").touch()
+        return Artifact(folder)
+
+    assert publish(tmp_path / "a", littered, {}).manifest["files"] == {}
+    assert [path.name for path in (tmp_path / "a").iterdir()] == [MANIFEST]
 
 
 def test_a_flipped_bit_in_any_byte_and_every_truncation_is_detected(tmp_path: Path) -> None:
