@@ -65,13 +65,13 @@ class Report:
         workers: Workers,
         settings: TrainingSettings,
         state: TrainingState,
-        file_in: Path,
+        folder: Path,
         scratch: Scratch,
         emit: Listener,
     ) -> None:
-        """`file_in` is the folder of metrics.jsonl, which `scratch` shares."""
+        """`folder` is that of metrics.jsonl, which `scratch` shares."""
         self.workers, self.settings, self.state, self.emit = workers, settings, state, emit
-        self._file, self._scratch = file_in / METRICS, scratch
+        self._file, self._scratch = folder / METRICS, scratch
         self.unread: list[Applied] = []
         """Updates queued on the device, not checked yet."""
         self._shown_s = 0.0
@@ -80,7 +80,7 @@ class Report:
 
     def begin(self) -> None:
         """Starts the clock of a session."""
-        self._log_again()
+        self._mark_logged()
         self._shown_s = time.monotonic()
         self.resume()
 
@@ -123,7 +123,7 @@ class Report:
         if log:
             self.write(line)
             self.update_s = (state.train_s - train_s) / (state.update - update)
-            self._log_again()
+            self._mark_logged()
 
     def write(self, line: dict[str, Any]) -> None:
         """Appends a line to metrics.jsonl and emits it as an event."""
@@ -134,7 +134,7 @@ class Report:
             metrics = {name: value for name, value in line.items() if name != "update"}
             self.emit({"metrics": metrics, "step": line["update"]})
 
-    def _log_again(self) -> None:
+    def _mark_logged(self) -> None:
         self._logged = self.state.update, self.state.target_tokens, self.state.train_s
 
     def _first_not_finite(self) -> Applied | None:
