@@ -31,7 +31,7 @@ TRITON = "model.kernels.attention_triton"
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
 MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
-    "model pipeline": (16_685, 16_500),
+    "model pipeline": (16_684, 16_500),
     "model/kernels": (336, 600),
     "workflows": (11_316, 9_500),
     "benchmarks": (1_474, 1_500),
