@@ -31,8 +31,8 @@ TRITON = "model.kernels.attention_triton"
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
 MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
-    "model pipeline": (16_684, 16_500),
-    "model/kernels": (336, 600),
+    "model pipeline": (16_682, 16_500),
+    "model/kernels": (318, 600),
     "workflows": (11_316, 9_500),
     "benchmarks": (1_474, 1_500),
     "tests": (21_945, 20_000),

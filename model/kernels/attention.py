@@ -114,20 +114,11 @@ packed_attention.register_autograd(_differentiate, setup_context=_save)
 
 
 @packed_attention.register_kernel("cuda")
-def forward_by_kernels(
-    q_NHK: Tensor,
-    k_MHK: Tensor,
-    v_MHV: Tensor,
-    sentences_N: Tensor,
-    sentences_M: Tensor,
-    offsets_q: Tensor,
-    offsets_k: Tensor,
-    before: int,
-    after: int,
-) -> tuple[Tensor, Tensor]:
-    """`packed_attention` on a GPU."""
+def forward_by_kernels(q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, *seen: Any) -> tuple[Tensor, Tensor]:
+    """`packed_attention` on a GPU; `seen` are its other arguments."""
     from model.kernels.attention_triton import forward
 
+    sentences_N, _, _, offsets_k, before, after = seen
     (n_rows, n_heads, d_k), sizes = q_NHK.shape, _sizes(q_NHK, v_MHV, before, after)
     x_NHV, lse_HN = _empty_results(q_NHK, v_MHV)
     forward[n_rows // sizes["BLOCK"] * n_heads,](
@@ -139,27 +130,17 @@ def forward_by_kernels(
 
 @packed_attention_backward.register_kernel("cuda")
 def backward_by_kernels(
-    grad_NHV: Tensor,
-    q_NHK: Tensor,
-    k_MHK: Tensor,
-    v_MHV: Tensor,
-    x_NHV: Tensor,
-    lse_HN: Tensor,
-    sentences_N: Tensor,
-    sentences_M: Tensor,
-    offsets_q: Tensor,
-    offsets_k: Tensor,
-    before: int,
-    after: int,
+    grad_NHV: Tensor, q_NHK: Tensor, k_MHK: Tensor, v_MHV: Tensor, x_NHV: Tensor, lse_HN: Tensor, *seen: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`packed_attention_backward` on a GPU."""
+    """`packed_attention_backward` on a GPU; `seen` are its other arguments."""
     from model.kernels.attention_triton import backward
 
+    *rows, before, after = seen
     (n_rows, n_heads, d_k), sizes = q_NHK.shape, _sizes(q_NHK, v_MHV, before, after)
     gradients = _empty_like(q_NHK, k_MHK, v_MHV)
     backward[2 * n_rows // sizes["BLOCK"] * n_heads,](
-        q_NHK, k_MHK, v_MHV, x_NHV, lse_HN, grad_NHV.contiguous(), *gradients, sentences_N, sentences_M, offsets_q,
-        offsets_k, *_rows_and_heads(q_NHK, k_MHK, v_MHV), n_rows, d_k**-0.5 * LOG2_E, d_k**-0.5, **sizes,
+        q_NHK, k_MHK, v_MHV, x_NHV, lse_HN, grad_NHV.contiguous(), *gradients, *rows,
+        *_rows_and_heads(q_NHK, k_MHK, v_MHV), n_rows, d_k**-0.5 * LOG2_E, d_k**-0.5, **sizes,
     )  # fmt: skip
     return gradients
 

@@ -54,6 +54,7 @@ def forward(
     H: tl.constexpr, K: tl.constexpr, V: tl.constexpr, KC: tl.constexpr, VC: tl.constexpr,
     BLOCK: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr,
 ):  # fmt: skip
+    """One pass over the keys, with a running maximum and sum of the softmax."""
     head = tl.program_id(0) % H
     rows = tl.program_id(0) // H * BLOCK + tl.arange(0, BLOCK)
     first, last, begin, end = _seen(rows, sentences_q, offsets_k, BEFORE, AFTER)

@@ -24,7 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.store.hashes import file_sha256, hashes_file, known_hashes, remember, stamp
-from pipeline.store.scratch import BUILD_PREFIX, CHECK_S, MANIFEST, LockLostError, Scratch, Written, aside_path
+from pipeline.store.scratch import BUILD_PREFIX, CHECK_S, HIDDEN, MANIFEST, LockLostError, Scratch, Written, aside_path
 
 Result = TypeVar("Result")
 
@@ -315,7 +315,7 @@ def publish(
         try:
             building.mkdir(parents=True, exist_ok=True)
             artifact = build(building)
-            for leftover in building.glob(".temporary-*"):  # or written since by a task of a killed process
+            for leftover in building.glob(f"{HIDDEN}*"):  # or written since by a task of a killed process
                 shutil.rmtree(leftover, ignore_errors=True)
             for folder in sorted(path for path in building.rglob("*") if path.is_dir())[::-1]:
                 with suppress(OSError):  # only empty folders, left by `Context.add`, can be removed

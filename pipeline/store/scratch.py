@@ -40,6 +40,8 @@ if TYPE_CHECKING:  # so that serving a model needs no object-store client
 MANIFEST = "manifest.json"
 BUILD_PREFIX = ".making-"
 """Prefix of the temporary folder in which an artifact is built."""
+HIDDEN = ".temporary-"
+"""Prefix of folders in it that never become part of the artifact."""
 ASIDE_PREFIX = ".aside-"
 """Prefix of folders of damaged files, which are neither used nor deleted."""
 
@@ -88,11 +90,8 @@ def aside_path(folder: Path) -> Path:
 
 @contextmanager
 def temporary_folder(within: Path) -> Iterator[Path]:
-    """Yields a temporary folder within a build folder; it never becomes part of the artifact.
-
-    A file server may retain files that a process still has open.
-    """
-    with TemporaryDirectory(dir=within, prefix=".temporary-", ignore_cleanup_errors=True) as folder:
+    """Yields a HIDDEN folder within a build folder; a file server may retain files that a process still has open."""
+    with TemporaryDirectory(dir=within, prefix=HIDDEN, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 

@@ -212,7 +212,7 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
     """
     for checkpoint in reversed(list_folders(folder / RECOVERY)):
         relied_on = [folder / KEPT / f"{update:08d}" for update in kept if update <= int(checkpoint.name)]
-        # Hashes are checked at each start, possibly after a machine crash: `restore` reads all files anyway.
+        # Hashes are checked at each start, possibly after a machine crash: `_restore` reads all files anyway.
         damages = ((path, Artifact(path).damage(again=True)) for path in (checkpoint, *relied_on))
         damaged = next(((path, damage) for path, damage in damages if damage), None)
         if damaged:
@@ -229,21 +229,20 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
     return None
 
 
-def restore(checkpoint: Path, step: TrainingStep) -> None:
-    """Loads weights and Adam's state into a training step of the same model."""
+def _restore(checkpoint: Path, step: TrainingStep) -> None:
+    """Loads master weights and Adam's state into a training step of the same model."""
     step.master.load_state_dict(safetensors.torch.load_file(checkpoint / "model.safetensors"))
     tensors = safetensors.torch.load_file(checkpoint / "optimizer.safetensors")
     names = [name for name, _ in step.master.named_parameters()]
     step.adam.n_steps.copy_(tensors[f"{names[0]}.step"])
     for key, moment_P in _moments(step.adam).items():
         moment_P.copy_(torch.cat([tensors[f"{name}.{key}"].flatten() for name in names]))
-    step.copy_weights()
 
 
 def restore_all(workers: Workers, checkpoint: Path | None, step: TrainingStep) -> None:
     """Restores rank 0's checkpoint, or broadcasts its initial weights; other ranks need neither file."""
     if checkpoint:
-        restore(checkpoint, step)
+        _restore(checkpoint, step)
     for tensor in (step.adam.weights_P, step.adam.n_steps, *_moments(step.adam).values()):
         workers.broadcast(tensor)
     step.copy_weights()

@@ -19,7 +19,7 @@ from pipeline.hardware import make_deterministic
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.checkpoints import list_folders, restore
+from pipeline.training.checkpoints import list_folders, restore_all
 from pipeline.training.loop import Training
 from pipeline.training.validation import split_sums
 from pipeline.training.workers import Workers
@@ -94,7 +94,7 @@ def test_checkpoint_brings_back_every_bit(device: str, dataset: EncodedDataset, 
         training.writer.wait()
     *_, checkpoint = list_folders(tmp_path / "recovery")
     other = Training(group, dataset, settings.model_copy(update={"seed": 2}), tmp_path / "other")
-    restore(checkpoint, other.step)
+    restore_all(Workers(), checkpoint, other.step)
     before, after = _state(training), _state(other)
     assert len(before) == len(after) == 2 * len(list(training.step.master.parameters())) + 3
     for ours, theirs in zip(after, before, strict=True):
