@@ -5,13 +5,11 @@
 docs/own-text.md lists them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from model.config import BASE, BIG, OptimizerConfig
 from pipeline.settings import VocabularySettings
-from workflows.profiles.profile import Profile, Recipe
+from workflows.profiles.profile import COMPETITORS, Profile, Recipe
 from workflows.profiles.translation import MULTI30K, WMT14, Competitor, recipes_of, sized, with_competitors
 
 OWN = "own"
@@ -26,91 +24,71 @@ class Size:
 
     most_pairs: float
     """The largest number of training pairs they are used for."""
-    measured: str
-    """The text they were measured on; empty if none."""
     vocabulary: VocabularySettings
     recipes: dict[str, Recipe]
+    measured: str = ""
+    """The text they were measured on; empty if none."""
 
 
 def _recipes(
     n_layers: int,
-    base: int,
-    big: int,
-    competitors: Mapping[str, tuple[int, int]],  # (layers, d_ff)
-    *,
+    widths: tuple[int, int],
     dropouts: tuple[float, float],
-    warmup_steps: int,
-    **training: Any,
+    competitors: tuple[tuple[int, int], tuple[int, int]],
+    *,
+    warmup: int,
+    updates: int,
+    tokens: int,
+    checkpoint: int,
 ) -> dict[str, Recipe]:
-    """Returns the recipes of base, big and the competitors; widths of base and big are multiples of `D_K`."""
+    """Returns the recipes of base and big, whose widths are multiples of `D_K`, and of the competitors (layers, d_ff).
 
-    optimizer = OptimizerConfig(warmup_steps=warmup_steps, learning_rate_scale=0.7)
-    shared = {"optimizer": optimizer, "threads": 2, "log_updates": 50, **training}
-    recipes = recipes_of(
-        *(
-            sized(paper, n_layers, width, 4 * width, width // D_K, dropout)
-            for paper, width, dropout in zip((BASE, BIG), (base, big), dropouts, strict=True)
-        ),
-        **shared,
+    `tokens` is the budget of an update, `checkpoint` the number of updates between two checkpoints.
+    """
+    base, big = (
+        sized(paper, n_layers, width, 4 * width, width // D_K, dropout)
+        for paper, width, dropout in zip((BASE, BIG), widths, dropouts, strict=True)
     )
-    tuned = {name: recipe.training.optimizer.learning_rate_scale for name, recipe in MULTI30K.recipes.items()}
-    return with_competitors(recipes, 0.2, {name: Competitor(*size, tuned[name]) for name, size in competitors.items()})
+    recipes = recipes_of(
+        base,
+        big,
+        optimizer=OptimizerConfig(warmup_steps=warmup, learning_rate_scale=0.7),
+        updates=updates,
+        budget_tokens=tokens,
+        checkpoint_updates=checkpoint,
+        validation_updates=2 * checkpoint,
+        log_updates=50,
+        threads=2,
+    )
+    tuned = {name: MULTI30K.recipes[name].training.optimizer.learning_rate_scale for name in COMPETITORS}
+    of_size = zip(COMPETITORS, competitors, strict=True)
+    return with_competitors(recipes, 0.2, {name: Competitor(*size, tuned[name]) for name, size in of_size})
 
 
 SIZES = (
     Size(
         10_000,
-        "",
         VocabularySettings(size=2000, character_coverage=1, byte_fallback=False),
         _recipes(
-            3,
-            128,
-            192,
-            {"recurrent": (3, 160), "convolutional": (6, 120)},
-            dropouts=(0.2, 0.3),
-            warmup_steps=600,
-            updates=2000,
-            budget_tokens=1000,
-            checkpoint_updates=100,
-            validation_updates=200,
+            3, (128, 192), (0.2, 0.3), ((3, 160), (6, 120)), warmup=600, updates=2000, tokens=1000, checkpoint=100
         ),
     ),
-    Size(60_000, "Multi30k, 29,000 pairs", MULTI30K.vocabulary, MULTI30K.recipes),
+    Size(60_000, MULTI30K.vocabulary, MULTI30K.recipes, "Multi30k, 29,000 pairs"),
     Size(
         300_000,
-        "",
         VocabularySettings(size=8000),
         _recipes(
-            3,
-            256,
-            320,
-            {"recurrent": (3, 312), "convolutional": (6, 248)},
-            dropouts=(0.1, 0.1),
-            warmup_steps=2000,
-            updates=20_000,
-            budget_tokens=2000,
-            checkpoint_updates=500,
-            validation_updates=1000,
+            3, (256, 320), (0.1, 0.1), ((3, 312), (6, 248)), warmup=2000, updates=20_000, tokens=2000, checkpoint=500
         ),
     ),
     Size(
         2_000_000,
-        "",
         VocabularySettings(size=16_000),
         _recipes(
-            6,
-            384,
-            512,
-            {"recurrent": (6, 464), "convolutional": (6, 544)},
-            dropouts=(0.1, 0.2),
-            warmup_steps=4000,
-            updates=60_000,
-            budget_tokens=8000,
-            checkpoint_updates=1000,
-            validation_updates=2000,
+            6, (384, 512), (0.1, 0.2), ((6, 464), (6, 544)), warmup=4000, updates=60_000, tokens=8000, checkpoint=1000
         ),
     ),
-    Size(float("inf"), "", WMT14.vocabulary, WMT14.recipes),
+    Size(float("inf"), WMT14.vocabulary, WMT14.recipes),
 )
 """Smallest first. The last is the paper's setup (profile wmt14)."""
 

@@ -22,6 +22,7 @@ from pipeline.settings import (
     AveragingSettings,
     BeamSize,
     CleaningSettings,
+    DecodingSettings,
     EncodingSettings,
     Settings,
     TrainingSettings,
@@ -61,6 +62,8 @@ class ParsingProfile(Profile):
     corpora: dict[str, EmbeddedSettings | TreebankSettings]  # type: ignore[assignment]
     # Unlike the base class: a parser's run is chosen, too, but no length penalty (§6.3).
     choice: Choice = Choice()  # type: ignore[assignment]
+    cleaning: CleaningSettings = ALL_TREES
+    decoding: DecodingSettings = PARSING
 
     @model_validator(mode="after")
     def _texts_are_of_their_pairs(self) -> Self:
@@ -76,27 +79,28 @@ class ParsingProfile(Profile):
         return self
 
 
+def _small_parser(dropout: float, averaging: AveragingSettings, **training: Any) -> dict[str, Recipe]:
+    """Returns the recipe of a parser of two layers, several of which train at once on a few cores."""
+    model = sized(BASE, 2, 128, 512, 4, dropout)
+    settings = TrainingSettings(model=model, dtype="float32", workers=1, **training)
+    return {"parser": Recipe(training=settings, averaging=averaging)}
+
+
 EMBEDDED_TREES = ParsingProfile(
     name=EMBEDDED_NAME,
     data="generated trees",
     corpora={SUPERVISED: EmbeddedSettings(target="trees", train_pairs=48_000)},
-    cleaning=ALL_TREES,
     vocabulary=VocabularySettings(size=1200, character_coverage=1, byte_fallback=False),
-    recipes={
-        "parser": Recipe(
-            training=TrainingSettings(
-                model=sized(BASE, 2, 128, 512, 4, 0.0),
-                optimizer=OptimizerConfig(warmup_steps=300, learning_rate_scale=0.2),
-                dtype="float32",
-                updates=2600,
-                budget_tokens=800,
-                checkpoint_updates=100,
-                validation_updates=260,
-                log_updates=10,
-                workers=1,
-            )
-        )
-    },
+    recipes=_small_parser(
+        dropout=0.0,
+        averaging=AveragingSettings(),
+        optimizer=OptimizerConfig(warmup_steps=300, learning_rate_scale=0.2),
+        updates=2600,
+        budget_tokens=800,
+        checkpoint_updates=100,
+        validation_updates=260,
+        log_updates=10,
+    ),
     decoding=PARSING.model_copy(update={"beam_size": 4}),
     choice=Choice(dropouts=(0.0, 0.1), learning_rate_scales=(1.0,), beam_sizes=(1, 4)),
 )
@@ -115,25 +119,18 @@ def treebank_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
         name=TREEBANK_NAME,
         data=data,
         corpora=_corpora(treebank, silver, **learnable),
-        cleaning=ALL_TREES,
         vocabulary=VocabularySettings(size=3000, character_coverage=1, byte_fallback=False),
-        recipes={
-            "parser": Recipe(
-                training=TrainingSettings(
-                    model=sized(BASE, 2, 128, 512, 4, 0.1),
-                    optimizer=OptimizerConfig(warmup_steps=500, learning_rate_scale=0.4),
-                    dtype="float32",
-                    updates=10_000,
-                    budget_tokens=1500,
-                    checkpoint_updates=1000,
-                    keep_checkpoints=10,
-                    validation_updates=500,
-                    log_updates=50,
-                    workers=1,
-                ),
-                averaging=AveragingSettings(last=3),
-            )
-        },
+        recipes=_small_parser(
+            dropout=0.1,
+            averaging=AveragingSettings(last=3),
+            optimizer=OptimizerConfig(warmup_steps=500, learning_rate_scale=0.4),
+            updates=10_000,
+            budget_tokens=1500,
+            checkpoint_updates=1000,
+            keep_checkpoints=10,
+            validation_updates=500,
+            log_updates=50,
+        ),
         decoding=PARSING.model_copy(update={"beam_size": 4}),
         choice=Choice(dropouts=(0.0, 0.1), learning_rate_scales=(1.0,), beam_sizes=(1, 4, 21)),
         pairs={SEMI_SUPERVISED: {"data": f"{data} and silver trees"}},
@@ -151,11 +148,9 @@ def wsj_profile(treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
         name=WSJ_NAME,
         data="WSJ",
         corpora=_corpora(treebank, silver),
-        cleaning=ALL_TREES,
         vocabulary=VocabularySettings(size=16_000),
         encoding=EncodingSettings(max_tokens=512),
         recipes={"parser": Recipe(training=TrainingSettings(model=PARSER_MODEL), averaging=AveragingSettings())},
-        decoding=PARSING,
         choice=Choice(attention_dropouts=(0.0, 0.2)),
         pairs={SEMI_SUPERVISED: {"data": "WSJ and silver trees", "vocabulary": {"size": 32_000}}},
     )
