@@ -14,7 +14,7 @@ from rich.text import Text
 
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
-from pipeline.store.locks import FileLock
+from pipeline.store.locks import FileLock, Lock
 from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import AddressOption, StoreOption
@@ -96,7 +96,8 @@ def output(where: str | Path) -> Iterator[Finding]:
     there = next(folder for folder in (root, *root.parents) if folder.exists())
     try:
         with tempfile.TemporaryDirectory(prefix=".aiayn-doctor-", dir=there) as scratch:
-            held = _locks_hold(Path(scratch))
+            target = Path(scratch) / "artifact"
+            held = _is_exclusive(FileLock(target, "doctor"), FileLock(target, "doctor"))
     except UserError:
         held = False
     except OSError as error:
@@ -117,11 +118,9 @@ def output(where: str | Path) -> Iterator[Finding]:
 
 
 def _bucket(store: Store) -> Finding:
-    """Takes a lock like a stage, and tries to take it once more."""
     uri, name = store.uri, f"doctor-{secrets.token_hex(4)}"
     try:
-        with store.lock(name, "doctor") as lock, store.lock(name, "") as second:
-            held = lock.take() is None and second.take() is not None
+        held = _is_exclusive(store.lock(name, "doctor"), store.lock(name, ""))
         store.bucket.remove([f"store/.locks/{name}.json"])
     except UserError as error:
         return Finding("bucket", "fails", str(error).partition("; ")[0], "check --store and the credentials")
@@ -131,11 +130,10 @@ def _bucket(store: Store) -> Finding:
     return Finding("bucket", "ok", f"{uri} is writable, and its locks are exclusive")
 
 
-def _locks_hold(folder: Path) -> bool:
-    """Takes a lock like a stage, and tries to take it once more."""
-    target = folder / "artifact"
-    with FileLock(target, "doctor") as lock, FileLock(target, "doctor") as second:
-        return lock.take() is None and second.take() is not None
+def _is_exclusive(lock: Lock, same: Lock) -> bool:
+    """Takes a lock like a stage, and tries to take the same lock once more."""
+    with lock, same:
+        return lock.take() is None and same.take() is not None
 
 
 def local_locks(folder: Path, mounts: str) -> str:

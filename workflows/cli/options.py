@@ -51,25 +51,10 @@ SetOption = Annotated[
     ),
 ]
 StoreOption = Annotated[
-    str,
-    typer.Option("--store", metavar="FOLDER|URI", help="For all output: a folder, or a bucket (s3://)."),
+    str, typer.Option("--store", metavar="FOLDER|URI", help="For all output: a folder, or a bucket (s3://).")
 ]
 AddressOption = Annotated[
     str | None, typer.Option("--address", help="Ray cluster to use, e.g. auto.  [default: start one on this machine]")
-]
-PlanOption = Annotated[
-    bool, typer.Option("--plan", help="Show which stages would run and why, forecast disk, FLOP and hours, and exit.")
-]
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="With --plan: list every stage.")]
-UntilOption = Annotated[
-    str | None,
-    typer.Option(
-        "--until", metavar="STAGE", help='Stop after the stages of this name, e.g. train or "train en-de base".'
-    ),
-]
-ForceOption = Annotated[
-    str | None,
-    typer.Option("--force", metavar="STAGE", help="Rerun the stages of this name and all that depend on them."),
 ]
 DevBleuOption = Annotated[
     bool,
@@ -82,15 +67,6 @@ DtypeOption = Annotated[
     str, typer.Option("--dtype", help="float32, bfloat16, auto (bfloat16 if faster), or int8 (CTranslate2 only).")
 ]
 ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads; 0: all.")]
-GpusOption = Annotated[
-    int | None,
-    typer.Option(
-        "--gpus", min=1, max=100_000, help="With --plan: number of GPUs to forecast for.  [default: this machine's]"
-    ),
-]
-GpuOption = Annotated[
-    str | None, typer.Option("--gpu", metavar="NAME", help="With --plan: GPU model to forecast for, e.g. h100.")
-]
 ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 
@@ -103,18 +79,33 @@ class Common:
     overrides: SetOption = None
     store: StoreOption = "runs"
     address: AddressOption = None
-    plan: PlanOption = False
-    verbose: VerboseOption = False
-    until: UntilOption = None
-    force: ForceOption = None
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Show which stages would run and why, forecast disk, FLOP and hours, and exit."),
+    ] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With --plan: list every stage.")] = False
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="STAGE", help='Stop after the stages of this name, e.g. train or "train en-de base".'),
+    ] = None
+    force: Annotated[
+        str | None, typer.Option(metavar="STAGE", help="Rerun the stages of this name and all that depend on them.")
+    ] = None
 
 
 @dataclass(frozen=True)
 class Hardware:
     """The options for the hardware of a forecast."""
 
-    gpus: GpusOption = None
-    gpu: GpuOption = None
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=100_000, help="With --plan: number of GPUs to forecast for.  [default: this machine's]"
+        ),
+    ] = None
+    gpu: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --plan: GPU model to forecast for, e.g. h100.")
+    ] = None
 
 
 ANY_HARDWARE = Hardware()
@@ -128,15 +119,12 @@ def with_options(main: Callable[..., None]) -> Callable[..., None]:
     }
     parameters = []
     for name, parameter in signature.parameters.items():
-        hints = get_type_hints(groups[name], include_extras=True) if name in groups else {}
-        parameters += (
-            [
-                inspect.Parameter(field.name, parameter.kind, default=field.default, annotation=hints[field.name])
-                for field in fields(groups[name])
-            ]
-            if name in groups
-            else [parameter]
-        )
+        if name in groups:
+            hints = get_type_hints(groups[name], include_extras=True)
+            for each in fields(groups[name]):
+                parameters.append(parameter.replace(name=each.name, default=each.default, annotation=hints[each.name]))
+        else:
+            parameters.append(parameter)
     expanded = signature.replace(parameters=parameters)
 
     @wraps(main)
