@@ -121,16 +121,14 @@ def _squares(axes: Axes, panel: Panel, key_rows: Sequence[float], weights_HM: An
     for order, head in enumerate(panel.heads):
         for key, weight in enumerate(weights_HM[head].tolist()):
             if weight >= FAINT:
-                place = (1.02 + width * order, key_rows[key] - 0.4)
-                axes.add_patch(
-                    Rectangle(place, width, 0.8, color=to_rgba(color_of(head), min(1.0, weight)), linewidth=0)
-                )
+                place, color = (1.02 + width * order, key_rows[key] - 0.4), to_rgba(color_of(head), min(1.0, weight))
+                axes.add_patch(Rectangle(place, width, 0.8, color=color, linewidth=0))
 
 
 def _words(axes: Axes, side: Pieces, rows: Sequence[float], x: float, align: str, strong: set[int]) -> None:
     for number, (text, row) in enumerate(zip(side.texts, rows, strict=True)):
         color = SOFT if number in side.separators or number not in strong else INK
-        axes.text(x, row, text, ha=align, va="center", color=color, fontweight="normal")
+        axes.text(x, row, text, ha=align, va="center", color=color)
     for begin, end in side.words:
         if end - begin > 1:
             bar = x + (0.03 if align == "right" else -0.02)

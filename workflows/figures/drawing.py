@@ -79,11 +79,7 @@ class AttentionFigures(JsonArtifact[DrawnFigures]):
         return f"figures {', '.join(str(figure.number) for figure in self.load().figures)}"
 
 
-def draw_figures(
-    context: Context,
-    checkpoint: Checkpoint,
-    settings: FigureSettings,
-) -> AttentionFigures:
+def draw_figures(context: Context, checkpoint: Checkpoint, settings: FigureSettings) -> AttentionFigures:
     """Translates the sentences in float32 on `context.device`, and writes the figures and the page.
 
     Raises UserError for a sentence that is empty or too long, and for a layer, head or word that does not exist.

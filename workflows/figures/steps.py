@@ -7,11 +7,10 @@ from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from workflows.engine.dag import Stage, Step
+from workflows.engine.dag import Stage
 from workflows.engine.runner import Watcher, run
 from workflows.figures import trained
 from workflows.figures.drawing import AttentionFigures, FigureSettings, draw_figures
-from workflows.figures.trained import ExaminedModel
 
 DRAW = Stage("attention_figures.draw", draw_figures, AttentionFigures, gpus=1, follows_source=True)
 
@@ -43,9 +42,7 @@ def draw(
         heads=numbers(heads) if heads else (),
         words=tuple(words or ()),
     )
-    step = figure_step(model, settings)
-    if out:
-        step = replace(step, out=out.absolute())
+    step = replace(DRAW(f"figures {model.name}", model.checkpoint, settings), out=out.absolute() if out else None)
     # No run links to these artifacts; the lock keeps `aiayn clean` from deleting them.
     with in_store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
         lock.take()
@@ -59,8 +56,3 @@ def numbers(text: str) -> tuple[int, ...]:
     if not all(part.isdecimal() for part in parts):
         raise UserError(f"--heads {text}: write numbers separated by commas, e.g. 1,3")
     return tuple(dict.fromkeys(int(part) for part in parts))
-
-
-def figure_step(model: ExaminedModel, settings: FigureSettings) -> Step[AttentionFigures]:
-    """Returns the drawing step."""
-    return DRAW(f"figures {model.name}", model.checkpoint, settings)

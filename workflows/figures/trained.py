@@ -18,10 +18,8 @@ from pipeline.text.languages import tag_of
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import behind, inputs_of
 from workflows.names import named_folder, store_beside
+from workflows.runs import MODEL_STAGES
 
-MODEL_FILE = "model.json"
-MODELS = ("averaging", "parser_choice")
-"""Prefixes of trained models' folders in a store: translators, then parsers."""
 PRINTED_FIGURES: Mapping[int, tuple[str, str]] = {
     3: (
         "It is in this spirit that a majority of American governments have passed new laws since 2009 making the "
@@ -70,7 +68,7 @@ def newest(store: Store) -> ExaminedModel:
     has no model.
     """
     named = {link.resolve() for link in store.root.glob("table2/*/*/models/*")}
-    found = [[manifest.parent for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")] for kind in MODELS]
+    found = [[manifest.parent for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")] for kind in MODEL_STAGES]
     of_table2 = [folder for folder in found[0] if folder.resolve() in named]
     chosen: list[Path] = next(filter(None, (of_table2, *found)), [])
     checkpoints = [checkpoint for folder in chosen if _has_heads(checkpoint := Checkpoint(folder))]
@@ -80,7 +78,7 @@ def newest(store: Store) -> ExaminedModel:
 
 
 def _has_heads(checkpoint: Checkpoint) -> bool:
-    return not (checkpoint.folder / MODEL_FILE).exists() or checkpoint.config.architecture == "transformer"
+    return not (checkpoint.folder / "model.json").exists() or checkpoint.config.architecture == "transformer"
 
 
 def at(folder: Path, store: Store) -> ExaminedModel:
