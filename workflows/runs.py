@@ -239,14 +239,10 @@ def write_atomically(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _target(link: Path) -> str:
-    return os.readlink(link) if link.is_symlink() else ""
-
-
 def _link(name: Path, target: Path) -> None:
     """Creates or replaces a relative link to `target`; a user's file or folder of that name stays."""
     relative = os.path.relpath(target, name.parent)
-    if _target(name) == relative:
+    if name.is_symlink() and os.readlink(name) == relative:
         return
     if name.exists() and not name.is_symlink():
         logger.warning("%s is not a link, so it is left as it is", name)

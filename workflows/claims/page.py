@@ -56,17 +56,12 @@ def rows(judged: Sequence[Judged]) -> list[tuple[str, ...]]:
     """Returns the cells of each claim, with a line for each effect."""
     lines: list[tuple[str, ...]] = []
     for each in judged:
-        pooled = [effect.bartlett_p >= ALPHA for effect in each.effects]
-        intervals = [(effect.pooled, effect.welch)[not by] for effect, by in zip(each.effects, pooled, strict=True)]
-        others = [(effect.welch, effect.pooled)[not by] for effect, by in zip(each.effects, pooled, strict=True)]
-        effects = [
-            f"{effect.text}: {_number(effect, effect.value)} {_interval(effect, interval)} {effect.unit}"
-            for effect, interval in zip(each.effects, intervals, strict=True)
-        ]
-        beside = [
-            f"{'Welch' if by else 'pooled'} {_interval(effect, other)}, Bartlett p {effect.bartlett_p:.2g}"
-            for effect, other, by in zip(each.effects, others, pooled, strict=True)
-        ]
+        effects, beside = [], []
+        for effect in each.effects:
+            by, other = ("pooled", "Welch") if effect.bartlett_p >= ALPHA else ("Welch", "pooled")
+            interval = {"pooled": _interval(effect, effect.pooled), "Welch": _interval(effect, effect.welch)}
+            effects.append(f"{effect.text}: {_number(effect, effect.value)} {interval[by]} {effect.unit}")
+            beside.append(f"{other} {interval[other]}, Bartlett p {effect.bartlett_p:.2g}")
         n = str(min((effect.n for effect in each.effects), default=""))
         section = each.claim.section if each.claim.section == "abstract" else f"§{each.claim.section}"
         lines.append((section, each.claim.text, "\n".join(effects), "\n".join(beside), n, each.conclusion))

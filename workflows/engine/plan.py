@@ -163,14 +163,11 @@ def print_plan(
 ) -> None:
     """Prints one line per model, or per stage if `verbose`: the steps to run (`to_run`), and why."""
     why = {step.fingerprint: reason for step, reason in reasons(missing, store).items()}
-    print_table = _stages if verbose else _models
-    console.print(print_table(targets, models, store, why))
+    console.print(_stages(targets, store, why) if verbose else _models(targets, models, why))
     console.print(f"{len(why)} stages to run; store: {store.display_name}", highlight=False, soft_wrap=True)
 
 
-def _stages(
-    targets: Sequence[Step[Artifact]], _models: PlannedModels, store: Store, why: Mapping[str, Reason]
-) -> Table:
+def _stages(targets: Sequence[Step[Artifact]], store: Store, why: Mapping[str, Reason]) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("stage", "", "folder", "why"):
         table.add_column(title, no_wrap=title != "why")
@@ -181,9 +178,7 @@ def _stages(
     return table
 
 
-def _models(
-    targets: Sequence[Step[Artifact]], models: PlannedModels, _store: Store, why: Mapping[str, Reason]
-) -> Table:
+def _models(targets: Sequence[Step[Artifact]], models: PlannedModels, why: Mapping[str, Reason]) -> Table:
     """Returns a row for the shared steps, one per model, and one for the steps after them."""
     headings = [*dict.fromkeys(heading for _, about in models.values() for heading in about)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

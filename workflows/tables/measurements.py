@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain, islice
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from model.config import TransformerConfig
 from pipeline.evaluation.costs import Cost, CostRecord
@@ -72,10 +72,6 @@ class TrainedModel:
         needed = {step for result in self.steps for step in result.inputs}
         return tuple(step for step in self.steps if step not in needed)
 
-    def is_trained(self, store: Store) -> bool:
-        """Whether the store has the finished run."""
-        return not isinstance(self.training, Step) or self.training.is_published(store)
-
     def published(self, store: Store) -> Self:
         """Returns the same model with its steps' artifacts from a store."""
         model: Self = resolved(self, lambda step: step.published(store))
@@ -92,16 +88,11 @@ class TrainedModel:
         return to_artifact(self.evaluation_set).load().name
 
     @property
-    def sentences(self) -> int:
-        """The number of sentences in the evaluation set."""
-        return to_artifact(self.evaluation_set).load().sentences
-
-    @property
     def test_text(self) -> str:
         """The evaluation set and its size; WMT 2014's dev set is newstest2013 (`pipeline.corpora.wmt14`)."""
         is_named = self.test_set == "dev" and self.is_on(paper.CORPUS)
         name = paper.VARIATION_TEST_SET if is_named else self.test_set
-        return f"{name}, {rounded(self.sentences)} sentences"
+        return f"{name}, {rounded(to_artifact(self.evaluation_set).load().sentences)} sentences"
 
     @cached_property
     def train_pairs(self) -> int:
@@ -167,15 +158,16 @@ class TrainedModel:
 
     def final_metrics(self) -> dict[str, float]:
         """Returns the metrics measured after training, by MLflow name."""
-        metrics = {"final_dev_accuracy": self.dev.dev_accuracy, "paper_way_flop": self.costs.paper_way_flop}
-        return {
+        metrics = {
             "final_dev_nll": self.dev.dev_nll,
             "final_dev_perplexity": self.dev.dev_perplexity,
-            **{name: value for name, value in metrics.items() if value is not None},
+            "final_dev_accuracy": self.dev.dev_accuracy,
+            "paper_way_flop": self.costs.paper_way_flop,
             "counted_flop": self.costs.counted_flop,
             "train_s": self.run.train_s,
             "parameters": self.run.parameters,
         }
+        return {name: value for name, value in metrics.items() if value is not None}
 
     def score_texts(self) -> dict[str, str]:
         """Returns the scores in words, by evaluation set."""
@@ -190,8 +182,7 @@ class TrainedModel:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """A sentence of the test set with the model's translation."""
 
     source: str

@@ -155,22 +155,16 @@ class ParserRow:
         return to_artifact(self.baseline).load()
 
     @property
-    def drawn(self) -> tuple[tuple[Tree, Tree], ...]:
-        """Gold and parsed trees at regular intervals among the test sentences short enough to draw."""
-        return _drawn(to_artifact(self.free.parses)) if self.free else ()
-
-
-def _drawn(parses: Parses) -> tuple[tuple[Tree, Tree], ...]:
-    """Takes short trees at regular intervals, wrong parses first."""
-    pairs = [
-        (gold, tree)
-        for gold, tree in zip(parses.gold, parses.trees, strict=True)
-        if 6 <= len(words_of(gold)) <= MAX_DRAWN_WORDS
-    ]
-    wrong = [pair for pair in pairs if bracketed(pair[0]) != bracketed(pair[1])]
-    right = [pair for pair in pairs if bracketed(pair[0]) == bracketed(pair[1])]
-    n_wrong = max(N_DRAWN - 1, N_DRAWN - len(right))
-    return (*_evenly(wrong, n_wrong), *_evenly(right, N_DRAWN))[:N_DRAWN]
+    def drawn(self) -> list[tuple[Tree, Tree]]:
+        """Gold and parsed trees at regular intervals among short test sentences, wrong parses first."""
+        parses = to_artifact(self.free.parses) if self.free else None
+        pairs = zip(parses.gold, parses.trees, strict=True) if parses else ()
+        wrong, right = list[tuple[Tree, Tree]](), list[tuple[Tree, Tree]]()
+        for gold, tree in pairs:
+            if 6 <= len(words_of(gold)) <= MAX_DRAWN_WORDS:
+                (right if bracketed(gold) == bracketed(tree) else wrong).append((gold, tree))
+        n_wrong = max(N_DRAWN - 1, N_DRAWN - len(right))
+        return [*_evenly(wrong, n_wrong), *_evenly(right, N_DRAWN)][:N_DRAWN]
 
 
 def _evenly(pairs: list[tuple[Tree, Tree]], n: int) -> list[tuple[Tree, Tree]]:

@@ -197,9 +197,7 @@ def _ranks(values: Sequence[float]) -> list[float]:
 
 
 def _metrics(
-    cells: Mapping[str, Sequence[Translation]],
-    means: Means,
-    correlations: Mapping[Kind, tuple[float, int]],
+    cells: Mapping[str, Sequence[Translation]], means: Means, correlations: Mapping[Kind, tuple[float, int]]
 ) -> dict[str, float]:
     """Returns base's metrics, the number of measured rows, and the rank correlations."""
     metrics: dict[str, float] = {}
@@ -212,10 +210,8 @@ def _metrics(
 
 def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
     """Compares base with the paper's base; if base was not run, the first row that was with the paper's."""
-    name = "base" if "base" in cells else next(iter(cells), None)
-    if name is None:
-        return []
-    return differences(cells[name][:1], in_table_3)
+    first = cells.get("base") or next(iter(cells.values()), [])
+    return differences(first[:1], in_table_3)
 
 
 def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]]) -> list[str]:

@@ -5,6 +5,7 @@
 Measured numbers come from artifacts' files; rows that failed or were not run say so.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,17 +16,7 @@ from workflows.tables.differences import ASPECTS, Aspect, Setup, differences
 from workflows.tables.measurements import TrainedModel
 from workflows.tables.parser_measurements import WSJ, CandidateParser, ParserRow
 from workflows.tables.provenance import provenance_notes
-from workflows.tables.table import (
-    NAME,
-    Column,
-    Difference,
-    Missing,
-    Results,
-    ResultsArtifact,
-    Row,
-    Table,
-    Value,
-)
+from workflows.tables.table import NAME, Column, Difference, Missing, Results, ResultsArtifact, Row, Table, Value
 
 RIGHT_BRANCHING = "right-branching trees"
 NO_TRAINING = "none"
@@ -92,17 +83,12 @@ def compute(rows: Sequence[ParserRow]) -> Results:
         ),
     ]
     metrics = {
-        "f1." + mlflow_name(f"{row.name} {row.values['training']}"): f1
+        "f1." + re.sub(r"[^\w. /-]", "", f"{row.name} {row.values['training']}"): f1  # MLflow rejects other characters
         for row in main.rows
         if row.origin == "measured" and (f1 := row.number("f1")) is not None
     }
     tables = [main, *(table for table in others if table.rows)]
     return Results(tables, _differences(rows), _notes(rows), metrics)
-
-
-def mlflow_name(text: str) -> str:
-    """Returns a text without the characters that MLflow rejects in names."""
-    return "".join(character if character.isalnum() or character in "-_. /" else "" for character in text)
 
 
 def name_of(row: ParserRow) -> str:
