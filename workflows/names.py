@@ -13,17 +13,7 @@ from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import METRICS
 from pipeline.store.hashes import STORE
 from pipeline.store.store import Store
-from workflows.runs import (
-    BUCKET,
-    DEFAULT_ROOT,
-    MODEL_STAGES,
-    NEWEST,
-    RUN,
-    Run,
-    file_name,
-    run_numbers,
-    short_name,
-)
+from workflows.runs import BUCKET, DEFAULT_ROOT, MODEL_STAGES, NEWEST, RUN, Run, file_name, run_numbers, short_name
 
 MADE_BY = {"model.safetensors": MODEL_STAGES, METRICS: ("training",), "dataset.json": ("encoding",)}
 """Prefixes of artifacts' folders by their marker file."""

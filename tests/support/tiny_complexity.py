@@ -57,11 +57,7 @@ def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurement
         return LayerMeasurements(
             name=name,
             sizes=tuple(
-                SizeMeasurements(
-                    length=n,
-                    width=d,
-                    rounds_s=(seconds(name, n, d), 50.0, seconds(name, n, d)),
-                )
+                SizeMeasurements(length=n, width=d, rounds_s=(seconds(name, n, d), 50.0, seconds(name, n, d)))
                 for n, d in SWEEP.points(name)
             ),
         )

@@ -9,11 +9,7 @@ from tests.support.command_line import CommandLine
 from tests.support.tiny_model_store import publish_model
 from workflows.figures.drawing import AttentionFigures
 
-FILES = {
-    *(f"figure{number}.svg" for number in (3, 4, 5)),
-    *("attention.html", "figures.json"),
-    "manifest.json",
-}
+FILES = {*(f"figure{number}.svg" for number in (3, 4, 5)), *("attention.html", "figures.json"), "manifest.json"}
 
 
 @pytest.fixture(scope="module")

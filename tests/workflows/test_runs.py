@@ -89,10 +89,7 @@ def test_how_a_command_ended(tmp_path: Path) -> None:
     assert (run.folder.parent / "report.html").is_file()
 
 
-@pytest.mark.parametrize(
-    ("workflow", "profile"),
-    [("table2", "wmt14"), ("table3", "embedded"), ("table4", "embedded")],
-)
+@pytest.mark.parametrize(("workflow", "profile"), [("table2", "wmt14"), ("table3", "embedded"), ("table4", "embedded")])
 def test_every_label_is_one_artifact_s(workflow: str, profile: str, tmp_path: Path) -> None:
     steps = labelled(drawn(workflow, profile, Store(tmp_path)))
     assert len({step.fingerprint for step in steps.values()}) == len(steps) > 20

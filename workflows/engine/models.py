@@ -18,15 +18,7 @@ from pipeline.training.on_ray import layout_of
 from workflows.engine.cluster import ON_HEAD
 from workflows.engine.dag import Imported, Step, in_order
 from workflows.engine.events import Relay
-from workflows.engine.execution import (
-    POLL_S,
-    cancel,
-    cancelled_on_error,
-    make,
-    submit,
-    understood,
-    working,
-)
+from workflows.engine.execution import POLL_S, cancel, cancelled_on_error, make, submit, understood, working
 from workflows.engine.plan import Reason, to_run
 from workflows.engine.runner import Model, Watcher
 

@@ -81,13 +81,7 @@ def figure(drawing: str, described: str, name: str, columns: Sequence[str], rows
         '<figure><img alt="{}" src="data:image/svg+xml;base64,{}"><figcaption>'
         '<a href="data:text/csv;charset=utf-8,{}" download="{}.csv">CSV<span class="unseen">, data of {}</span></a>'
         "</figcaption></figure>"
-    ).format(
-        described,
-        base64.b64encode(drawing.encode()).decode(),
-        quote(text.getvalue(), safe=",.;:/()"),
-        name,
-        name,
-    )
+    ).format(described, base64.b64encode(drawing.encode()).decode(), quote(text.getvalue(), safe=",.;:/()"), name, name)
 
 
 def curves(

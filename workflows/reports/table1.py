@@ -10,18 +10,12 @@ from workflows.reports.page import Section
 from workflows.reports.plots import Curve, curves
 from workflows.tables.table1 import VARIABLES, Quantity, Sizes, Table1Artifact, Variable, compute, sizes_of, sweeps
 
-PLOTTED: dict[Quantity, tuple[str, float]] = {
-    "time": ("time, ms", 1e3),
-    "flop": ("counted FLOP, G", 1e-9),
-}
+PLOTTED: dict[Quantity, tuple[str, float]] = {"time": ("time, ms", 1e3), "flop": ("counted FLOP, G", 1e-9)}
 """The plotted quantities: title and factor to the unit."""
 
 
 def tabulate(
-    context: Context,
-    counted: CountsArtifact,
-    measured: MeasurementsArtifact,
-    command: CommandLine = UNKNOWN,
+    context: Context, counted: CountsArtifact, measured: MeasurementsArtifact, command: CommandLine = UNKNOWN
 ) -> Table1Artifact:
     """Writes Table 1 from the layer types' counts and measurements."""
     counts, measurements = counted.load(), measured.load()
@@ -36,9 +30,7 @@ def tabulate(
         compute(counts, measurements),
         lead="Five layer types over a sequence of length n and width d: the paper’s complexities beside the exponents "
         f"counted and measured on {measurements.device_name}.",
-        sections=[
-            Section("Cost over n and d", explanation, drawings),
-        ],
+        sections=[Section("Cost over n and d", explanation, drawings)],
         command=command,
     )
 

@@ -48,10 +48,7 @@ def said(results: Results) -> str:
 
 
 def tabulate(
-    context: Context,
-    rows: list[RowTrainings],
-    reports: Sequence[CorpusReport] = (),
-    command: CommandLine = UNKNOWN,
+    context: Context, rows: list[RowTrainings], reports: Sequence[CorpusReport] = (), command: CommandLine = UNKNOWN
 ) -> Table3Artifact:
     """Writes Table 3 with all its rows, with results or without; `reports` holds their corpus report."""
     results, cells = compute(rows)

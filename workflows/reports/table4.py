@@ -41,10 +41,7 @@ def said(rows: Sequence[ParserRow]) -> str:
 
 
 def tabulate(
-    context: Context,
-    rows: list[ParserRow],
-    reports: Sequence[CorpusReport] = (),
-    command: CommandLine = UNKNOWN,
+    context: Context, rows: list[ParserRow], reports: Sequence[CorpusReport] = (), command: CommandLine = UNKNOWN
 ) -> Table4Artifact:
     """Writes Table 4 with the `rows` that were run; `reports` are the reports on their trees."""
     candidates = [candidate for row in rows for candidate in row.candidates]

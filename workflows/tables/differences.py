@@ -177,9 +177,7 @@ ASPECTS: dict[str, Aspect[TrainedModel]] = {
 
 
 def differences(
-    cells: Sequence[Cell],
-    printed: Callable[[Cell], Setup] = in_table_2,
-    aspects: Mapping[str, Aspect[Cell]] = ASPECTS,
+    cells: Sequence[Cell], printed: Callable[[Cell], Setup] = in_table_2, aspects: Mapping[str, Aspect[Cell]] = ASPECTS
 ) -> list[Difference]:
     """Lists the `aspects` in which cells differ from the paper's experiments.
 

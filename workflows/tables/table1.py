@@ -71,10 +71,7 @@ def compute(counts: Counts, measured: Measurements) -> Results:
     for key, block in (("sequential", "in sequence"), ("path", "longest path")):
         columns += [Column(f"{key}.paper", counted[0], block, "d"), Column(key, counted[1], block, "d")]
     return Results(
-        [
-            Table("Table 1", columns, [_row(layer, fits) for layer in counts.layers]),
-            _counts(counts),
-        ],
+        [Table("Table 1", columns, [_row(layer, fits) for layer in counts.layers]), _counts(counts)],
         _differences(counts),
         _notes(counts, measured, sizes, fits),
         _metrics(counts, sizes, fits),
@@ -83,10 +80,7 @@ def compute(counts: Counts, measured: Measurements) -> Results:
 
 def _fitted(counts: Counts, layer: LayerType, costs: Mapping[tuple[int, int], float]) -> dict[Variable, Exponent]:
     over = sweeps(counts, layer)
-    return {
-        "n": fit([(n, costs[n, d]) for n, d in over["n"]]),
-        "d": fit([(d, costs[n, d]) for n, d in over["d"]]),
-    }
+    return {"n": fit([(n, costs[n, d]) for n, d in over["n"]]), "d": fit([(d, costs[n, d]) for n, d in over["d"]])}
 
 
 def _longest(layer: LayerCounts) -> int:

@@ -10,11 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UserError
-from pipeline.text.lines import (
-    read_lines,
-    read_pairs,
-    write_lines,
-)
+from pipeline.text.lines import read_lines, read_pairs, write_lines
 
 LINE = st.text(st.characters(exclude_characters="\n\ufeff\0", codec="utf-8"))
 

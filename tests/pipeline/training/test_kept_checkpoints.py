@@ -17,12 +17,7 @@ from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, start_processes, weights, with_fields
 
 LIKE_BASE = with_fields(
-    updates=134,
-    budget_tokens=300,
-    checkpoint_updates=2,
-    keep_checkpoints=5,
-    validation_updates=60,
-    log_updates=5,
+    updates=134, budget_tokens=300, checkpoint_updates=2, keep_checkpoints=5, validation_updates=60, log_updates=5
 )
 """The paper's base (a checkpoint per 10 minutes, 1,500 of 100,000 updates), 750 times as short."""
 KILLS = (70, 128, 131)

@@ -33,11 +33,7 @@ def run(folder: Path, module: str) -> str:
     libraries = Path(torch.__file__).parent / "lib"
     environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries), "LD_PRELOAD": str(library)}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", module],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
+        [sys.executable, "-W", "ignore", "-m", module], capture_output=True, text=True, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

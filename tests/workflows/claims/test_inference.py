@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from workflows.claims import inference
-from workflows.claims.inference import (
-    POSITIVE,
-    Groups,
-    Region,
-    every,
-    holm,
-    within,
-)
+from workflows.claims.inference import POSITIVE, Groups, Region, every, holm, within
 
 Rows = dict[str, list[float]]
 INF = math.inf

@@ -17,12 +17,7 @@ from rich.console import Console, RenderableType
 from pipeline.store.artifact import JsonArtifact
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside
 from tests.workflows.tables.conftest import WARNING
-from workflows.tables.render import (
-    markdown_table,
-    render_markdown,
-    render_terminal,
-    terminal_table,
-)
+from workflows.tables.render import markdown_table, render_markdown, render_terminal, terminal_table
 from workflows.tables.table import NAME, Column, Row, Table, columns, in_order
 
 EXPECTED = Path(__file__).with_name("expected.jsonl")
