@@ -33,10 +33,10 @@ MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
     "model pipeline": (16_682, 16_500),
     "model/kernels": (318, 600),
-    "workflows": (11_316, 9_500),
+    "workflows": (11_166, 9_500),
     "benchmarks": (1_474, 1_500),
-    "tests": (21_945, 20_000),
-    "a table": (7_190, 5_200),
+    "tests": (21_909, 20_000),
+    "a table": (7_113, 5_200),
     "a file": (400, 400),
 }
 """Python lines of folders, of what a table imports from workflows/, and of any one file."""
