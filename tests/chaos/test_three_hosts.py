@@ -10,7 +10,6 @@ import secrets
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from tests.chaos.comparison import differences, outcome
 from tests.chaos.hosts import PYTHON, Host, can_make_hosts, hosts
 from tests.chaos.workflow_process import SETTINGS, TRAINING
 from tests.support.s3_server import CREDENTIALS
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -60,11 +60,7 @@ class Nodes:
         log = self._folder / f"{host.name}.log"
         temporary = {"RAY_TMPDIR": str(self._folder)}
         process = host.start(command, log, self.variables | temporary | {"AIAYN_CACHE": str(self.cache(host))})
-        end_s = time.monotonic() + START_S
-        while "Ray runtime started" not in log.read_text():
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < end_s, log.read_text()
-            time.sleep(0.2)
+        until(lambda: "Ray runtime started" in log.read_text(), START_S, log.read_text, process)
 
     def cache(self, host: Host) -> Path:
         return self._folder / f"cache-{host.name}"
@@ -132,10 +128,9 @@ class Workflow:
         assert self._process.returncode == 0, self.log.read_text()
 
     def _wait(self, done: Callable[[], bool], otherwise: str) -> None:
-        end_s = time.monotonic() + END_S
-        while not done() and self._process.poll() is None:
-            assert time.monotonic() < end_s, f"{otherwise}:\n{self.log.read_text()}"
-            time.sleep(0.1)
+        until(
+            lambda: done() or self._process.poll() is not None, END_S, lambda: f"{otherwise}:\n{self.log.read_text()}"
+        )
 
 
 @contextmanager

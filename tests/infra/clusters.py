@@ -3,14 +3,14 @@
 import os
 import re
 import subprocess
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.chaos.workflow_process import SETTINGS
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PREPARED = ROOT / "build" / "clusters"
@@ -76,10 +76,9 @@ class Terminal:
 
         def reached() -> bool:
             seen = re.findall(r"update ([\d,]+) |([\d,]+)/[\d,]+ updates", self.printed)
-            return any(int("".join(one).replace(",", "")) >= update for one in seen) or command.poll() is not None
+            return any(int("".join(one).replace(",", "")) >= update for one in seen)
 
-        wait_for(reached, lambda: self.printed)
-        assert command.poll() is None, self.printed
+        until(reached, TIMEOUT_S, lambda: self.printed, command)
 
 
 def podman(*arguments: str) -> str:
@@ -93,14 +92,6 @@ def podman(*arguments: str) -> str:
 def kill(container: str) -> None:
     """Kills a container's first process and so all others, like the kernel's out-of-memory killer."""
     psutil.Process(int(podman("inspect", "--format", "{{.State.Pid}}", container))).kill()
-
-
-def wait_for(done: Callable[[], bool], otherwise: Callable[[], str]) -> None:
-    """Waits until `done`. After TIMEOUT_S, fails with the text of `otherwise`."""
-    end_s = time.monotonic() + TIMEOUT_S
-    while not done():
-        assert time.monotonic() < end_s, otherwise()
-        time.sleep(0.5)
 
 
 def succeeds(command: Sequence[str]) -> bool:

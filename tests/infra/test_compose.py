@@ -19,8 +19,8 @@ from tests.infra.clusters import (
     requires_clusters,
     succeeds,
     typed,
-    wait_for,
 )
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, requires_clusters, pytest.mark.timeout(4 * TIMEOUT_S)]
 
@@ -57,14 +57,14 @@ def test_the_typed_commands_go_on_whatever_is_killed(tmp_path: Path) -> None:
     terminal.run(secret)
     try:
         terminal.run(up)
-        wait_for(ready, lambda: podman("ps", "--all"))
+        until(ready, TIMEOUT_S, lambda: podman("ps", "--all"))
         first = terminal.start(command)
         terminal.reach(120, first)
         kill("aiayn_ray-worker_1")
         terminal.reach(600, first)
         kill("aiayn_ray-head_1")
         assert first.wait(TIMEOUT_S) != 0
-        wait_for(ready, lambda: podman("ps", "--all"))
+        until(ready, TIMEOUT_S, lambda: podman("ps", "--all"))
 
         second = terminal.start(command)
         terminal.reach(900, second)
@@ -72,11 +72,11 @@ def test_the_typed_commands_go_on_whatever_is_killed(tmp_path: Path) -> None:
         assert second.wait(TIMEOUT_S) == 0, terminal.printed
         assert "7 stages to run" in terminal.printed, "the stages before the training run must come from the store"
         assert "update 300 " not in terminal.printed, "the run must resume from a checkpoint"
-        wait_for(ready, lambda: podman("ps", "--all"))
+        until(ready, TIMEOUT_S, lambda: podman("ps", "--all"))
 
         terminal.run(down)
         terminal.run(up)
-        wait_for(ready, lambda: podman("ps", "--all"))
+        until(ready, TIMEOUT_S, lambda: podman("ps", "--all"))
         assert "stages to run" not in terminal.run(command)
         assert finished_runs() == ["en-de base", "table2 embedded"]
     finally:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.clusters import ROOT, SMALL, TIMEOUT_S, Terminal, podman, requires_clusters, succeeds, typed, wait_for
+from tests.infra.clusters import ROOT, SMALL, TIMEOUT_S, Terminal, podman, requires_clusters, succeeds, typed
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, requires_clusters, pytest.mark.timeout(4 * TIMEOUT_S)]
 
@@ -51,7 +52,9 @@ def test_the_typed_commands_go_on_without_a_lost_machine(key: Path, tmp_path: Pa
     terminal.run(f"{up} --yes")
     try:
         cpus = f"cd; {STATUS} | grep -q '/6.0 CPU'"
-        wait_for(lambda: succeeds(["exec", "--user", "aiayn", head, "sh", "-c", cpus]), lambda: _log_of_ray(head))
+        until(
+            lambda: succeeds(["exec", "--user", "aiayn", head, "sh", "-c", cpus]), TIMEOUT_S, lambda: _log_of_ray(head)
+        )
         four = "--set recipes.base.training.workers=4 --set recipes.base.training.budget_tokens=1200"
         command = table.replace(" --profile multi30k", "").removesuffix("'") + f" {shlex.join(SMALL)} {four}'"
         running = terminal.start(command.replace(" --tmux", ""))
@@ -63,7 +66,7 @@ def test_the_typed_commands_go_on_without_a_lost_machine(key: Path, tmp_path: Pa
     finally:
         terminal.run(f"{down} --yes")
     kept = [name for name in MACHINES if name != lost]
-    wait_for(lambda: not any("raylet" in podman("exec", name, "ps", "aux") for name in kept), lambda: str(kept))
+    until(lambda: not any("raylet" in podman("exec", name, "ps", "aux") for name in kept), TIMEOUT_S, lambda: kept)
 
 
 def _public(key: Path) -> str:

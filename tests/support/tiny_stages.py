@@ -17,6 +17,7 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings, not_in_fingerprint
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.store import Store
+from tests.support.waiting import until
 from workflows.engine.cluster import cluster
 from workflows.engine.dag import Ref, Stage, Step, to_artifact
 from workflows.engine.joining import loopback_only
@@ -87,9 +88,7 @@ def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
 def meet(context: Context, text: str, log: Path) -> Words:
     with log.open("a") as file:
         file.write(f"begins {text}\n")
-    deadline_s = time.monotonic() + 60
-    while log.read_text().count("begins") < 2 and time.monotonic() < deadline_s:
-        time.sleep(0.05)
+    until(lambda: log.read_text().count("begins") >= 2, 60)
     with log.open("a") as file:
         file.write(f"ends {text}\n")
     (context.folder / "words.txt").write_text(text)

@@ -4,13 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 from tests.support.tiny_training import free_port
+from tests.support.waiting import until
 
 STARTS_S = 120.0
 
@@ -36,11 +36,7 @@ class TrackingServer:
             self._process = subprocess.Popen(
                 command, cwd=self._folder, env=environment, stdout=file, stderr=file, start_new_session=True
             )
-        deadline_s = time.monotonic() + STARTS_S
-        while not self._answers():
-            assert self._process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline_s, log.read_text()
-            time.sleep(0.1)
+        until(self._answers, STARTS_S, log.read_text, self._process)
 
     def kill(self) -> None:
         if self._process:

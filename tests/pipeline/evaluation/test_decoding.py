@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.text.lines import read_lines
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_checkpoint import SENTENCES, make_set
+from tests.support.waiting import until
 
 FAST = DecodingSettings(max_extra_tokens=5)
 
@@ -39,10 +39,7 @@ def run(
 
 
 def _wait_for_no_worker() -> None:
-    deadline_s = time.monotonic() + 30  # Ray ends a process some time after its actor was killed
-    while workers_alive("DecodingWorker") and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    assert not workers_alive("DecodingWorker")
+    until(lambda: not workers_alive("DecodingWorker"), 30)  # Ray ends a process some time after its actor was killed
 
 
 def test_stage_writes_every_line_in_order(

@@ -21,6 +21,7 @@ from pipeline.store.locks import FileLock, Owner, holder
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.s3_server import FaultyProxy, S3Server
+from tests.support.waiting import until
 
 SPAWN = multiprocessing.get_context("spawn")
 TAKES = 4
@@ -165,7 +166,7 @@ def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket:
             patch.setenv("AWS_ENDPOINT_URL", proxy.address)
             waiting = SPAWN.Process(target=_take_in_bucket, args=(bucket.uri,))
             waiting.start()
-        _wait_until(lambda: proxy.n_passed > 0)
+        until(lambda: proxy.n_passed, MAX_S)
         waiting.join(LEASE_S + 2)
         assert waiting.is_alive()
         assert proxy.n_passed < 10
@@ -191,16 +192,9 @@ class ShortOfMemory(Bucket):
 def test_a_lock_is_renewed_after_any_error(bucket: Bucket) -> None:
     with BucketLock(ShortOfMemory(bucket.uri), "store/a", "train") as lock:
         assert lock.take() is None
-        _wait_until(lambda: bool(ShortOfMemory.failed))
+        until(lambda: ShortOfMemory.failed, MAX_S)
         before = bucket.read(OBJECT)
-        _wait_until(lambda: bucket.read(OBJECT) != before)
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + MAX_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+        until(lambda: bucket.read(OBJECT) != before, MAX_S)
 
 
 def test_a_service_without_e_tags_is_refused(bucket: Bucket, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

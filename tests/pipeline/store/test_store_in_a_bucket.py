@@ -21,6 +21,7 @@ from pipeline.store.locks import Owner
 from pipeline.store.scratch import LockLostError
 from pipeline.store.store import Store
 from tests.support.s3_server import FaultyProxy, S3Server, always, never
+from tests.support.waiting import until
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -221,10 +222,9 @@ def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3
         patch.setenv("AWS_ENDPOINT_URL", proxy.address)
         writer = SPAWN.Process(target=_publish_at, args=(store.uri,))
         writer.start()
-        end_s = time.monotonic() + 60
-        while not (proxy.n_failed and any(name.endswith("text.txt") for name in store.bucket.sizes_bytes("store"))):
-            assert time.monotonic() < end_s
-            time.sleep(0.05)
+        until(
+            lambda: proxy.n_failed and any(name.endswith("text.txt") for name in store.bucket.sizes_bytes("store")), 60
+        )
         assert writer.pid
         os.kill(writer.pid, signal.SIGKILL)
         writer.join()

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pytest
 from pipeline.hardware import LOGICAL_GPUS
 from pipeline.store.artifacts import EncodedDataset
 from tests.support.tiny_training import TINY, free_port, published
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -85,11 +85,8 @@ def address(tmp_path: Path) -> Iterator[str]:
     command += [f"--autoscaling-config={tmp_path / 'cluster.yaml'}", "--disable-usage-stats"]
     with (tmp_path / "head").open("w") as log:
         head = subprocess.Popen(command, env=variables, stdout=log, stderr=subprocess.STDOUT)
-    end_s = time.monotonic() + PATIENCE_S
-    while "Ray runtime started" not in (tmp_path / "head").read_text():
-        assert head.poll() is None, (tmp_path / "head").read_text()
-        assert time.monotonic() < end_s
-        time.sleep(0.2)
+    printed = (tmp_path / "head").read_text
+    until(lambda: "Ray runtime started" in printed(), PATIENCE_S, printed, head)
     yield f"127.0.0.1:{port}"
     processes = [psutil.Process(head.pid), *psutil.Process(head.pid).children(recursive=True)]
     for process in processes:

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ import typer
 
 from pipeline.store.store import Store
 from tests.chaos.hosts import can_make_hosts
+from tests.support.waiting import until
 from workflows.cli.console import run_app
 from workflows.engine.cluster import check_shared, cluster
 
@@ -82,10 +82,8 @@ def _ray_start(environment: Mapping[str, str], address: str = "", within: Sequen
 
 
 def _wait_for(pattern: str, printed: Path) -> re.Match[str]:
-    end_s = time.monotonic() + START_S
-    while not (found := re.search(pattern, printed.read_text())):
-        assert time.monotonic() < end_s, printed.read_text()
-        time.sleep(0.2)
+    found = until(lambda: re.search(pattern, printed.read_text()), START_S, printed.read_text)
+    assert found
     return found
 
 

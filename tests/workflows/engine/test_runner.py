@@ -7,7 +7,6 @@ import re
 import secrets
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from tests.support.tiny_stages import (
     tell_environment,
     write,
 )
+from tests.support.waiting import until
 from workflows.engine import events, runner
 from workflows.engine.dag import Stage, Step, inputs_of
 from workflows.engine.execution import submit, working
@@ -65,12 +65,10 @@ def _joined(log: Path, right: str = "b") -> Step[Words]:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
-    log, started = tmp_path / "log", time.monotonic()
+    log = tmp_path / "log"
     with pytest.raises(UserError, match="the text is bad; write another"):
         runner.run([Stage("tiny_stages.fail_in_a_task", fail_in_a_task, Words)("fails", log)], Store(tmp_path))
-    while not log.read_text() and time.monotonic() - started < 200:
-        time.sleep(0.1)
-    assert log.read_text() == "stopped"
+    assert until(log.read_text, 200) == "stopped"
 
 
 @pytest.mark.usefixtures("ray_cluster")
