@@ -1,15 +1,12 @@
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from mlflow.tracking import MlflowClient
 
 from pipeline.complexity.settings import LAYER_TYPES
 from pipeline.errors import UserError
+from tests.support.reproduced import Tracked, artifacts, written
 from workflows import reproduce_table1
 from workflows.profiles.complexity import COMPLEXITY_PROFILES, load_complexity_profile
-from workflows.tracking.addresses import default_uri
 
 TINY = [
     "sweep.lengths=[16, 32, 64]",
@@ -25,15 +22,6 @@ TINY = [
 ]
 
 
-def _made(store: Path) -> set[str]:
-    return {folder.name for folder in (store / "store").iterdir()}
-
-
-def _table(output: str) -> tuple[Path, dict[str, Any]]:
-    folder = Path(output.split("report: ")[1].split("\n")[0]).parent
-    return folder, json.loads((folder / "table1.json").read_text(encoding="utf-8"))
-
-
 @pytest.mark.usefixtures("ray_cluster")
 def test_counted_measured_then_again_then_with_more_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -43,7 +31,7 @@ def test_counted_measured_then_again_then_with_more_rounds(
     reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)
     output = capsys.readouterr().out
     assert output.startswith("settings of profile cpu; changed by --set ")
-    folder, table = _table(output)
+    folder, table = written(output)
     for place in (folder, (folder / "table1.json").resolve().parent):
         assert {path.name for path in place.iterdir()} >= {"table1.json", "table1.md", "report.html", "manifest.json"}
     main, *_ = (each["rows"] for each in table["tables"])
@@ -56,19 +44,17 @@ def test_counted_measured_then_again_then_with_more_rounds(
         assert all(table["metrics"][f"time_s.{row['name']}.n_{n}.d_8"] > 0 for n in (16, 32, 64))
     assert [row["values"]["path"] for row in main] == [1, 12, 4, 4, 4]
 
-    client = MlflowClient(default_uri(runs))
-    (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table1"]
-    (run,) = client.search_runs([experiment.experiment_id])
+    (run,) = Tracked(runs, "table1").runs()
     assert (run.info.run_name, run.info.status) == ("table1 cpu", "FINISHED")
     assert run.data.params["layers.window"] == "8"
     assert run.data.metrics["exponent_n.flop.recurrent"] == main[1]["values"]["n.flop"]
     assert run.data.metrics["exponent_d.time.self-attention"] == main[0]["values"]["d.time"]
 
-    before = _made(runs)
+    before = artifacts(runs)
     reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)
-    assert _made(runs) == before
+    assert artifacts(runs) == before
     reproduce_table1.main(profile="cpu", overrides=[*TINY, "timing.rounds=3"], store=runs)
-    assert sorted(name.partition("-")[0] for name in _made(runs) - before) == ["complexity", "tabulating"]
+    assert sorted(name.partition("-")[0] for name in artifacts(runs) - before) == ["complexity", "tabulating"]
 
 
 def test_a_file_chooses_the_profile_and_options_come_after_it(tmp_path: Path) -> None:

@@ -8,39 +8,23 @@ from typing import Any
 import pytest
 import torch
 from mlflow.entities import Run
-from mlflow.tracking import MlflowClient
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
+from tests.support.reproduced import Tracked, written
 from tests.support.slow_libraries import SLOW
 from tests.support.tiny_profile import TABLE_2, MadeTable2, command_of_table2, overrides, run_in_process
 from workflows import reproduce_table2
 from workflows.engine import dag
 from workflows.names import named_folder
 from workflows.runs import runs_in
-from workflows.tracking.addresses import default_uri
 from workflows.tracking.models import MODEL_TAG
 
 
-class Tracked:
-    def __init__(self, made: MadeTable2) -> None:
-        self.client = MlflowClient(default_uri(made.store))
-        (self.experiment,) = [each for each in self.client.search_experiments() if each.name == "table2"]
-        self.store = made.store
-
-    def runs(self, name: str) -> list[Run]:
-        runs = self.client.search_runs(
-            [self.experiment.experiment_id], f"run_name = '{name}'", order_by=["start_time DESC"]
-        )
-        return list(runs)
-
-    @property
-    def parent(self) -> Run:
-        return self.runs("table2 embedded")[0]
-
-    @property
-    def child(self) -> Run:
-        return self.runs("en-de base")[0]
+def _tracked(made: MadeTable2) -> tuple[Tracked, Run, Run]:
+    """MLflow's runs: the newest of the table, and the newest of its model."""
+    tracked = Tracked(made.store, "table2")
+    return tracked, tracked.named("table2 embedded")[0], tracked.named("en-de base")[0]
 
 
 def _again(made: MadeTable2, *changes: str, **more: Any) -> None:
@@ -64,27 +48,29 @@ def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) ->
     """The first line has the settings, the last one the result; a printed command translates with the model."""
     output = made_table2.output
     assert output.startswith("settings of profile embedded: generated text; changed by --set ")
-    report = Path(output.split("report: ")[1].split("\n")[0])
-    assert report == made_table2.folder / "report.html"
-    assert "data:image/" in report.read_text()
+    assert written(output) == (made_table2.folder, made_table2.table)
+    report = (made_table2.folder / "report.html").read_text()
+    assert "data:image/" in report
     said = output.rstrip().rpartition("\n")[2]
     assert made_table2.table["said"] == said
     assert f"{made_table2.base['en-de.paper_bleu']:.1f}" in said
-    assert "EN-DE, generated text: lengths" in report.read_text()
+    assert "EN-DE, generated text: lengths" in report
     (translate,) = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("translate: ")]
     assert named_folder("average", Path(translate[-1]), "model.safetensors").parent == made_table2.store / "store"
     assert "mlflow ui --backend-store-uri sqlite:///" in output
 
 
 def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTable2) -> None:
-    tracked = Tracked(made_table2)
-    parent, child, client = tracked.parent, tracked.child, tracked.client
-    runs = client.search_runs([tracked.experiment.experiment_id])
+    tracked, parent, child = _tracked(made_table2)
+    runs = tracked.runs()
     assert {run.info.run_id for run in runs} == {parent.info.run_id, child.info.run_id}
     assert {run.info.status for run in runs} == {"FINISHED"}
     assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
     # Sorted: MLflow orders points by time, and those sent during training have the time of reading.
-    assert sorted(point.step for point in client.get_metric_history(child.info.run_id, "dev_perplexity")) == [5, 10]
+    assert sorted(point.step for point in tracked.client.get_metric_history(child.info.run_id, "dev_perplexity")) == [
+        5,
+        10,
+    ]
     assert {"tokens_s", "learning_rate", "gradient_norm", "sacrebleu.test"} <= child.data.metrics.keys()
     assert child.data.params["training.model.d_model"] == "32"
     assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
@@ -99,18 +85,18 @@ def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTab
 
 
 def test_mlflow_has_the_corpus_report(made_table2: MadeTable2) -> None:
-    tracked = Tracked(made_table2)
+    tracked, parent, _ = _tracked(made_table2)
     (prepared,) = (made_table2.store / "store").glob("corpus_report-*/corpus_report.json")
     plan = json.loads(prepared.read_text())["plan"]
-    assert tracked.parent.data.metrics["padding_fraction.en-de"] == plan["padding_fraction"] > 0
-    sent = {file.path for file in tracked.client.list_artifacts(tracked.parent.info.run_id, "corpus-en-de")}
+    assert parent.data.metrics["padding_fraction.en-de"] == plan["padding_fraction"] > 0
+    sent = {file.path for file in tracked.client.list_artifacts(parent.info.run_id, "corpus-en-de")}
     assert {"corpus-en-de/corpus_report.json", "corpus-en-de/corpus_report.svg"} <= sent
 
 
 def test_mlflow_registers_the_model(made_table2: MadeTable2) -> None:
-    tracked = Tracked(made_table2)
-    (model,) = tracked.client.search_logged_models([tracked.experiment.experiment_id])
-    assert (model.source_run_id, model.name) == (tracked.child.info.run_id, "en-de base")
+    tracked, _, child = _tracked(made_table2)
+    (model,) = tracked.models()
+    assert (model.source_run_id, model.name) == (child.info.run_id, "en-de base")
     for alias in ("newest", "embedded"):
         version = tracked.client.get_model_version_by_alias("aiayn-en-de-base", alias)
         assert (version.tags[MODEL_TAG], version.run_id) == (model.model_id, model.source_run_id)
@@ -121,8 +107,8 @@ def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
     assert not isinstance(run, UserError)
     assert (run.name, run.status) == ("table2/embedded/1", "finished")
     assert run.record.metrics["paper BLEU EN-DE base"] == made_table2.base["en-de.paper_bleu"]
-    metrics = Tracked(made_table2).parent.data.metrics
-    assert metrics["paper BLEU EN-DE base"] == run.record.metrics["paper BLEU EN-DE base"]
+    _, parent, _ = _tracked(made_table2)
+    assert parent.data.metrics["paper BLEU EN-DE base"] == run.record.metrics["paper BLEU EN-DE base"]
 
 
 def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2: MadeTable2) -> None:
@@ -133,22 +119,21 @@ def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2:
     assert f"report: {made.store}/table2/embedded/report.html" in done.stdout
     assert {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & SLOW == set()
     assert made.stages() == before
-    assert len(Tracked(made).client.search_runs(["1"])) == 2
+    assert len(Tracked(made.store, "table2").runs()) == 2
 
 
 def test_an_edit_of_the_source_makes_the_table_again(
     copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its run has a child of its own; the earlier table keeps the other. The weights are not sent again."""
-    tracked, before = Tracked(copy_of_table2), copy_of_table2.stages()
-    parent, child = tracked.parent, tracked.child
+    (tracked, parent, child), before = _tracked(copy_of_table2), copy_of_table2.stages()
     monkeypatch.setattr(dag, "source_sha256", lambda: "that of an edited file")
     _again(copy_of_table2)
     assert [kind for kind, n in copy_of_table2.stages().items() if n != before[kind]] == ["tabulating"]
-    edition = tracked.parent
+    edition = tracked.named("table2 embedded")[0]
     assert edition.info.run_id != parent.info.run_id
     assert edition.data.metrics == parent.data.metrics
-    added, kept = tracked.runs("en-de base")
+    added, kept = tracked.named("en-de base")
     assert kept.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert added.data.tags["mlflow.parentRunId"] == edition.info.run_id
     assert added.data.metrics == child.data.metrics
@@ -156,13 +141,13 @@ def test_an_edit_of_the_source_makes_the_table_again(
 
 
 def test_another_beam_trains_nothing(copy_of_table2: MadeTable2) -> None:
-    tracked, before = Tracked(copy_of_table2), copy_of_table2.stages()
+    tracked, before = Tracked(copy_of_table2.store, "table2"), copy_of_table2.stages()
     _again(copy_of_table2, "decoding.beam_size=1", dev_bleu=True)
     after = copy_of_table2.stages()
     changed = {kind for kind in after if after[kind] != before.get(kind)}
     assert changed == {"decoding", "scoring", "dev_scores", "tabulating"}
-    assert len(tracked.client.search_logged_models([tracked.experiment.experiment_id])) == 1
-    children = {run.data.params["decoding.beam_size"]: run for run in tracked.runs("en-de base")}
+    assert len(tracked.models()) == 1
+    children = {run.data.params["decoding.beam_size"]: run for run in tracked.named("en-de base")}
     assert children.keys() == {"4", "1"}
     assert {run.info.status for run in children.values()} == {"FINISHED"}
     points = tracked.client.get_metric_history(children["1"].info.run_id, "dev_sacrebleu")
@@ -186,7 +171,8 @@ def test_a_search_is_chosen_on_the_dev_set(copy_of_table2: MadeTable2, capsys: p
     assert scores[beam][alphas[beam]] == max(values[alphas[beam]] for beam, values in scores.items())
     assert "Chosen on the dev set: beam and α" in output
     assert re.search(rf"decoding .*beam 4.* beam {beam}", output)  # a difference from the paper
-    assert Tracked(copy_of_table2).child.data.tags["used.beam_size"] == str(beam)
+    _, _, child = _tracked(copy_of_table2)
+    assert child.data.tags["used.beam_size"] == str(beam)
 
 
 def test_the_plan_lists_every_stage_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

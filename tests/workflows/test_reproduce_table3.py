@@ -1,14 +1,12 @@
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 import typer
-from mlflow.tracking import MlflowClient
 
+from tests.support.reproduced import Tracked, written
 from tests.support.tiny_profile import TABLE_3, toml
 from workflows import reproduce_table3
-from workflows.tracking.addresses import default_uri
 
 MEASURED = ("base seed 1", "base seed 2", "B1")
 CONFIG = toml({**TABLE_3, "grid.rows.F1.learning_rate_scale": 1e30})
@@ -31,8 +29,7 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     output, errors = capsys.readouterr()
     assert "error: F1 failed: update 2 (epoch 0): the loss is nan" in errors
     assert "error: 1 of 4 models failed; rerun the same command to retry them" in errors
-    folder = Path(output.split("report: ")[1].split("\n")[0]).parent
-    table = json.loads((folder / "table3.json").read_text())
+    folder, table = written(output)
     rows = {row["name"]: row["values"] for row in table["tables"][0]["rows"]}
     assert list(rows) == ["base", "B1", "F1"]
     assert rows["F1"]["perplexity"] == "failed"
@@ -45,12 +42,11 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert "perplexity.paper" not in rows["F1"]
     assert (base["seeds"], b1["seeds"]) == (2, 1)
     assert b1["has_converged"] is not None
-    written = {path.name for path in (folder / "table3.json").resolve().parent.iterdir()}
-    assert written == {"manifest.json", "report.html", "table3.json", "table3.md", "seeds.csv"}
+    files = {path.name for path in (folder / "table3.json").resolve().parent.iterdir()}
+    assert files == {"manifest.json", "report.html", "table3.json", "table3.md", "seeds.csv"}
 
-    client = MlflowClient(default_uri(tmp_path))
-    (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table3"]
-    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    tracked = Tracked(tmp_path, "table3")
+    runs = {run.info.run_name: run for run in tracked.runs()}
     assert runs.keys() == {*MEASURED, "F1", "table3 embedded"}
     assert runs["B1"].data.params["training.model.d_k"] == "4"
     assert runs["B1"].data.metrics["paper_bleu.dev"] == b1["bleu"]
@@ -58,14 +54,14 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert [runs[name].info.status for name in (*MEASURED, "F1")] == ["FINISHED"] * 3 + ["FAILED"]
     ended = [runs[name].info.end_time / 1000 for name in (*MEASURED, "F1")]
     assert min(ended) < (folder / "table3.json").stat().st_mtime  # with its trial, not after all of them
-    assert not client.search_logged_models([experiment.experiment_id])  # rows are not served
+    assert not tracked.models()  # rows are not served
     assert "EN-DE, generated text: lengths" in (folder / "report.html").read_text()
 
     trained = {path.name for path in (tmp_path / "store").glob("training-*")}
     reproduce_table3.main(config=config, asked="base,B1", store=tmp_path)
     assert {path.name for path in (tmp_path / "store").glob("training-*")} == trained
     assert "train en-de" not in capsys.readouterr().out
-    children = client.search_runs([experiment.experiment_id], "tags.mlflow.parentRunId != ''")
+    children = tracked.runs("tags.mlflow.parentRunId != ''")
     assert sorted(run.info.run_name for run in children) == sorted([*MEASURED, *MEASURED, "F1"])  # of two tables
 
     for name in trained:

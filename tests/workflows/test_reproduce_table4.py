@@ -1,17 +1,15 @@
 """Table 4 end to end, on a few generated trees in the Wall Street Journal's format: the real stages, Tune, MLflow."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mlflow.tracking import MlflowClient
 
 from pipeline.errors import UserError
+from tests.support.reproduced import Tracked, artifacts, written
 from tests.support.tiny_profile import overrides, training
 from tests.support.wsj_folder import make_silver, make_wsj
 from workflows import reproduce_table4
-from workflows.tracking.addresses import default_uri
 
 TINY = overrides(
     {
@@ -29,15 +27,6 @@ TINY = overrides(
 SEMI_SUPERVISED = ["pairs.semi-supervised.choice.dropouts=[0.1]", "corpora.semi-supervised.recombination.trees=20"]
 
 
-def _made(store: Path) -> set[str]:
-    return {folder.name for folder in (store / "store").iterdir()}
-
-
-def _table(output: str) -> tuple[Path, dict[str, Any]]:
-    folder = Path(output.split("report: ")[1].split("\n")[0]).parent
-    return folder, json.loads((folder / "table4.json").read_text(encoding="utf-8"))
-
-
 @pytest.mark.usefixtures("ray_cluster")
 def test_both_rows_then_again_then_another_beam(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -53,7 +42,7 @@ def test_both_rows_then_again_then_another_beam(
     reproduce_table4.main(overrides=both, **options)
     output = capsys.readouterr().out
     assert output.startswith("settings of profile treebank: trees of wsj; changed by ")
-    folder, table = _table(output)
+    folder, table = written(output)
     tables = {each["title"]: each["rows"] for each in table["tables"]}
     measured = [row["values"] for row in tables["Table 4"] if row["origin"] == "measured"]
     assert len(tables["Table 4"]) == 12 + 3
@@ -86,9 +75,8 @@ def test_both_rows_then_again_then_another_beam(
     assert report.count('class="tree"') == 2 * 2 * 3  # gold and parse of three samples of each row
     assert "dev perplexity" in report
 
-    client = MlflowClient(default_uri(tmp_path / "runs"))
-    (experiment,) = [experiment for experiment in client.search_experiments() if experiment.name == "table4"]
-    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    tracked = Tracked(tmp_path / "runs", "table4")
+    runs = {run.info.run_name: run for run in tracked.runs()}
     names = {"supervised dropout 0 rate 1", "supervised dropout 0.1 rate 1", "semi-supervised"}
     assert runs.keys() == {*names, "table4 treebank"}
     assert {run.info.status for run in runs.values()} == {"FINISHED"}
@@ -99,23 +87,23 @@ def test_both_rows_then_again_then_another_beam(
     sent = runs["table4 treebank"].data.metrics
     assert sent["f1.Transformer 1 layer trees of wsj trees of wsj only"] == measured[1]["f1"]
     assert sent["f1.Transformer 1 layer trees of wsj semi-supervised"] == measured[2]["f1"]
-    assert not client.search_logged_models([experiment.experiment_id])
+    assert not tracked.models()
 
-    before = _made(tmp_path / "runs")
+    before = artifacts(tmp_path / "runs")
     reproduce_table4.main(overrides=both, **options)
-    assert _made(tmp_path / "runs") == before
+    assert artifacts(tmp_path / "runs") == before
 
     capsys.readouterr()
     del options["silver"]
     reproduce_table4.main(overrides=[*TINY, "choice.beam_sizes=[1]"], dev_f1=True, **options)
-    _, table = _table(capsys.readouterr().out)
+    _, table = written(capsys.readouterr().out)
     last = table["tables"][0]["rows"][-1]["values"]
     assert (last["training"], last["f1"]) == ("semi-supervised", "not run")
-    kinds = {name.rpartition("-")[0] for name in _made(tmp_path / "runs") - before}
+    kinds = {name.rpartition("-")[0] for name in artifacts(tmp_path / "runs") - before}
     assert "training" not in kinds
     assert {"parser_choice", "tabulating", "dev_scores"} <= kinds
-    runs = client.search_runs([experiment.experiment_id], "run_name = 'supervised dropout 0 rate 1'")
-    points = [client.get_metric_history(run.info.run_id, "dev_f1") for run in runs]
+    runs_of_one = tracked.named("supervised dropout 0 rate 1")
+    points = [tracked.client.get_metric_history(run.info.run_id, "dev_f1") for run in runs_of_one]
     assert [sorted(point.step for point in of_run) for of_run in points if of_run] == [[3, 6]]
 
 
@@ -140,4 +128,4 @@ def test_a_wrong_tree_of_the_test_set_is_found_before_anything_is_trained(tmp_pa
     wrong.write_text("(S (NP a b))\n")
     with pytest.raises(UserError, match=r"23/wsj_2301.mrg, line 1: the word 'b' is not alone in its bracket"):
         reproduce_table4.main(treebank=treebank, profile="treebank", overrides=TINY, store=tmp_path / "runs")
-    assert not [name for name in _made(tmp_path / "runs") if name.startswith(("training", ".making-training"))]
+    assert not [name for name in artifacts(tmp_path / "runs") if name.startswith(("training", ".making-training"))]
