@@ -4,7 +4,8 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,15 @@ def curve(folder: Path) -> list[float]:
     return [line[name] for name in ("loss", "dev_loss") for line in lines if name in line]
 
 
+@contextmanager
+def group(rank: int, size: int, port: int) -> Iterator[Workers]:
+    """This process as one of `size` workers of a group, with one thread."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=size, rank=rank)
+    yield Workers(rank, size)
+    dist.destroy_process_group()
+
+
 def work(
     rank: int,
     size: int,
@@ -78,12 +88,10 @@ def work(
     until: int | None = None,
     native: Sequence[bool] = (),
 ) -> None:
-    torch.set_num_threads(1)
     if native:
         emulate_cpu(native[rank])
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=size, rank=rank)
-    train_as(Workers(rank, size), dataset, settings, folder, until)
-    dist.destroy_process_group()
+    with group(rank, size, port) as workers:
+        train_as(workers, dataset, settings, folder, until)
 
 
 def train_as(

@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import OptimizerConfig
-from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.training import loop
 from pipeline.training.exact import ExactSum, parent
 from pipeline.training.loop import Training
 from pipeline.training.updates import Part
 from pipeline.training.workers import Workers
-from tests.support.tiny_training import TINY, curve, free_port, start_processes, with_fields
+from tests.support.tiny_training import TINY, curve, free_port, group, start_processes, train_in_processes, with_fields
 
 LAYOUTS = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 4, 8))]
 """Numbers of workers."""
@@ -71,16 +69,6 @@ def test_the_tree_of_eight_lies_as_it_is_documented() -> None:
     assert [parent(number) for number in range(1, 8)] == [0, 0, 1, 0, 1, 2, 3]
 
 
-def train_in_group(rank: int, size: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> None:
-    """Runs one of `size` training processes."""
-    torch.set_num_threads(1)
-    if size > 1:
-        dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
-    Training(Workers(rank, size), dataset, settings, folder).run()
-    if size > 1:
-        dist.destroy_process_group()
-
-
 @pytest.fixture(scope="module")
 def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """`trained(3, exact=True)` -> the folder of the same updates, with dropout, by three workers. Each runs once."""
@@ -96,10 +84,9 @@ def trained(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -
     ) -> Path:
         place = folder / f"{size}-{exact}-{updates}-{budget_tokens}-{pass_tokens}"
         if not place.exists():
-            place.mkdir()
             changed = {"exact_reduction": exact, "budget_tokens": budget_tokens, "pass_tokens": pass_tokens}
             settings = SLOW.model_copy(update={**changed, "updates": updates, "checkpoint_updates": updates})
-            start_processes(train_in_group, (size, dataset, settings, place), size)
+            train_in_processes(size, dataset, settings, place)
         return place
 
     return train
@@ -146,15 +133,14 @@ def test_exact_reduction_with_a_part_a_worker(trained: Callable[..., Path]) -> N
 
 def leave_after_an_update(rank: int, port: int, dataset: EncodedDataset, folder: Path) -> None:
     """Trains as one of two workers. The second computes one update and then nothing for 10 s."""
-    torch.set_num_threads(1)
     loop.UPDATE_TIMEOUT = timedelta(seconds=2)
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=2, rank=rank, timeout=timedelta(minutes=5))
-    training = Training(Workers(rank, 2), dataset, TINY, folder)
-    with training.writer:
-        training.train(1)
-        if rank:
-            time.sleep(10)
-        training.train(2)
+    with group(rank, 2, port) as workers:
+        training = Training(workers, dataset, TINY, folder)
+        with training.writer:
+            training.train(1)
+            if rank:
+                time.sleep(10)
+            training.train(2)
 
 
 def test_a_worker_that_hangs_is_not_waited_for_long(dataset: EncodedDataset, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
-from tests.support.tiny_training import TINY, start_processes, weights, with_fields
+from tests.support.tiny_training import start_processes, weights, with_fields
 
 LIKE_BASE = with_fields(
     updates=134, budget_tokens=300, checkpoint_updates=2, keep_checkpoints=5, validation_updates=60, log_updates=5
@@ -63,12 +63,3 @@ def test_kills_change_no_bit_of_the_average(dataset: EncodedDataset, tmp_path: P
     assert results[0][1] == (126, 128, 130, 132, 134)
     assert results[0] == results[1]
     assert len(set(results[0][0])) == 5
-
-
-def test_kept_updates_are_the_last_multiples_and_the_end() -> None:
-    """Base and big keep the paper's last checkpoints. A run shorter than the interval keeps its end."""
-    base = TINY.model_copy(update={"updates": 100_000, "checkpoint_updates": 1500, "keep_checkpoints": 5})
-    assert base.kept_updates == (94_500, 96_000, 97_500, 99_000, 100_000)
-    big = TINY.model_copy(update={"updates": 300_000, "checkpoint_updates": 600, "keep_checkpoints": 20})
-    assert big.kept_updates == tuple(range(288_600, 300_001, 600))
-    assert with_fields(updates=9, checkpoint_updates=10).kept_updates == (9,)

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from pipeline.hardware import make_deterministic
@@ -23,7 +22,7 @@ from pipeline.training.checkpoints import list_folders, restore_all
 from pipeline.training.loop import Training
 from pipeline.training.validation import split_sums
 from pipeline.training.workers import Workers
-from tests.support.tiny_training import TINY, curve, start_processes, with_fields
+from tests.support.tiny_training import TINY, curve, free_port, group, start_processes, with_fields
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("one_thread")]
 
@@ -132,16 +131,12 @@ class ThroughHost(Workers):
 
 
 def train_on_device(
-    rank: int, size: int, device: str, dataset: EncodedDataset, settings: TrainingSettings, folder: Path
+    rank: int, size: int, port: int, device: str, dataset: EncodedDataset, settings: TrainingSettings, folder: Path
 ) -> None:
     """Runs one of `size` training processes on one device."""
-    torch.set_num_threads(1)
     make_deterministic()  # like the loop on a GPU: no operation may lack a deterministic kernel
-    if size > 1:
-        dist.init_process_group("gloo", f"file://{folder}.group", world_size=size, rank=rank)
-    Training(ThroughHost(rank, size, device), dataset, settings, folder).run()
-    if size > 1:
-        dist.destroy_process_group()
+    with group(rank, size, port):
+        Training(ThroughHost(rank, size, device), dataset, settings, folder).run()
 
 
 def test_exact_reduction_of_two_processes_on_one_device(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:
@@ -151,7 +146,7 @@ def test_exact_reduction_of_two_processes_on_one_device(device: str, dataset: En
     for size in (1, 2):
         folder = tmp_path / str(size)
         folder.mkdir()
-        start_processes(train_on_device, (size, device, dataset, settings, folder), size)
+        start_processes(train_on_device, (size, free_port(), device, dataset, settings, folder), size)
         checkpoint = folder / "recovery" / "00000003"
         bits.append([(checkpoint / name).read_bytes() for name in ("model.safetensors", "optimizer.safetensors")])
     assert bits[0] == bits[1]

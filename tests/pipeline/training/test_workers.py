@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.loop import Training
-from pipeline.training.workers import INTERFACE, Workers, interface_towards
-from tests.support.tiny_training import free_port, start_processes, with_fields
+from pipeline.training.workers import INTERFACE, interface_towards
+from tests.support.tiny_training import free_port, group, start_processes, with_fields
 
 ALONE = """
 import os, sys
@@ -47,16 +46,14 @@ def train_on_mixed_cpus(
     if rank:
         os.environ["ATEN_CPU_CAPABILITY"] = "default"  # torch reads it before its first operation
     assert (torch.backends.cpu.get_cpu_capability() == "DEFAULT") == bool(rank)
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=2, rank=rank)
-    training = Training(Workers(rank, 2), dataset, settings, folder)
-    weights = [training.step.adam.weights_P.clone()]
-    with training.writer:
-        for update in range(1, settings.updates + 1):
-            training.train(update)
-            weights.append(training.step.adam.weights_P.clone())
+    with group(rank, 2, port) as workers:
+        training = Training(workers, dataset, settings, folder)
+        weights = [training.step.adam.weights_P.clone()]
+        with training.writer:
+            for update in range(1, settings.updates + 1):
+                training.train(update)
+                weights.append(training.step.adam.weights_P.clone())
     torch.save(weights, folder / f"{rank}.pt")
-    dist.destroy_process_group()
 
 
 def test_workers_on_mixed_cpus_have_the_same_weights(dataset: EncodedDataset, tmp_path: Path) -> None:
@@ -73,17 +70,15 @@ def train_with_a_flipped_bit(
     rank: int, port: int, dataset: EncodedDataset, settings: TrainingSettings, folder: Path
 ) -> None:
     """Trains as one of three workers; a bit of the last one's weights flips after the first update."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", world_size=3, rank=rank)
-    training = Training(Workers(rank, 3), dataset, settings, folder)
-    with training.writer:
-        training.train(1)
-        if rank == 2:
-            training.step.adam.weights_P.view(torch.int32)[7] ^= 1
-        with pytest.raises(UserError) as raised:
-            training.train(settings.updates)
+    with group(rank, 3, port) as workers:
+        training = Training(workers, dataset, settings, folder)
+        with training.writer:
+            training.train(1)
+            if rank == 2:
+                training.step.adam.weights_P.view(torch.int32)[7] ^= 1
+            with pytest.raises(UserError) as raised:
+                training.train(settings.updates)
     (folder / f"{rank}.txt").write_text(f"{training.state.update} {raised.value}")
-    dist.destroy_process_group()
 
 
 def test_weights_that_differ_between_workers_end_the_run_at_the_next_validation(
