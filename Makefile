@@ -1,12 +1,32 @@
 # make reproduce   Table 2 on generated text; needs only Python 3.11.4+, pip, make and git
 # make test        the linters and the test suite
+# TORCH=cpu or TORCH=cuda chooses the build of torch that is installed; `make clean` first to change it.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
 # Python compiles a module when it is first imported; of the 17 000 that are installed, most never are.
 unexport PYTHONDONTWRITEBYTECODE
+PIP_INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 # setuptools warns of folders named like the packages: those are the packages.
-INSTALL := PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable
+INSTALL := PYTHONWARNINGS=ignore $(PIP_INSTALL) --editable
+
+# PyPI's torch for Linux brings 4 GB of CUDA. Without an NVIDIA driver, torch comes from PyTorch's index of CPU builds.
+CPU_INDEX := https://download.pytorch.org/whl/cpu
+$(if $(filter-out cpu cuda,$(TORCH)),$(error TORCH is "$(TORCH)": set it to cpu or cuda))
+# An environment with CUDA keeps it, since a cluster's login node may share it and have no driver.
+HAS_CUDA = $(shell command -v nvidia-smi 2>/dev/null)$(wildcard /proc/driver/nvidia .venv/lib/python3*/site-packages/nvidia)
+BUILD = $(or $(TORCH),$(if $(HAS_CUDA),cuda,cpu))
+# A mirror or firewall may hide that index. That costs a line and some seconds, not the installation.
+define CPU_TORCH
+@$(PIP_INSTALL) --no-deps --retries 1 --timeout 10 --index-url $(CPU_INDEX) torch >.venv/torch.log 2>&1 || \
+	echo "no torch from $(CPU_INDEX) (.venv/torch.log says why): taking that of pip's own index, perhaps with CUDA (5.7 GB)"
+endef
+# make expands a recipe before running it, so $(shell date) is the time at its start.
+define REPORT
+@du -sk .venv | awk -v s=$$(($$(date +%s) - $(shell date +%s))) \
+	-v torch="$$(sed -n "s/^__version__ = '\(.*\)'/\1/p" .venv/lib/python3*/site-packages/torch/version.py)" \
+	'{ printf "installed into .venv: %.1f GB in %d s, torch %s\n", $$1 * 1.024e-6, s, torch }'
+endef
 
 .PHONY: help reproduce test test-fast test-slow test-clusters chaos gpu lint format constraints clean
 
@@ -14,14 +34,18 @@ help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
 
 .venv/installed: pyproject.toml constraints.txt
+	@echo "torch for $(BUILD) (TORCH=cpu or TORCH=cuda chooses): about $(if $(filter cpu,$(BUILD)),1.7,5.7) GB"
 	$(PYTHON) -m venv --without-pip .venv
 	$(PYTHON) -m pip --python $(BIN)/python install --quiet --no-compile --constraint constraints.txt pip
+	$(if $(filter cpu-Linux,$(BUILD)-$(shell uname)),$(CPU_TORCH))
 	$(INSTALL) .
 	@touch $@
+	$(REPORT)
 
 .venv/installed-dev: .venv/installed
 	$(INSTALL) '.[dev]'
 	@touch $@
+	$(REPORT)
 
 reproduce: .venv/installed ## reproduce Table 2 on generated text
 	$(BIN)/python -m workflows.reproduce_table2
@@ -60,9 +84,10 @@ format: .venv/installed-dev ## format the code and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-constraints: .venv/installed-dev ## pin constraints.txt to the versions now in .venv
+constraints: .venv/installed-dev ## pin constraints.txt to the versions now in .venv, and write locks/
 	{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/pip freeze --all --exclude-editable | sed 's/+.*//'; } > .venv/constraints.txt
 	mv .venv/constraints.txt constraints.txt
+	$(BIN)/python locks/write.py $(CPU_INDEX)
 	@touch .venv/installed .venv/installed-dev
 
 clean: ## remove the environment and caches, but not the runs

@@ -1,8 +1,12 @@
-"""infra/: Ray's schema accepts the launcher's files, and every file uses the project's pinned versions."""
+"""infra/, locks/, Makefile: Ray accepts the launcher's files, and every file has the pinned versions."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,8 @@ import jsonschema
 import pytest
 import ray
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 INFRA = ROOT / "infra"
@@ -33,3 +39,31 @@ def test_versions_are_the_pinned_ones() -> None:
     assert set.union(*tags.values()) == {version}
     (ray,) = re.findall(r'rayVersion: "(.*)"', texts["kubernetes.yaml"])
     assert f"\nray=={ray}\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
+
+
+def test_the_locks_have_all_that_is_required_at_the_pinned_versions() -> None:
+    """Each package with its wheels' hashes, and no index: pip's configuration may name a private one."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    pinned = {canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+)==(.+)", constraints, re.M)}
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "locks").glob("*.txt")))
+    assert not re.sub(r"# Written by.*\n|[\w.-]+==[\w.]+( \\\n    --hash=sha256:[0-9a-f]{64})+\n", "", text)
+    locked = {canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+)==([\w.]+)", text, re.M)}
+    assert {name: pinned.get(name, version) for name, version in locked.items()} == locked
+    found, waiting = set[str](), [Requirement(each) for each in project["dependencies"]]
+    while waiting:
+        package = waiting.pop()
+        if str(package) not in found:
+            found.add(str(package))
+            needs = [Requirement(each) for each in requires(package.name) or ()]
+            extras = [{"extra": extra} for extra in package.extras or [""]]
+            waiting += [each for each in needs if not each.marker or any(map(each.marker.evaluate, extras))]
+    assert {canonicalize_name(Requirement(each).name) for each in found} <= locked.keys()
+
+
+@pytest.mark.parametrize(("build", "status"), [("cpu", 0), ("cuda", 0), ("gpu", 2)])
+def test_make_installs_the_build_of_torch_asked_for(build: str, status: int) -> None:
+    command = ["make", "--dry-run", "--always-make", "--no-print-directory", f"TORCH={build}", ".venv/installed"]
+    made = subprocess.run(command, cwd=ROOT, env={**os.environ, "MAKEFLAGS": ""}, capture_output=True, text=True)
+    assert (made.returncode, len(made.stderr.splitlines())) == (status, status // 2)
+    assert ("download.pytorch.org" in made.stdout) == (build == "cpu" and sys.platform == "linux")
