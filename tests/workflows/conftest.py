@@ -89,6 +89,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Translation]
         last_fall: float = 0.0,
         references: Sequence[str] = GERMAN,
         translated: Sequence[str] = TRANSLATED,
+        data: str = "three sentences",
     ) -> Translation:
         root = tmp_path_factory.mktemp(model)
 
@@ -130,7 +131,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Translation]
         return Translation(
             pair,
             model,
-            "three sentences",
+            data,
             corpus,
             run,
             checkpoint,

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import UserError
+from workflows.profiles.profile import GENERATED
 
-GENERATED = "generated"
-"""The beginning of the names of generated texts."""
 CONDITIONS = ("dtype", "updates")
 """What compared runs must share, beside their text."""
 
@@ -54,7 +53,7 @@ def read(paths: Sequence[Path]) -> Runs:
             if row["data"].startswith(GENERATED):
                 raise UserError(
                     f"{path} is of {row['data']}, which cannot answer what the paper claims; use real text, e.g. "
-                    "python -m workflows.reproduce_table3 --profile multi30k --seeds 3"
+                    "aiayn table3 --profile multi30k --seeds 3"
                 )
             run, text_here = _run(row, place), (row["data"], row["pair"])
             text = text or text_here

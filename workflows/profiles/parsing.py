@@ -30,7 +30,7 @@ from pipeline.settings import (
 )
 from workflows.paper import PARSER_MODEL
 from workflows.profiles.changes import named_profile, read_config
-from workflows.profiles.profile import Profile, Recipe, configure, describe, finished
+from workflows.profiles.profile import GENERATED, Profile, Recipe, configure, describe, finished
 from workflows.profiles.translation import sized
 
 SUPERVISED, SEMI_SUPERVISED = "supervised", "semi-supervised"
@@ -88,7 +88,7 @@ def _small_parser(dropout: float, averaging: AveragingSettings, **training: Any)
 
 EMBEDDED_TREES = ParsingProfile(
     name=EMBEDDED_NAME,
-    data="generated trees",
+    data=f"{GENERATED} trees",
     corpora={SUPERVISED: EmbeddedSettings(target="trees", train_pairs=48_000)},
     vocabulary=VocabularySettings(size=1200, character_coverage=1, byte_fallback=False),
     recipes=_small_parser(

@@ -69,6 +69,8 @@ class SearchGrid(Settings):
     length_penalties: tuple[LengthPenalty, ...] = Field((0.0, 0.6, 1.0), min_length=1)
 
 
+GENERATED = "generated"
+"""The beginning of the names of texts whose scores cannot be compared with the paper's."""
 COMPETITORS = ("recurrent", "convolutional")
 """Models of Table 2 that are trained only on request, because they take as long as base."""
 

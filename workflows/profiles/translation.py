@@ -9,7 +9,7 @@ from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.multi30k import Multi30kSettings
 from pipeline.corpora.wmt14 import Wmt14Settings
 from pipeline.settings import AveragingSettings, EncodingSettings, TrainingSettings, VocabularySettings
-from workflows.profiles.profile import Grid, Profile, Recipe
+from workflows.profiles.profile import GENERATED, Grid, Profile, Recipe
 
 
 def sized(
@@ -64,7 +64,7 @@ _GENERATED: dict[str, Any] = {
 }
 EMBEDDED = Profile(
     name="embedded",
-    data="generated text",
+    data=f"{GENERATED} text",
     corpora={
         "en-de": EmbeddedSettings(target="de", train_pairs=48_000),
         "en-fr": EmbeddedSettings(target="fr", train_pairs=48_000),

@@ -27,7 +27,7 @@ from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, compet
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import differences_table, render_markdown
-from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table
+from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table, not_comparable
 
 ResultsArtifactT = TypeVar("ResultsArtifactT", bound=ResultsArtifact)
 REPORT, SEEDS = "report.html", "seeds.csv"
@@ -59,6 +59,7 @@ def write(
     *,
     lead: str,
     said: str = "",
+    beside: str = "",
     compared: Table | None = None,
     pictures: Sequence[Markup] = (),
     sections: Sequence[Section] = (),
@@ -69,11 +70,18 @@ def write(
 ) -> ResultsArtifactT:
     """Writes a table as JSON and Markdown, its page as self-contained HTML, and `seeds.csv`; returns the artifact.
 
-    `lead` introduces the table, `said` states the result. The first screen shows `compared` beside `pictures`, or only
+    `lead` introduces the table, `said` states the result, `beside` compares it with the paper. For generated text, what
+    the run shows stands in front, and nothing is compared. The first screen shows `compared` beside `pictures`, or only
     the pictures. `models` are the trained models behind the table, whose settings the page lists, `reports` describe
     their training texts, and `command` is the command line that writes the page.
     """
-    artifact = kind(context.folder).write(replace(results, said=said))
+    shown = ""
+    if generated := next((model.data for model in models if model.is_generated), ""):
+        shown, beside = shows(models, generated), ""
+        results = replace(results, tables=[not_comparable(table, generated) for table in results.tables])
+        compared = compared and not_comparable(compared, generated)
+    said = " ".join(filter(None, (said, beside)))
+    artifact = kind(context.folder).write(replace(results, said=" ".join(filter(None, (shown, said)))))
     markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
     markdown_file.write_text(render_markdown(results), encoding="utf-8")
     if models:
@@ -96,6 +104,7 @@ def write(
     ]
     libraries = models[-1].libraries if models else {}
     page = environment.get_template("page.html.j2").render(
+        shown=shown,
         lead=lead,
         said=said,
         ran=ran(models),
@@ -120,6 +129,15 @@ def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     """Returns named facts as a table without headings."""
     return Table(
         title, (Column(NAME, ""), Column("fact", "")), [Row(name, "", {"fact": fact}) for name, fact in facts.items()]
+    )
+
+
+def shows(models: Sequence[TrainedModel], data: str) -> str:
+    """States what runs on generated text show."""
+    train_s, tokens = sum(model.run.train_s for model in models), sum(model.run.target_tokens for model in models)
+    return (
+        f"This run shows that the pipeline works, and how fast: training took {duration(train_s)}, at "
+        f"{rounded(tokens / train_s)} target tokens/s. Scores on {data} are not comparable with the paper’s."
     )
 
 

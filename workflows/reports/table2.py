@@ -42,16 +42,17 @@ def scores(measured: Sequence[Translation]) -> list[Row]:
     return rows
 
 
-def said(results: Results, rows: Sequence[Row]) -> str:
+def said(rows: Sequence[Row]) -> str:
     """States the result in a sentence, from the rows of `scores`."""
-    if not rows:
-        return page.NOTHING_RUN
     reached = ", ".join(f"{row.name} {row.values['here']:.1f}" for row in rows)
+    return f"Paper BLEU: {reached}." if rows else page.NOTHING_RUN
+
+
+def beside(results: Results, rows: Sequence[Row]) -> str:
+    """States the paper's results for the rows of `scores`."""
     printed = [f"{bleu:.1f}" for row in rows if (bleu := row.number("paper")) is not None]
-    if not printed:
-        return f"Paper BLEU: {reached}."
     other_text = " (on different data)" * is_of_other_text(results)
-    return f"Paper BLEU: {reached}. The paper reports {' and '.join(printed)}{other_text}."
+    return f"The paper reports {' and '.join(printed)}{other_text}." if printed else ""
 
 
 def competitors(models: Sequence[Translation]) -> list[Markup]:
@@ -86,7 +87,8 @@ def tabulate(
         Table2Artifact,
         results,
         lead="The paper’s rows, followed by the rows measured here. BLEU is in percent, training cost in FLOP.",
-        said=said(results, rows),
+        said=said(rows),
+        beside=beside(results, rows),
         compared=Table("paper BLEU, test set", page.COMPARED, rows) if rows else None,
         pictures=competitors(cells),
         sections=[*page.learning_curves(learning_figures(cells)), *map(page.translations, firsts)],

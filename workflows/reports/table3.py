@@ -15,7 +15,7 @@ from workflows.reports.learning import learning_figure
 from workflows.reports.page import Section
 from workflows.reports.plots import COLORS, INK, Point, figure, svg
 from workflows.tables.measurements import Translation
-from workflows.tables.table import NAME, Column, Results, Table
+from workflows.tables.table import NAME, Column, Table
 from workflows.tables.table3 import RowTrainings, Table3Artifact, compute, deltas
 
 GROUPS = {
@@ -31,20 +31,20 @@ SAME, OTHER = COLORS[0], COLORS[1]
 """The colours of rows whose difference from base has the paper's sign, and of the other rows."""
 
 
-def said(results: Results) -> str:
-    """States base's scores in a sentence, and how many rows differ from base in the paper's direction."""
-    main = results.tables[0]
+def said(main: Table) -> str:
+    """States base's scores in a sentence, or which rows were trained."""
     trained = {row.name: row for row in main.rows if row.values.get("seeds")}
-    if not trained:
-        return page.NOTHING_RUN
-    parts = []
     if base := trained.get("base"):
         perplexity, bleu = base.number("perplexity"), base.number("bleu", "sacrebleu")
-        parts.append(f"Base reaches perplexity {perplexity:.2f} and BLEU {bleu:.1f}.")
-    if points := both_deltas(main, "perplexity"):
-        alike = sum(printed * measured > 0 for printed, measured in points.values())
-        parts.append(f"By perplexity, {alike} of {len(points)} rows differ from base in the paper's direction.")
-    return " ".join(parts or [f"Rows trained: {', '.join(trained)}."])
+        return f"Base reaches perplexity {perplexity:.2f} and BLEU {bleu:.1f}."
+    return f"Rows trained: {', '.join(trained)}." if trained else page.NOTHING_RUN
+
+
+def beside(main: Table) -> str:
+    """States how many rows differ from base in the paper's direction."""
+    points = both_deltas(main, "perplexity")
+    alike = sum(printed * measured > 0 for printed, measured in points.values())
+    return f"By perplexity, {alike} of {len(points)} rows differ from base in the paper's direction." * bool(points)
 
 
 def tabulate(
@@ -68,7 +68,8 @@ def tabulate(
         lead="Ablations of the base Transformer, in the paper and here: every row changes one design choice. All "
         "results are on the development set: perplexity is per word-piece, BLEU is in percent, and Δ is the difference "
         "from base.",
-        said=said(results),
+        said=said(main),
+        beside=beside(main),
         compared=compared,
         pictures=[dots(kind, points) for kind in KINDS if (points := both_deltas(main, kind))],
         sections=[

@@ -113,10 +113,10 @@ def markdown_table(table: Table) -> list[str]:
     lines = []
     if table.rows:
         rule = "|".join("---:" if column.is_number else "---" for column in table.columns)
-        lines += ["", _markdown_row(column.label for column in table.columns), f"|{rule}|"]
+        lines += ["", _markdown_row(column.label.replace("\n", " ") for column in table.columns), f"|{rule}|"]
         for row in table.rows:
             name, *others = (column.text(row) for column in table.columns)
-            lines.append(_markdown_row([name + ", measured" * (row.origin == "measured"), *others]))
+            lines.append(_markdown_row([f"{name}, {table.measured}" if row.origin == "measured" else name, *others]))
     return [*lines, *(["", table.explanation] if table.explanation else [])]
 
 

@@ -8,9 +8,10 @@ them as they are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby
+from textwrap import fill
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator
@@ -132,6 +133,8 @@ class Table:
     rows: Sequence[Row]
     explanation: str = ""
     on_terminal: bool = True
+    measured: str = ORIGINS["measured"]
+    """The heading above measured rows."""
 
     @property
     def blocks(self) -> list[tuple[str, list[Column]]]:
@@ -142,9 +145,18 @@ class Table:
         """Yields each row with its heading, if any, and whether a rule is drawn above."""
         origin = group = None
         for row in self.rows:
-            heading = ORIGINS.get(row.origin, "") if row.origin != origin else ""
+            heading = {**ORIGINS, "measured": self.measured}.get(row.origin, "") if row.origin != origin else ""
             yield row, heading, group is not None and (bool(heading) or row.group != group)
             origin, group = row.origin, row.group
+
+
+def not_comparable(table: Table, data: str) -> Table:
+    """Returns a table that names `data` above its measured values, and says that they are not the paper's."""
+    heading = f"{data}, not comparable"
+    columns = [
+        replace(column, heading=fill(heading, 10)) if column.heading == "here" else column for column in table.columns
+    ]
+    return replace(table, columns=columns, measured=heading)
 
 
 @dataclass(frozen=True)

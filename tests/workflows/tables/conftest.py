@@ -111,12 +111,12 @@ def made(
             measured.write(measurements(theory_s))
             return table1.tabulate(context, counted, measured)
         case 2:
-            base = cell("en-de", "base")
-            return table2.tabulate(context, [replace(base, word_by_word=base.scores), cell("en-fr", "big")])
+            base, big = (cell(*names, data="generated text") for names in (("en-de", "base"), ("en-fr", "big")))
+            return table2.tabulate(context, [replace(base, word_by_word=base.scores), big])
         case 3:
             rows = [
-                trained_row("base", 7.0, 7.4, errors=(1, 2)),
-                trained_row("A1", 8.0, last_fall=0.2),
+                trained_row("base", 7.0, 7.4, errors=(1, 2), data="generated text"),
+                trained_row("A1", 8.0, last_fall=0.2, data="generated text"),
                 RowTrainings("B1", {"d_k": 16}, (), "out of memory"),
                 RowTrainings("B2", {"d_k": 32}, ()),
                 trained_row("C1", 6.0, errors=(0,), parameters=900_000),

@@ -7,6 +7,7 @@ rewrites the stored values where a change to them is meant. Sentences and the pa
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,22 @@ def values_of(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in rounded.items() if not isinstance(value, str) or value.count(" ") < 2}
 
 
+def test_what_generated_text_measures_is_not_comparable(made: JsonArtifact[Any]) -> None:
+    """Every view of Tables 2 to 4 heads it so. The page first says what the run shows, and compares nothing."""
+    if made.record_file == "table1.json":
+        return
+    results, heading = made.load(), f"generated {'trees' if '4' in made.record_file else 'text'}, not comparable"
+    terminal = "\n".join(printed(140, render_terminal(results, 140)))
+    assert (heading if "3" not in made.record_file else " text, not ") in terminal  # in the head of a column
+    page = packed(Reader((made.folder / "report.html").read_text(encoding="utf-8")).text)
+    assert page.count(heading) >= 2
+    assert heading in render_markdown(results)
+    shown = "This run shows that the pipeline works, and how fast: training took"
+    assert results.said.startswith(shown)
+    assert f", {results.tables[0].title} {shown}" in page
+    assert not re.search("[Tt]he paper('s direction| reports| used)", results.said)
+
+
 def test_a_terminal_shows_everything_within_its_width(made: JsonArtifact[Any]) -> None:
     table = made.load()
     for width in (60, 80, 100, 140):
@@ -167,5 +184,5 @@ def test_markdown_escapes_what_it_would_interpret() -> None:
         "| model | EN-DE, BLEU |",
         "|---|---:|",
         "| a\\|b\\\\\\| \\* | 1 |",
-        "| c; d, measured | 2 |",
+        "| c; d, measured here | 2 |",
     ]
