@@ -1,5 +1,6 @@
 """The files of examples/: the commands in their headers run as written."""
 
+import json
 import os
 import re
 import shlex
@@ -15,56 +16,48 @@ from tests.support.command_line import CommandLine
 ROOT = Path(__file__).parents[1]
 H100 = ["--gpus", "1", "--gpu", "h100"]
 """A named GPU, so that the forecast measures none."""
-Planned = Callable[[str], str]
+Planned = Callable[[str], dict[str, float]]
 FUNCTIONS = "scaled", "dot_product", "additive"
-ROW = r"^train en-de (\w+(?: seed \d)?) +to run"
 
 
 @pytest.fixture
 def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> Planned:
-    """Returns the output of an example's command with --plan, run in `tmp_path`, which has `examples`."""
+    """Plans an example's command beside `examples`; returns the millions of parameters of its runs."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
 
-    def print_plan(example: str) -> str:
+    def planned(example: str) -> dict[str, float]:
         header = (tmp_path / "examples" / example).read_text()
-        command = re.search(r"^# +python -m (workflows\..*)$", header, re.MULTILINE)
+        command = re.search(r"^# +aiayn (table\d .*)$", header, re.MULTILINE)
         assert command, f"{example} has no command in its header"
-        arguments = dict.fromkeys([*shlex.split(command[1]), "--plan", "--verbose"])
-        done = command_line.here(*arguments, *H100, "--store", str(tmp_path / "runs"))
+        arguments = dict.fromkeys([*shlex.split(command[1]), "--plan", "--json"])
+        done = command_line.here("workflows.cli", *arguments, *H100, "--store", str(tmp_path / "runs"))
         assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout
+        runs = json.loads(done.stdout)["forecast"]["runs"]
+        return {f"{run['name']} × {run['times']}": round(run["parameters"] / 1e6, 1) for run in runs}
 
-    return print_plan
+    return planned
 
 
 @pytest.mark.parametrize(
-    ("example", "line", "expected"),
+    ("example", "expected"),
     [
-        # 256 more parameters for each piece: 4,000 and 5,000
-        ("multi30k_smaller_vocabulary.toml", r"^(en-\w\w \w+ +\d\.\d) M ", ["en-de base 3.7", "en-fr base 3.9"]),
-        # rows of one's own behind the paper's, and base with several seeds
-        ("table3_own_rows.toml", ROW, ["base seed 1", "base seed 2", "base seed 3", "B1", "F1", "F2", "F3", "F4"]),
         # what `aiayn claims` compares
-        (
-            "attention_functions.toml",
-            ROW,
-            [f"{function}_{d_k} seed {seed}" for function in FUNCTIONS for d_k in (4, 128) for seed in (1, 2, 3)],
-        ),
+        ("attention_functions.toml", [f"{function}_{d_k} × 3" for function in FUNCTIONS for d_k in (4, 128)]),
+        # rows of one's own behind the paper's, and base with several seeds
+        ("table3_own_rows.toml", ["base × 3", "B1 × 1", "F1 × 1", "F2 × 1", "F3 × 1", "F4 × 1"]),
     ],
 )
-def test_the_plan_has_the_models_of_the_example(planned: Planned, example: str, line: str, expected: list[str]) -> None:
-    found = [" ".join(words.split()) for words in re.findall(line, planned(example), re.MULTILINE)]
-    assert sorted(found) == sorted(expected)
+def test_the_plan_has_the_models_of_the_example(planned: Planned, example: str, expected: list[str]) -> None:
+    assert sorted(planned(example)) == sorted(f"en-de {name}" for name in expected)
 
 
-def test_rows_on_real_text_have_the_sizes_that_the_paper_prints(planned: Planned) -> None:
-    """Seven rows of three seeds. One head is as wide as all of base's together, whose d_k is the paper's."""
-    output = planned("table3_multi30k.toml")
-    trained = set(re.findall(r"^train en-de (\w+) seed \d +to run", output, re.MULTILINE))
-    assert trained == {"base", "A1", "A4", "B1", "D1", "D3", "E"}
-    parameters = dict(re.findall(r"^en-de (\w+), 3 seeds, each +(\d\.\d) M ", output, re.MULTILINE))
-    assert parameters["A1"] == parameters["A4"] == parameters["base"] > parameters["B1"]
+def test_models_have_the_sizes_that_the_examples_state(planned: Planned) -> None:
+    """256 more parameters for each piece: 4,000 and 5,000. One head is as wide as all of base's together."""
+    assert planned("multi30k_smaller_vocabulary.toml") == {"en-de base × 1": 3.7, "en-fr base × 1": 3.9}
+    runs = planned("table3_multi30k.toml")
+    assert runs.keys() == {f"en-de {row} × 3" for row in ("base", "A1", "A4", "B1", "D1", "D3", "E")}
+    assert runs["en-de A1 × 3"] == runs["en-de A4 × 3"] == runs["en-de base × 3"] > runs["en-de B1 × 3"]
 
 
 @pytest.mark.parametrize(("example", "pair"), [("own_text.toml", "en-cs"), ("iwslt14.toml", "de-en")])
@@ -72,7 +65,7 @@ def test_own_text_is_found_beside_its_description(planned: Planned, tmp_path: Pa
     (tmp_path / example).write_text(text := (ROOT / "examples" / example).read_text())
     for name in re.findall(r'"([\w.]+\.(?:en|cs|de)(?:\.gz)?)"', text):
         (tmp_path / name).write_text(f"{name}\n")
-    assert f"train {pair} base" in planned(example)
+    assert f"{pair} base × 1" in planned(example)
 
 
 @pytest.mark.spawns

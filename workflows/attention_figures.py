@@ -7,11 +7,72 @@ python -m workflows.attention_figures --layer 2 --heads 1,3 --word it  # your he
 python -m workflows.attention_figures --word making --word its         # a word for Figure 3, and one for Figure 4
 """
 
-from workflows.cli.console import App, help_text, run_app
-from workflows.cli.figures import figures
+import secrets
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
 
-app = App()
-app.command(help=help_text(__doc__))(figures)
+import typer
+
+from pipeline.errors import UserError
+from pipeline.store.store import Store
+from workflows.cli.console import app_of, console, run_app
+from workflows.cli.options import AddressOption, StoreOption
+from workflows.engine.progress import View
+from workflows.engine.runner import run
+
+
+def main(
+    model: Annotated[
+        Path | None,
+        typer.Argument(help="Folder or name of a model.  [default: the newest of Table 2, else of the store]"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder to create.  [default: one in the store]")] = None,
+    sentence: Annotated[
+        list[str] | None,
+        typer.Option(help="Sentence to translate. May be repeated.  [default: the paper's, or the model's text]"),
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="Layer to draw, from 1.  [default: computed]")] = None,
+    heads: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Heads to draw, e.g. 1,3.  [default: computed]")
+    ] = None,
+    word: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Word whose attention Figures 3 and 4 show; a second word is for Figure 4.  "
+            "[default: the paper's in its sentences, else computed]"
+        ),
+    ] = None,
+    store: StoreOption = "runs",
+    address: AddressOption = None,
+) -> None:
+    """Draws the figures, as SVG and as an interactive page, unless they exist."""
+    from workflows.figures import trained
+    from workflows.figures.drawing import DRAW, FigureSettings, numbers
+
+    if len(word or ()) > 2:
+        raise UserError(f"--word {' --word '.join(word or ())}: give at most two words, for Figures 3 and 4")
+    in_store = Store.at(store).checked()
+    examined = trained.at(model, in_store) if model else trained.newest(in_store)
+    settings = FigureSettings(
+        name=examined.name,
+        sentences=tuple(sentence or examined.sentences()),
+        layer=layer,
+        heads=numbers(heads) if heads else (),
+        words=tuple(word or ()),
+    )
+    drawing = DRAW(f"figures {examined.name}", examined.checkpoint, settings)
+    step = replace(drawing, out=out.absolute() if out else None)
+    # No run links to these artifacts; the lock keeps `aiayn clean` from deleting them.
+    with in_store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
+        lock.take()
+        (drawn,) = run([step], in_store, [View(console)], address)
+    console.print(f"model: {drawn.load().model}", highlight=False)
+    for figure in drawn.load().figures:
+        console.print(figure.caption, highlight=False)
+    console.print(f"\npage: {drawn.folder / 'attention.html'}", highlight=False, soft_wrap=True)
+    console.print(f"figures: {out or drawn.folder}", highlight=False, soft_wrap=True)
+
 
 if __name__ == "__main__":
-    run_app(app, "python -m workflows.attention_figures")
+    run_app(app_of("workflows.attention_figures"), "python -m workflows.attention_figures")

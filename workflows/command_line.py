@@ -22,11 +22,13 @@ def typed(words: Sequence[str]) -> str:
     return shlex.join(words).encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
-def command_line(module: str, changes: str) -> CommandLine:
-    """Returns the command line of this process, which runs `module`.
+def command_line(name: str, changes: str) -> CommandLine:
+    """Returns the command line of this process, which runs the experiment `name` by either of its names.
 
-    If another program calls `module` as a function, the only options are `changes`.
+    If another program calls the experiment as a function, the only options are `changes`.
     """
-    is_running = Path(sys.argv[0]).stem == module.rpartition(".")[2] or sys.argv[0] == module
-    options = typed(sys.argv[1:]) if is_running else changes
+    module, program, words = f"workflows.reproduce_{name}", Path(sys.argv[0]), sys.argv[1:]
+    if words[:1] == [name] and (program.name == "aiayn" or program.parent.name == "cli"):  # python -m workflows.cli
+        return CommandLine(typed=f"aiayn {typed(words)}")
+    options = typed(words) if program.stem == module.rpartition(".")[2] or sys.argv[0] == module else changes
     return CommandLine(typed=f"python -m {module} {options}".strip())

@@ -1,9 +1,10 @@
-"""Runs an experiment for the `reproduce_*` commands: reads options, prints the plan or runs it, reports the results.
+"""Runs an experiment for its command: reads options, prints the plan or runs it, reports the results.
 
 request = requested("table3", text.load(common), common, hardware)
 reproduce(Reproduction("table3", ...), request)
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from workflows.engine.dag import Imported, Step, to_step
 from workflows.engine.plan import print_plan, steps_of, to_run
 from workflows.engine.progress import View
 from workflows.engine.runner import Model, run, run_models
+from workflows.planned import as_mermaid, planned
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport
@@ -37,7 +39,7 @@ from workflows.tracking.server import Server
 from workflows.tracking.watcher import tracked
 
 cluster = Imported("workflows.engine.cluster:cluster")
-forecast_text = Imported("workflows.forecast:forecast_text")
+forecast = Imported("workflows.forecast:forecast")
 
 
 @dataclass(frozen=True)
@@ -54,18 +56,21 @@ class Request:
 
 
 def requested(name: str, profile: BaseProfile, options: Common, hardware: Hardware = ANY_HARDWARE) -> Request:
-    """Returns the request of `workflows.reproduce_<name>` with these options.
+    """Returns the request of the experiment `name` with these options.
 
     Raises UserError for an unusable store, and for options without effect.
     """
-    if hardware != ANY_HARDWARE and (options.until or not options.plan):
-        change = "drop --until" if options.plan else "add --plan"
+    if hardware != ANY_HARDWARE and (options.until or options.mermaid or not options.plan):
+        change = "add --plan" if not options.plan else f"drop {'--until' if options.until else '--mermaid'}"
         raise UserError(f"--gpus and --gpu only affect the forecast of --plan, all of it; {change} or drop them")
-    if options.verbose and not options.plan:
-        raise UserError("--verbose only affects --plan; add --plan or drop it")
+    forms = [form for form in ("verbose", "json", "mermaid") if getattr(options, form)]
+    if forms and not options.plan:
+        raise UserError(f"--{forms[0]} only affects --plan; add --plan or drop it")
+    if len(forms) > 1:
+        raise UserError(f"--{forms[0]} and --{forms[1]} each print the plan in a form of their own; drop one")
     changes = changes_typed(options.config, options.overrides)
-    command = command_line(f"workflows.reproduce_{name}", changes)
-    return Request(profile, Store.at(options.store).checked(), command, changes, options, hardware)
+    store = Store.at(options.store).checked()
+    return Request(profile, store, command_line(name, changes), changes, options, hardware)
 
 
 def chosen_names(
@@ -93,7 +98,7 @@ class Reproduction:
     """A table and the steps behind it."""
 
     name: str
-    """The name of the experiment in MLflow, e.g. `table2`; the command is `workflows.reproduce_<name>`."""
+    """The name of the experiment in MLflow, and in EXPERIMENTS, e.g. `table2`."""
     params: Mapping[str, Any]
     """The parameters of the parent run."""
     models: Mapping[str, TrainedModel]
@@ -173,19 +178,28 @@ def _set_aside(steps: Sequence[Step[Any]], store: Store) -> int:
 def _print_plan(
     experiment: Reproduction, request: Request, targets: Sequence[Step[Any]], forced: Sequence[Step[Any]]
 ) -> None:
-    """Prints the stages to run and why, with a forecast if any of them trains."""
+    """Prints the stages to run and why, with a forecast if any of them trains; or the DAG, for other programs."""
+    store, options, hardware = request.store, request.options, request.hardware
     # First, so that a wrong --gpu is reported before anything is printed.
-    missing = to_run(targets, request.store, forced)
+    missing = to_run(targets, store, forced)
     fingerprints = {step.fingerprint for step in missing}
     runs = [model for model in experiment.models.values() if to_step(model.training).fingerprint in fingerprints]
     shown = None
-    if (runs or request.hardware.gpu) and not request.options.until:
-        shown = forecast_text(request.profile, runs, request.hardware.gpus, request.hardware.gpu, request.store)
-    _print_line(request.profile.in_force(request.overrides))
-    planned = {name: (model.results, _about(model)) for name, model in experiment.models.items()}
-    print_plan(console, targets, planned, request.store, missing, request.options.verbose)
-    if shown:
-        console.print(shown)
+    if (runs or hardware.gpu) and not (options.until or options.mermaid):
+        shown = forecast(request.profile, runs, hardware.gpus, hardware.gpu, store)
+    settings = request.profile.in_force(request.overrides)
+    if options.json:
+        about = {"command": request.command.typed, "settings": settings, "store": store.display_name}
+        steps = planned(targets, store, missing)
+        print(json.dumps({**about, "steps": steps, "forecast": shown[1] if shown else None}, indent=2))
+    elif options.mermaid:
+        print(as_mermaid(planned(targets, store, missing)))
+    else:
+        _print_line(settings)
+        rows = {name: (model.results, _about(model)) for name, model in experiment.models.items()}
+        print_plan(console, targets, rows, store, missing, options.verbose)
+        if shown:
+            console.print(shown[0])
 
 
 def _about(model: TrainedModel) -> dict[str, str]:

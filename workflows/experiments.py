@@ -1,26 +1,26 @@
-"""The experiments: each is a command, `python -m workflows.reproduce_<name>`, that writes a table.
+"""The experiments: each is a command, `aiayn NAME` or `python -m MODULE`.
 
-EXPERIMENTS["table2"].table(folder).load().metrics      # imports the table's module
+python -m workflows.reproduce_table2 --plan     # like: aiayn table2 --plan
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from workflows.engine.dag import Imported
-
 
 @dataclass(frozen=True)
 class Experiment:
-    """A module with a command `app`, and the class of its table's artifact."""
+    """A module with the function `main`, whose options are the command's; its docstring is the command's help."""
 
     module: str
-    table: Imported
+    summary: str
+    """For the list of commands, which imports no experiment."""
 
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    "table1": Experiment("workflows.reproduce_table1", Imported("workflows.tables.table1:Table1Artifact")),
-    "table2": Experiment("workflows.reproduce_table2", Imported("workflows.tables.table2:Table2Artifact")),
-    "table3": Experiment("workflows.reproduce_table3", Imported("workflows.tables.table3:Table3Artifact")),
-    "table4": Experiment("workflows.reproduce_table4", Imported("workflows.tables.table4:Table4Artifact")),
+    "table1": Experiment("workflows.reproduce_table1", "Table 1: what five types of layers cost."),
+    "table2": Experiment("workflows.reproduce_table2", "Table 2: BLEU and training cost of base and big."),
+    "table3": Experiment("workflows.reproduce_table3", "Table 3: ablations of the base model."),
+    "table4": Experiment("workflows.reproduce_table4", "Table 4: constituency parsing."),
+    "figures": Experiment("workflows.attention_figures", "Figures 3 to 5: the attention of a model's heads."),
 }
-"""By name, which also names the runs' folder and the MLflow experiment."""
+"""By name. A table's name is also that of its runs' folder and of its MLflow experiment."""

@@ -9,7 +9,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Group, RenderableType
@@ -59,12 +59,12 @@ class Run(NamedTuple):
     disk_bytes: int
 
 
-def forecast_text(
+def forecast(
     profile: Profile, models: Iterable[TrainedModel], gpus: int | None, gpu: str | None, store: Store
-) -> RenderableType | None:
-    """Forecasts the runs of some models on the named GPUs or on this machine; None without models.
+) -> tuple[RenderableType, dict[str, Any]] | None:
+    """Forecasts the runs of some models on the named GPUs or on this machine, as text and as values for JSON.
 
-    Raises UserError for an unknown GPU, and for GPUs that this machine lacks.
+    Returns None without models. Raises UserError for an unknown GPU, and for GPUs that this machine lacks.
     """
     if gpu is not None and gpu.lower() not in SPEEDS:
         raise UserError(f"--gpu {gpu}: choose one of {', '.join(SPEEDS)}")
@@ -100,7 +100,8 @@ def forecast_text(
         shown = f"WARNING: not enough {shown}; choose another --store"
     where = f"{gpus or 1} × {gpu.upper()}" if gpu else "this machine"
     notes = "Times are of one run after another, without the other stages, and estimates unless marked as measured."
-    return Group("", Text(f"Forecast for {where}", style="bold"), "", table, "", Text(shown), Text(notes))
+    text = Group("", Text(f"Forecast for {where}", style="bold"), "", table, "", Text(shown), Text(notes))
+    return text, {"hardware": where, "runs": [run._asdict() for run in runs], "disk_bytes": disk_bytes}
 
 
 def _finished(store: Store) -> Iterator[tuple[str, float]]:

@@ -12,7 +12,7 @@ import typer
 
 from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
 from workflows.cli import options
-from workflows.cli.console import App, help_text, run_app
+from workflows.cli.console import app_of, run_app
 from workflows.command_line import CommandLine
 from workflows.engine.dag import A, Imported, Stage, Step
 from workflows.experiment import Reproduction, reproduce, requested
@@ -62,10 +62,6 @@ def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproducti
     )
 
 
-app = App()
-
-
-@app.command(help=help_text(__doc__))
 @options.with_options
 def main(
     common: options.Common,
@@ -78,4 +74,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run_app(app, "python -m workflows.reproduce_table1")
+    run_app(app_of("workflows.reproduce_table1"), "python -m workflows.reproduce_table1")

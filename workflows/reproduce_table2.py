@@ -19,7 +19,7 @@ import typer
 
 from workflows import stages
 from workflows.cli import options
-from workflows.cli.console import App, help_text, run_app
+from workflows.cli.console import app_of, run_app
 from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
@@ -100,10 +100,6 @@ def reproduction(
     )
 
 
-app = App()
-
-
-@app.command(help=help_text(__doc__))
 @options.with_options
 def main(
     text: TextOptions,
@@ -130,4 +126,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run_app(app, "python -m workflows.reproduce_table2")
+    run_app(app_of("workflows.reproduce_table2"), "python -m workflows.reproduce_table2")

@@ -13,7 +13,7 @@ import typer
 from pipeline.errors import UserError
 from workflows import stages
 from workflows.cli import options
-from workflows.cli.console import App, help_text, run_app
+from workflows.cli.console import app_of, run_app
 from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, reproduce, requested
@@ -68,10 +68,6 @@ def reproduction(
     )
 
 
-app = App()
-
-
-@app.command(help=help_text(__doc__))
 @options.with_options
 def main(
     text: TextOptions,
@@ -98,4 +94,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run_app(app, "python -m workflows.reproduce_table3")
+    run_app(app_of("workflows.reproduce_table3"), "python -m workflows.reproduce_table3")

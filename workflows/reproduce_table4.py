@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from workflows.cli import options
-from workflows.cli.console import App, help_text, run_app
+from workflows.cli.console import app_of, run_app
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, reproduce, requested
 from workflows.parsers import ParserGrid
@@ -63,10 +63,6 @@ def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool 
     )
 
 
-app = App()
-
-
-@app.command(help=help_text(__doc__))
 @options.with_options
 def main(
     common: options.Common,
@@ -85,4 +81,4 @@ def main(
 
 
 if __name__ == "__main__":
-    run_app(app, "python -m workflows.reproduce_table4")
+    run_app(app_of("workflows.reproduce_table4"), "python -m workflows.reproduce_table4")

@@ -3,20 +3,17 @@
 import io
 import subprocess
 import sys
-from pkgutil import resolve_name
 from typing import NamedTuple
 
 import pytest
 
-from workflows import attention_figures
 from workflows.cli import main
-from workflows.cli.console import run_app
+from workflows.cli.console import app_of, run_app
 from workflows.experiments import EXPERIMENTS
 
 APPS = {
     "workflows.cli": main.app,
-    "workflows.attention_figures": attention_figures.app,
-    **{each.module: resolve_name(f"{each.module}:app") for each in EXPERIMENTS.values()},
+    **{each.module: app_of(each.module) for each in EXPERIMENTS.values()},
 }
 
 
@@ -35,10 +32,11 @@ class CommandLine:
         """Runs a command in this process, with the slow libraries imported, unless a test needs a separate process."""
         self._capture.readouterr()
         with self._monkeypatch.context() as patch:
-            patch.setattr(sys, "argv", [module, *arguments])
+            name = module.replace("workflows.cli", "aiayn")
+            patch.setattr(sys, "argv", [name, *arguments])
             patch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(text.encode()))))
             with pytest.raises(SystemExit) as ended:
-                run_app(APPS[module], module)
+                run_app(APPS[module], name)
         assert isinstance(ended.value.code, int)
         return Done(ended.value.code, *self._capture.readouterr())
 

@@ -7,6 +7,7 @@ import typer
 
 from benchmarks import decoding, gpu, preparation, training
 from tests.support.command_line import APPS
+from workflows.experiments import EXPERIMENTS
 
 COMMANDS = {
     name.replace("workflows.cli", "aiayn"): typer.main.get_command(app)
@@ -27,10 +28,9 @@ def commands_in(text: str) -> list[list[str]]:
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()] + re.findall(
         r"`([^`\n]+)`", text
     )
-    shorthand = {"table2": "workflows.reproduce_table2", "table3": "workflows.reproduce_table3"}
     commands = []
     for line in lines:
-        words = [shorthand.get(word, word) for word in shlex.split(re.sub(r"(?<=\w)'s\b", "s", line), comments=True)]
+        words = shlex.split(re.sub(r"(?<=\w)'s\b", "s", line), comments=True)
         names = [index for index, word in enumerate(words) if word.removeprefix(".venv/bin/") in COMMANDS]
         if names:
             commands.append([words[names[0]].removeprefix(".venv/bin/"), *words[names[0] + 1 :]])
@@ -38,6 +38,8 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 def unknown(words: list[str]) -> list[str]:
+    if words[0] == "aiayn" and words[1:2] and words[1] in EXPERIMENTS:
+        words = [EXPERIMENTS[words[1]].module, *words[2:]]
     command, rest = COMMANDS[words[0]], words[1:]
     while (below := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
         if rest[0] not in below:

@@ -70,22 +70,6 @@ def test_a_plan_has_the_missing_runs_and_writes_nothing(tmp_path: Path, command_
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--plan", "--gpu", "p100"], "--gpu p100: choose one of h200, h100, a100"),
-        (["--gpus", "8"], "--gpus and --gpu only affect the forecast of --plan"),
-        (["--plan", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with --gpu: h200, h100, a100"),
-    ],
-)
-def test_wrong_hardware_is_one_line(
-    tmp_path: Path, command_line: CommandLine, options: list[str], message: str
-) -> None:
-    done = command_line.here(TABLE_2, "--store", str(tmp_path), *options)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
-
-
 def test_a_disk_that_does_not_suffice_is_a_warning(
     tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,8 +20,7 @@ from tests.support.s3_server import S3Server
 from workflows import reproduce_table2, reproduce_table4, stages
 from workflows.command_line import UNKNOWN
 from workflows.engine.dag import Imported, Stage, Step, in_order, resolved
-from workflows.figures.drawing import FigureSettings
-from workflows.figures.steps import DRAW
+from workflows.figures.drawing import DRAW, FigureSettings
 from workflows.parsers import ParserGrid
 from workflows.profiles.loading import load_profile
 from workflows.profiles.parsing import load_parsing_profile

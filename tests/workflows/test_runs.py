@@ -8,7 +8,6 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from tests.support.experiments import drawn
 from tests.support.tiny_dag import AVERAGE, TRAIN, SeedSettings, make, run_table, table_of
 from workflows import reproduce_table4
 from workflows.cli.options import Common
@@ -16,7 +15,7 @@ from workflows.engine.dag import in_order
 from workflows.experiment import requested
 from workflows.names import names_into
 from workflows.profiles.parsing import load_parsing_profile
-from workflows.runs import Run, begin_run, begun, commit, labelled, runs_in
+from workflows.runs import Run, begin_run, begun, commit, runs_in
 
 KILLED = """
 import os, signal, sys
@@ -87,12 +86,6 @@ def test_how_a_command_ended(tmp_path: Path) -> None:
         run.finish(store, table_of(7).published(store), {}, {"en-de big": "no memory"})
     assert (run.folder, run.status, run.record.reason) == (killed.folder, "failed", "en-de big: no memory")
     assert (run.folder.parent / "report.html").is_file()
-
-
-@pytest.mark.parametrize(("workflow", "profile"), [("table2", "wmt14"), ("table3", "embedded"), ("table4", "embedded")])
-def test_every_label_is_one_artifact_s(workflow: str, profile: str, tmp_path: Path) -> None:
-    steps = labelled(drawn(workflow, profile, Store(tmp_path)))
-    assert len({step.fingerprint for step in steps.values()}) == len(steps) > 20
 
 
 def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) -> None:

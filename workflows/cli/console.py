@@ -9,6 +9,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -78,6 +79,13 @@ class App(typer.Typer):
         return super().command(name, cls=Command, **settings)
 
 
+def app_of(module: str) -> App:
+    """Returns a module's app: its function `main` as a command, with the module's docstring as help."""
+    found, app = import_module(module), App()
+    app.command(help=help_text(found.__doc__))(found.main)
+    return app
+
+
 def help_text(docstring: str | None) -> str:
     """Formats a module's docstring for --help, keeping the line breaks of the examples after its first paragraph."""
     return (docstring or "").replace("\n\n", "\n\n\b\n")
@@ -107,7 +115,8 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
             print(message, file=sys.stderr)
             status = USER_ERROR
         else:
-            status = print_error(f"{message.removesuffix('.')}; see {name} --help")
+            context = getattr(error, "ctx", None)
+            status = print_error(f"{message.removesuffix('.')}; see {context.command_path if context else name} --help")
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except BrokenPipeError:

@@ -1,5 +1,6 @@
-"""`aiayn` runs the stages one at a time, on folders and text files.
+"""`aiayn` reproduces the paper's tables, and runs their stages one at a time, on folders and text files.
 
+aiayn table2 --plan                                     what Table 2 would run; without --plan, the table
 aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
 aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out model                           checkpoints -> one model
@@ -7,11 +8,7 @@ aiayn translate model < text.en > text.de               --engine ctranslate2: fa
 aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
-aiayn figures model --out figures                       attention of its heads (Figures 3 to 5)
-aiayn runs                                              finished tables
 aiayn claims seeds.csv                                  judges the paper's claims by a table's seeds
-aiayn clean                                             unused artifacts; --yes deletes them
-aiayn doctor                                            checks this machine, with remedies
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn export huggingface model --out marian             one model -> a model for Hugging Face's transformers
 """
@@ -39,9 +36,9 @@ from pipeline.text.normalisation import normalised
 from workflows import stages
 from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
+from workflows.cli.commands import Commands
 from workflows.cli.console import App, console, help_text, run_app
 from workflows.cli.doctor import doctor
-from workflows.cli.figures import figures
 from workflows.cli.options import (
     AddressOption,
     BatchTokensOption,
@@ -70,7 +67,7 @@ EXPORT = """Exports a trained model for other programs, with one command per for
 aiayn export ctranslate2 model --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
 aiayn export huggingface model --out marian   for Hugging Face's transformers, as MarianMTModel
 """
-app = App(no_args_is_help=True, help=help_text(__doc__))
+app = App(cls=Commands, no_args_is_help=True, help=help_text(__doc__))
 export = App(no_args_is_help=True, help=help_text(EXPORT))
 app.add_typer(export, name="export")
 
@@ -387,7 +384,6 @@ app.command()(runs)
 app.command()(claims)
 app.command("clean")(clean_store)
 app.command()(doctor)
-app.command()(figures)
 
 
 def main() -> None:

@@ -84,6 +84,8 @@ class Common:
         typer.Option("--plan", help="Show which stages would run and why, forecast disk, FLOP and hours, and exit."),
     ] = False
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With --plan: list every stage.")] = False
+    json: Annotated[bool, typer.Option("--json", help="With --plan: print the DAG as one JSON document.")] = False
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="With --plan: print a Mermaid flowchart.")] = False
     until: Annotated[
         str | None,
         typer.Option(metavar="STAGE", help='Stop after the stages of this name, e.g. train or "train en-de base".'),

@@ -1,5 +1,6 @@
 """`aiayn runs`: the runs of a store, from their records."""
 
+import re
 import time
 
 from rich.table import Table
@@ -19,22 +20,22 @@ def runs(store: StoreOption = "runs") -> None:
     """List the runs of a store, newest first, with their status and main results, or why they failed."""
     named = Store.at(store).checked()
     if not named.exists:
-        raise UserError(f"--store {store}: no such folder; python -m workflows.reproduce_table2 writes a table")
+        raise UserError(f"--store {store}: no such folder; aiayn table2 writes a table")
     found = list(runs_in(named))
     for error in found:
         if isinstance(error, UserError):
             print_error(f"left out: {error}")
     listed = sorted((run for run in found if isinstance(run, Run)), key=_time, reverse=True)
     if not listed:
-        console.print(f"no runs in {store} yet; python -m workflows.reproduce_table2 starts one", highlight=False)
+        console.print(f"no runs in {store} yet; aiayn table2 starts one", highlight=False)
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("run", "status", "time", "result", "options"):
         table.add_column(heading, header_style="bold", overflow="fold")
     for run in listed:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(_time(run)))
-        options = run.record.command.partition(" -m ")[2].partition(" ")[2]
-        table.add_row(run.name, Text(run.status, STYLES.get(run.status, "")), at, Text(_result(run)), Text(options))
+        options = Text(re.sub(r"^(python -m|aiayn) \S+ ?", "", run.record.command))
+        table.add_row(run.name, Text(run.status, STYLES.get(run.status, "")), at, Text(_result(run)), options)
     console.print(table)
 
 

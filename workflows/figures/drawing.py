@@ -1,4 +1,4 @@
-"""Writes the attention figures of a model: the last stage of `workflows.attention_figures` and `aiayn figures`."""
+"""Writes the attention figures of a model: the stage of `workflows.attention_figures`."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -13,6 +13,7 @@ from pipeline.settings import DecodingSettings, Settings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.records import Record
+from workflows.engine.dag import Stage
 from workflows.figures.bundles import Panel, draw
 from workflows.figures.page import render
 from workflows.figures.trained import PRINTED_FIGURES
@@ -156,3 +157,14 @@ def _caption(number: FigureNumber, attended: Attended, chosen: Choice) -> str:
     }[number]
     what = f"Figure {number}: encoder self-attention in {where}: {shown}"
     return f"{what}. {chosen.why[0].upper()}{chosen.why[1:]}. Translation: {attended.translation}"
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Parses `1,3`. Raises UserError if it is not a list of numbers."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise UserError(f"--heads {text}: write numbers separated by commas, e.g. 1,3")
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+DRAW = Stage("attention_figures.draw", draw_figures, AttentionFigures, gpus=1, follows_source=True)

@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 from pipeline.store.artifact import Context
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
+from workflows.profiles.profile import GENERATED
 from workflows.quantities import duration, flop_text, rounded
 from workflows.reports.corpus import CorpusReport, collections, facts, title
 from workflows.reports.corpus_plot import lengths_figure
@@ -76,7 +77,7 @@ def write(
     their training texts, and `command` is the command line that writes the page.
     """
     shown = ""
-    if generated := next((model.data for model in models if model.is_generated), ""):
+    if generated := next((model.data for model in models if model.data.startswith(GENERATED)), ""):
         shown, beside = shows(models, generated), ""
         results = replace(results, tables=[not_comparable(table, generated) for table in results.tables])
         compared = compared and not_comparable(compared, generated)

@@ -20,7 +20,7 @@ from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows import paper
 from workflows.engine.dag import Ref, Step, resolved, to_artifact
-from workflows.profiles.profile import GENERATED, Recipe
+from workflows.profiles.profile import Recipe
 from workflows.quantities import rounded
 
 N_SAMPLES = 10
@@ -103,11 +103,6 @@ class TrainedModel:
     def data_text(self) -> str:
         """The training data and its size."""
         return f"{self.data or 'unnamed data'}, {rounded(self.train_pairs)} {self.unit}"
-
-    @property
-    def is_generated(self) -> bool:
-        """Whether its text was generated, so that no score is comparable with the paper's."""
-        return self.data.startswith(GENERATED)
 
     def is_on(self, corpus: str) -> bool:
         """Whether the training data are of one of the paper's corpora."""

@@ -16,6 +16,7 @@ from tests.support.command_line import APPS, CommandLine, Done
 from workflows.cli.console import run_app
 from workflows.command_line import CommandLine as TypedCommand
 from workflows.command_line import command_line
+from workflows.experiments import EXPERIMENTS
 
 
 def _assert_one_line(done: Done, message: str) -> None:
@@ -49,7 +50,8 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table4", "--silver", "x.trees"], "name its folder with --treebank"),
         (["workflows.reproduce_table4", "--treebank", "none"], "is not a treebank"),
         (["workflows.reproduce_table2", "--profile", "huge"], "no profile 'huge'; choose one of embedded, multi30k"),
-        (["workflows.reproduce_table2", "--beam", "4"], "No such option"),
+        (["workflows.reproduce_table2", "--beam", "4"], "see workflows.reproduce_table2 --help"),
+        (["workflows.cli", "table2", "--beam", "4"], "see aiayn table2 --help"),
         (["workflows.reproduce_table2", "--pairs", "en-cs"], "--pairs en-cs: the profile has en-de, en-fr"),
         (["workflows.reproduce_table2", "--pairs", ""], "--pairs '': the profile has en-de, en-fr"),
         (["workflows.reproduce_table3", "--pair", ""], "--pair '': the profile has en-de, en-fr"),
@@ -57,7 +59,11 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table2", "--models", "base,"], "--models '': the profile has base, big"),
         (["workflows.reproduce_table2", "--gpus", "8"], "--gpus and --gpu only affect the forecast of --plan"),
         (["workflows.reproduce_table2", "--plan", "--until", "x", "--gpu", "h100"], "drop --until or drop them"),
+        (["workflows.reproduce_table2", "--mermaid"], "--mermaid only affects --plan; add --plan or drop it"),
+        (["workflows.reproduce_table2", "--plan", "--json", "-v"], "--verbose and --json each print the plan"),
+        (["workflows.reproduce_table2", "--plan", "--mermaid", "--gpus", "2"], "drop --mermaid or drop them"),
         (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of h200, h100, a100"),
+        (["workflows.reproduce_table2", "--plan", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
@@ -221,7 +227,7 @@ def test_without_a_command_there_is_help(command_line: CommandLine) -> None:
     done = command_line.here("workflows.cli")
     assert done.returncode == 2
     assert done.stderr == command_line.here("workflows.cli", "--help").stdout
-    assert "\n  aiayn doctor " in done.stderr
+    assert "\n  table2 " in done.stderr
     done = command_line.here("workflows.cli", "--version")
     assert (done.returncode, done.stdout) == (0, f"aiayn {version('aiayn')}\n")
 
@@ -248,15 +254,28 @@ def _run(folder: Path) -> Path:
 
 
 def test_a_command_is_known_as_it_was_typed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Quoted for a shell. A function called by another process has only its changes."""
-    module, typed = "workflows.reproduce_table3", ["--rows", "base,my row", "--store", "/tmp/a"]
-    monkeypatch.setattr(sys, "argv", ["/home/me/workflows/reproduce_table3.py", *typed])
-    assert command_line(module, "").typed == f"python -m {module} --rows 'base,my row' --store /tmp/a"
-    monkeypatch.setattr(sys, "argv", [module, "--config", "gr\udcc3\udcb6\udcc3\udc9fe \udcff"])  # with LC_ALL=C
-    assert command_line(module, "").typed == f"python -m {module} --config 'größe \\xff'"
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest", "-q"])
-    assert command_line(module, "--set seed=2").typed == f"python -m {module} --set seed=2"
+    """By either name, quoted for a shell. A function called by another process has only its changes."""
+    module, words = "python -m workflows.reproduce_table3", ["--rows", "base,my row", "--store", "/tmp/a"]
+    quoted = "--rows 'base,my row' --store /tmp/a"
+    for argv, typed in (
+        (["/home/me/workflows/reproduce_table3.py", *words], f"{module} {quoted}"),
+        (["/home/me/.venv/bin/aiayn", "table3", *words], f"aiayn table3 {quoted}"),
+        (["/home/me/workflows/cli/__main__.py", "table3", *words], f"aiayn table3 {quoted}"),
+        (["aiayn", "table3"], "aiayn table3"),
+        (["reproduce_table3.py", "--config", "gr\udcc3\udcb6\udcc3\udc9fe \udcff"], f"{module} --config 'größe \\xff'"),
+        (["/usr/bin/pytest", "table3"], f"{module} --set seed=2"),
+    ):
+        monkeypatch.setattr(sys, "argv", argv)
+        assert command_line("table3", "--set seed=2").typed == typed
     assert TypedCommand(typed="one").identity() == TypedCommand(typed="other").identity()
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_has_one_help_text(name: str, command_line: CommandLine) -> None:
+    module = EXPERIMENTS[name].module
+    done = command_line.here("workflows.cli", name, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == command_line.here(module, "--help").stdout.replace(f"Usage: {module}", f"Usage: aiayn {name}")
 
 
 def test_a_folder_is_printed_as_it_is_named(tmp_path: Path, command_line: CommandLine) -> None:

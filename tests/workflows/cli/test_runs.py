@@ -29,7 +29,7 @@ def test_runs_of_every_status_are_listed(
         raise UserError("no GPU")
     with begun(store, "table2", "embedded", table_of(3), "python -m x --until training") as stopped:
         stopped.end(store, "stopped", "--until training")
-    with begun(store, "table2", "embedded", table_of(6), "python -m x --seed 6"):
+    with begun(store, "table2", "embedded", table_of(6), "aiayn table2 --seed 6"):
         done = command_line.here("workflows.cli", "runs", "--store", str(store.root))
     assert done.returncode == 0
     rows = [[*row[:2], " ".join(row[4:])] for row in map(str.split, done.stdout.splitlines()[1:])]
@@ -47,7 +47,7 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
     """A missing run or folder, or a model's wrong name. A folder without runs is not an error."""
     root, out, named = str(store.root), str(tmp_path / "out"), "is not a folder; name a folder written by `aiayn"
     for arguments, message in (
-        (["runs", "--store", str(tmp_path / "none")], "none: no such folder; python -m"),
+        (["runs", "--store", str(tmp_path / "none")], "none: no such folder; aiayn table2 writes"),
         (["translate", f"{root}/table2/embedded/en-de-bas"], f"en-de-bas {named} average`"),
         (["average", f"{root}/table2/embedded/x", "--out", out], f"x {named} train`, or a label in a run's run.json"),
         (["export", "ctranslate2", f"{root}/table2/x", "--out", out], f"x {named} average`"),
