@@ -34,7 +34,7 @@ MOST_LINES = {
     "model/kernels": (318, 600),
     "workflows": (11_236, 9_500),
     "benchmarks": (1_474, 1_500),
-    "tests": (21_922, 20_000),
+    "tests": (21_921, 20_000),
     "a table": (7_213, 5_200),
     "a file": (400, 400),
 }

@@ -72,7 +72,7 @@ def write(
     """Writes a table as JSON and Markdown, its page as self-contained HTML, and `seeds.csv`; returns the artifact.
 
     `lead` introduces the table, `said` states the result, `beside` compares it with the paper. For generated text, what
-    the run shows stands in front, and nothing is compared. The first screen shows `compared` beside `pictures`, or only
+    the run shows stands in front instead of `beside`. The first screen shows `compared` beside `pictures`, or only
     the pictures. `models` are the trained models behind the table, whose settings the page lists, `reports` describe
     their training texts, and `command` is the command line that writes the page.
     """
