@@ -41,23 +41,30 @@ class Pair:
     right: Ref[Words] | None = None
 
 
+def words(context: Context, text: str) -> Words:
+    (context.folder / "words.txt").write_text(text)
+    return Words(context.folder)
+
+
+def note(log: Path, line: str) -> None:
+    with log.open("a") as file:
+        file.write(f"{line}\n")
+
+
 def write(context: Context, settings: WriteSettings) -> Words:
     if settings.text == "bad":
         raise UserError("the text is bad; write another")
-    (context.folder / "words.txt").write_text(settings.text)
     context.progress(1, 1, "texts")
-    return Words(context.folder)
+    return words(context, settings.text)
 
 
 def tell_environment(context: Context, computes: bool) -> Words:
     """Writes its process's initial environment as JSON; `computes` distinguishes two such steps."""
-    (context.folder / "words.txt").write_text(json.dumps(psutil.Process().environ()))
-    return Words(context.folder)
+    return words(context, json.dumps(psutil.Process().environ()))
 
 
 def tell_gpus(context: Context) -> Words:
-    (context.folder / "words.txt").write_text(f"GPUs {ray.get_gpu_ids()}")
-    return Words(context.folder)
+    return words(context, f"GPUs {ray.get_gpu_ids()}")
 
 
 def length(text: str) -> int:
@@ -65,60 +72,47 @@ def length(text: str) -> int:
 
 
 def join(context: Context, pairs: list[Pair], log: Path) -> Words:
-    with log.open("a") as file:
-        file.write("joined\n")
+    note(log, "joined")
     texts = [to_artifact(words).text for pair in pairs for words in (pair.left, pair.right) if words]
     lengths = list(context.map(length, [(text,) for text in texts]))
-    (context.folder / "words.txt").write_text(f"{' '.join(texts)} {lengths}")
-    return Words(context.folder)
+    return words(context, f"{' '.join(texts)} {lengths}")
 
 
 def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
-    with log.open("a") as file:
-        file.write(f"begins {text}\n")
+    note(log, f"begins {text}")
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:  # Ray cancels between two calls, not within one
         time.sleep(min(seconds, 0.05))
-    with log.open("a") as file:
-        file.write(f"ends {text}\n")
-    (context.folder / "words.txt").write_text(text)
-    return Words(context.folder)
+    note(log, f"ends {text}")
+    return words(context, text)
 
 
 def meet(context: Context, text: str, log: Path) -> Words:
-    with log.open("a") as file:
-        file.write(f"begins {text}\n")
+    note(log, f"begins {text}")
     until(lambda: log.read_text().count("begins") >= 2, 60)
-    with log.open("a") as file:
-        file.write(f"ends {text}\n")
-    (context.folder / "words.txt").write_text(text)
-    return Words(context.folder)
+    note(log, f"ends {text}")
+    return words(context, text)
 
 
 def die_often(context: Context, log: Path, deaths: int) -> Words:
     """Kills its process at the first `deaths` calls. Each call adds a line."""
-    with log.open("a") as file:
-        file.write("called\n")
+    note(log, "called")
     if len(log.read_text().splitlines()) <= deaths:
         os.kill(os.getpid(), signal.SIGKILL)
-    (context.folder / "words.txt").write_text("alive")
-    return Words(context.folder)
+    return words(context, "alive")
 
 
 def have_a_bug(context: Context, log: Path) -> Words:
     """Raises an error that is nobody's input, unless it is mended. Each call adds a line."""
     if log.exists() and log.read_text() == "mended":
-        (context.folder / "words.txt").write_text("mended")
-        return Words(context.folder)
-    with log.open("a") as file:
-        file.write("called\n")
+        return words(context, "mended")
+    note(log, "called")
     raise KeyError("paper_bleu")
 
 
 def open_a_folder(context: Context, log: Path) -> Words:
     """Reads a folder as a file, which is a user error. Each call adds a line."""
-    with log.open("a") as file:
-        file.write("called\n")
+    note(log, "called")
     log.parent.read_text()
     return Words(context.folder)
 
@@ -144,11 +138,20 @@ def fail_in_a_task(context: Context, log: Path) -> Words:
     return Words(context.folder)
 
 
-def lingering(log: Path, seconds: float) -> Step[Words]:
+WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
+LINGER = Stage("tiny_stages.linger", linger, Words)
+
+
+def joined(log: Path, left: str = "a", right: str = "b", workers: int = 1) -> Step[Words]:
     steps = [
-        Stage("tiny_stages.linger", linger, Words)(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")
+        WRITE(name, WriteSettings(text=text, workers=workers)) for name, text in (("left", left), ("right", right))
     ]
-    return Stage("tiny_stages.join", join, Words)("join", [Pair(*steps[:2]), Pair(steps[2])], log)
+    return JOIN("join", [Pair(*steps), Pair(steps[0])], log)
+
+
+def lingering(log: Path, seconds: float) -> Step[Words]:
+    steps = [LINGER(f"linger {text}", text, seconds, log) for text in ("a", "b", "c")]
+    return JOIN("join", [Pair(*steps[:2]), Pair(steps[2])], log)
 
 
 class Waits(Watcher):
@@ -211,10 +214,8 @@ def abridge(context: Context, texts: list[str]) -> Words:
     thread.start()
     thread.join()
     logger.warning("nobody has read the\ntext")
-    (context.folder / "words.txt").write_text(" ".join(shortened))
-    return Words(context.folder)
+    return words(context, " ".join(shortened))
 
 
 def quote_warnings(context: Context, abridged: list[Words]) -> Words:
-    (context.folder / "words.txt").write_text("\n".join(context.warnings))
-    return Words(context.folder)
+    return words(context, "\n".join(context.warnings))

@@ -11,29 +11,20 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import Store
-from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
+from tests.support.tiny_stages import JOIN, WRITE, Pair, Words, WriteSettings, joined
 from workflows import reproduce_table2, reproduce_table3
 from workflows.engine import dag
-from workflows.engine.dag import Stage, Step, inputs_now, manifest_of
+from workflows.engine.dag import Step, inputs_now, manifest_of
 from workflows.engine.plan import to_run
-
-WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
-
-
-def _joined(log: Path, left: str = "a", right: str = "b", workers: int = 1) -> Step[Words]:
-    steps = [WRITE(name, WriteSettings(text=text, workers=workers)) for name, text in (("l", left), ("r", right))]
-    return JOIN("join", [Pair(*steps), Pair(steps[0])], log)
 
 
 def test_the_fingerprint_depends_on_settings_inputs_and_version(tmp_path: Path) -> None:
     """Everything that determines the output changes the fingerprint. Settings of how to compute do not."""
-    step = _joined(tmp_path)
-    assert step.fingerprint == _joined(tmp_path).fingerprint
-    assert step.fingerprint == _joined(tmp_path, workers=7).fingerprint
-    assert step.fingerprint != _joined(tmp_path, right="c").fingerprint
-    assert (
-        step.fingerprint != Step("join", Stage("tiny_stages.join", join, Words, version=2), step.arguments).fingerprint
-    )
+    step = joined(tmp_path)
+    assert step.fingerprint == joined(tmp_path).fingerprint
+    assert step.fingerprint == joined(tmp_path, workers=7).fingerprint
+    assert step.fingerprint != joined(tmp_path, right="c").fingerprint
+    assert step.fingerprint != Step("join", replace(JOIN, version=2), step.arguments).fingerprint
     assert step.fingerprint == Step("another label", JOIN, step.arguments).fingerprint
 
 
@@ -50,10 +41,10 @@ def _publish(step: Step[Artifact], store: Store, text: str | None = None, **chan
 
 def test_only_needed_steps_run(tmp_path: Path) -> None:
     """A published output needs no inputs. A missing output needs only its missing inputs."""
-    step = _joined(tmp_path)
+    step = joined(tmp_path)
     left, right = step.inputs
     _publish(left, Store(tmp_path))
-    assert [needed.label for needed in to_run([step], Store(tmp_path))] == ["r", "join"]
+    assert [needed.label for needed in to_run([step], Store(tmp_path))] == ["right", "join"]
     _publish(right, Store(tmp_path))
     _publish(step, Store(tmp_path))
     shutil.rmtree(Store(tmp_path).folder(left.name))
@@ -62,7 +53,7 @@ def test_only_needed_steps_run(tmp_path: Path) -> None:
 
 def test_damaged_artifacts_count_as_missing(tmp_path: Path) -> None:
     """A damaged output is rebuilt from its intact inputs. Damage is reported, and absence is not damage."""
-    step = _joined(tmp_path)
+    step = joined(tmp_path)
     left, right = step.inputs
     for made in (left, right, step):
         _publish(made, Store(tmp_path))
@@ -164,12 +155,9 @@ def test_tables_follow_the_source_and_trainings_do_not(monkeypatch: pytest.Monke
     """After a change of the source, a table is rebuilt, but not its training runs."""
     assert reproduce_table2.TABULATE.follows_source
     assert reproduce_table3.TABULATE.follows_source
-    follows, stays = (
-        Stage("tiny_stages.write", write, Words, follows_source=follows_source) for follows_source in (True, False)
-    )
-    settings = WriteSettings(text="a")
-    before = [stage("a", settings).fingerprint for stage in (follows, stays)]
+    stages, settings = (replace(WRITE, follows_source=True), WRITE), WriteSettings(text="a")
+    before = [stage("a", settings).fingerprint for stage in stages]
     monkeypatch.setattr(dag, "source_sha256", lambda: "another")
-    after = [stage("a", settings).fingerprint for stage in (follows, stays)]
+    after = [stage("a", settings).fingerprint for stage in stages]
     assert before[0] != after[0]
     assert before[1] == after[1]

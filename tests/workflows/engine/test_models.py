@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,16 @@ from pipeline.store.store import Store
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_profile import TEXT, overrides, training
 from tests.support.tiny_stages import (
+    JOIN,
+    LINGER,
+    WRITE,
     Pair,
     Words,
     WriteSettings,
     die_often,
     have_a_bug,
-    join,
-    linger,
     meet,
     open_a_folder,
-    write,
 )
 from workflows import stages
 from workflows.engine import models, tuning
@@ -102,11 +103,11 @@ class Tiny:
 
     def step(self, failures: Mapping[str, str]) -> Step[Words]:
         pairs = [Pair(step) for name, step in self.results.items() if name not in failures]
-        return Stage("tiny_stages.join", join, Words)("table", pairs, self._log)
+        return JOIN("table", pairs, self._log)
 
 
 def _text(label: str, text: str) -> Step[Words]:
-    return Stage("tiny_stages.write", write, Words)(label, WriteSettings(text=text))
+    return WRITE(label, WriteSettings(text=text))
 
 
 @pytest.mark.parametrize("tuned", [False, TUNED])
@@ -126,8 +127,8 @@ def test_a_model_that_fails_leaves_a_hole(tmp_path: Path, tuned: bool) -> None:
 def test_a_failed_input_fails_the_models_behind_it_once(tmp_path: Path, tuned: bool) -> None:
     """Two models need a text that cannot be built: both fail with its reason, and the third is built."""
     store, log = Store(tmp_path / "runs"), Log()
-    bad, joined = _text("bad", "bad"), Stage("tiny_stages.join", join, Words)
-    behind = {name: joined(name, [Pair(bad)], tmp_path / name) for name in ("first", "second")}
+    bad = _text("bad", "bad")
+    behind = {name: JOIN(name, [Pair(bad)], tmp_path / name) for name in ("first", "second")}
     text, failures = Tiny(tmp_path / "log", **behind, good=_text("good", "a")).run(store, tuned, log)
     assert (text, failures) == ("a [1]", dict.fromkeys(behind, BAD))
     assert sorted(log.lost) == [["first", BAD, "first"], ["second", BAD, "second"]]
@@ -152,8 +153,7 @@ def test_a_training_that_fits_nowhere_fails_alone(tmp_path: Path) -> None:
 
 
 def _trained(label: str, log: Path, seconds: float) -> Step[Words]:
-    stage = Stage("tiny_stages.linger", linger, Words, resumes=True)
-    return stage(f"train {label}", label, seconds, log)
+    return replace(LINGER, resumes=True)(f"train {label}", label, seconds, log)
 
 
 def _view() -> View:
@@ -173,7 +173,7 @@ def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
 def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
     log, began_s = tmp_path / "log", time.monotonic()
     long, short, good = _trained("long", log, 600), _trained("short", log, 3), _text("good", "a")
-    bad = Stage("tiny_stages.join", join, Words)("bad", [Pair(good), Pair(_text("worse", "bad"))], tmp_path / "bad")
+    bad = JOIN("bad", [Pair(good), Pair(_text("worse", "bad"))], tmp_path / "bad")
     tiny = Tiny(tmp_path / "joined", short=short)
     made = {"failing": Model([long, bad, good], BASE), "short": Model([short, good], BASE)}
     table, failures = run_models(made, lambda _failures: tiny.step({}), Store(tmp_path / "runs"), [_view()])
@@ -206,8 +206,7 @@ def test_models_that_share_a_training_do_not_wait_for_each_other(tmp_path: Path)
     """The third begins beside the first, not the second, which then uses the first one's run."""
     log = tmp_path / "log"
     one, other = _meeting("one", log), _meeting("other", log)
-    joined = Stage("tiny_stages.join", join, Words)
-    again = joined("again", [Pair(one)], tmp_path / "again")
+    again = JOIN("again", [Pair(one)], tmp_path / "again")
     made = {"one": Model([one], BASE), "again": Model([again], BASE), "other": Model([other], BASE)}
     tiny = Tiny(tmp_path / "joined", one=one, again=again, other=other)
     assert run_models(made, tiny.step, Store(tmp_path / "runs"), [_view()])[1] == {}

@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from tests.support.tiny_stages import Words, WriteSettings, write
+from tests.support.tiny_stages import WRITE, WriteSettings
 from workflows.engine import progress
-from workflows.engine.dag import Stage
 from workflows.engine.plan import Reason
 from workflows.engine.progress import View
 
-STEP = Stage("tiny_stages.write", write, Words)("train en-de base", WriteSettings(text="a"))
+STEP = WRITE("train en-de base", WriteSettings(text="a"))
 PROGRESS = {"done": 50, "total": 200, "unit": "updates", "tokens_s": 5120.4, "loss": 2.314}
 
 

@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,18 @@ from pipeline.store.artifact import Artifact, Context, build_folder
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_stages import (
+    JOIN,
+    LINGER,
+    WRITE,
     Pair,
     Words,
     WriteSettings,
     die_often,
     fail_in_a_task,
     have_a_bug,
-    join,
-    linger,
+    joined,
     lingering,
     tell_environment,
-    write,
 )
 from tests.support.waiting import until
 from workflows.engine import events, runner
@@ -40,8 +42,6 @@ from workflows.engine.execution import submit, working
 from workflows.engine.plan import Reason
 from workflows.engine.progress import View
 from workflows.engine.runner import Watcher
-
-WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join", join, Words)
 
 
 class Log(Watcher):
@@ -58,11 +58,6 @@ class Log(Watcher):
         self.calls.append(("finished", step.label))
 
 
-def _joined(log: Path, right: str = "b") -> Step[Words]:
-    left, right_step = WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text=right))
-    return JOIN("join", [Pair(left, right_step), Pair(left)], log)
-
-
 @pytest.mark.usefixtures("ray_cluster")
 def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
@@ -73,7 +68,7 @@ def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_reservation_that_no_node_can_hold_is_one_line(tmp_path: Path) -> None:
-    step = Stage("tiny_stages.write", write, Words, cpus=4096)("needs much", WriteSettings(text="a"))
+    step = replace(WRITE, cpus=4096)("needs much", WriteSettings(text="a"))
     with pytest.raises(UserError, match=r"^needs much reserves 4096 CPUs, but no node has more than 2; lower its"):
         runner.run([step], Store(tmp_path))
 
@@ -82,7 +77,7 @@ def test_a_reservation_that_no_node_can_hold_is_one_line(tmp_path: Path) -> None
 def test_a_step_that_no_node_has_room_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Again and again, with what it needs and what is free. What waits for an input is not."""
     monkeypatch.setattr(events, "WAITING_S", 0.3)
-    long = Stage("tiny_stages.linger", linger, Words, cpus=2)("long", "a", 8.0, tmp_path / "log")
+    long = replace(LINGER, cpus=2)("long", "a", 8.0, tmp_path / "log")
     waits, file = WRITE("waits", WriteSettings(text="b")), io.StringIO()
     joined = JOIN("join", [Pair(long, waits)], tmp_path / "joined")
     watcher = Log()
@@ -107,23 +102,23 @@ def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     """Outputs are correct and have a manifest. A second call runs nothing; a change reruns only affected steps."""
     store, log = Store(tmp_path), tmp_path / "log"
     watcher = Log()
-    (words,) = runner.run([_joined(log)], store, [watcher])
+    (words,) = runner.run([joined(log)], store, [watcher])
     assert isinstance(words, Words)
     assert words.text == "a b a [1, 1, 1]"
     assert ("texts", "left") in watcher.calls
     assert watcher.calls[-1] == ("finished", "join")
     manifest = json.loads((words.folder / "manifest.json").read_text())
     assert [each["label"] for each in manifest["inputs"]] == ["left", "right"]
-    assert inputs_of(manifest) == [needed.fingerprint for needed in _joined(log).inputs]
+    assert inputs_of(manifest) == [needed.fingerprint for needed in joined(log).inputs]
     assert manifest["files"]["words.txt"]["bytes"] == len(words.text)
     assert not list(store.artifacts.glob(".making*"))
     assert [path.name for path in (store.artifacts / ".locks").iterdir()] == ["guard"]
 
-    runner.run([_joined(log)], store)
+    runner.run([joined(log)], store)
     assert log.read_text() == "joined\n"
 
     watcher = Log()
-    (words,) = runner.run([_joined(log, right="cc")], store, [watcher])
+    (words,) = runner.run([joined(log, right="cc")], store, [watcher])
     assert words.text == "a cc a [1, 2, 1]"
     assert ("started", "left") not in watcher.calls
     assert ("started", "right") in watcher.calls
@@ -190,7 +185,7 @@ def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_what_cannot_be_read_stays(tmp_path: Path) -> None:
-    store, step = Store(tmp_path), _joined(tmp_path / "log")
+    store, step = Store(tmp_path), joined(tmp_path / "log")
     runner.run([step], store)
     table = store.folder(step.name) / "words.txt"
     table.unlink()
@@ -224,7 +219,7 @@ class Warnings(Watcher):
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
     """An input is damaged after planning: the trial that finds it rebuilds it, and the screen shows it."""
-    store, step = Store(tmp_path), _joined(tmp_path / "log")
+    store, step = Store(tmp_path), joined(tmp_path / "log")
     (left, right), file = step.inputs, io.StringIO()
     runner.run([left, right], store)
     watchers = [Log(), View(Console(file=file, width=120))]
