@@ -1,14 +1,12 @@
 import io
 import re
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import ArtifactT, publish
+from pipeline.store.artifact import ArtifactT
 from pipeline.store.artifacts import Corpus, EncodedDataset
 from pipeline.store.records import AveragingRecord
 from pipeline.store.store import Store
@@ -17,22 +15,13 @@ from pipeline.training.workers import Workers
 from tests.support.parallel_text import set_of
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 from tests.support.tiny_stages import Words, abridge, quote_warnings
-from tests.support.tiny_training import train_as, with_fields
+from tests.support.tiny_training import published, train_as, with_fields
 from workflows import stages
 from workflows.engine.dag import Stage, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
-
-
-def published(artifact: ArtifactT, target: Path) -> ArtifactT:
-
-    def make(folder: Path) -> ArtifactT:
-        shutil.copytree(artifact.folder, folder, dirs_exist_ok=True)
-        return replace(artifact, folder=folder)
-
-    return publish(target, make, {"fingerprint": target.name})
 
 
 def made(step: Step[ArtifactT], store: Store) -> tuple[ArtifactT, list[str]]:

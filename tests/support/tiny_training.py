@@ -6,6 +6,8 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import torch.distributed as dist
 from model.config import OptimizerConfig, TransformerConfig
 from pipeline import hardware
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import publish
+from pipeline.store.artifact import ArtifactT, publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
@@ -41,13 +43,13 @@ EPOCH_UPDATES = 7
 """Updates per epoch of the fixture `dataset`: update 7 ends the first one."""
 
 
-def published(dataset: EncodedDataset, folder: Path) -> EncodedDataset:
+def copied(artifact: ArtifactT, folder: Path) -> ArtifactT:
+    return replace(artifact, folder=Path(shutil.copytree(artifact.folder, folder, dirs_exist_ok=True)))
+
+
+def published(artifact: ArtifactT, folder: Path) -> ArtifactT:
     """Returns a copy with a manifest, as commands demand."""
-
-    def copied(made: Path) -> EncodedDataset:
-        return EncodedDataset(shutil.copytree(dataset.folder, made, dirs_exist_ok=True))
-
-    return publish(folder, copied, {})
+    return publish(folder, partial(copied, artifact), {"fingerprint": folder.name})
 
 
 def with_fields(**fields: Any) -> TrainingSettings:

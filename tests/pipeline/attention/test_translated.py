@@ -9,17 +9,11 @@ from pipeline.attention.translated import BEGIN, END, AttentionTranslator, Piece
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import Checkpoint
+from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text.vocabulary import load
-from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 SETTINGS = DecodingSettings(dtype="float32", max_extra_tokens=8)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder = tmp_path_factory.mktemp("attention")
-    return make_checkpoint(folder / "model", make_corpus(folder / "corpus"))
 
 
 def test_it_is_the_translation_and_its_weights_fit_the_pieces(checkpoint: Checkpoint) -> None:
@@ -40,15 +34,13 @@ def test_it_is_the_translation_and_its_weights_fit_the_pieces(checkpoint: Checkp
         assert (np.triu(attended.weights["decoder"], 1) == 0).all()
 
 
-def test_what_cannot_be_drawn_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_what_cannot_be_drawn_is_refused(checkpoint: Checkpoint, corpus: Corpus, tmp_path: Path) -> None:
     translator = AttentionTranslator(checkpoint.folder, SETTINGS)
     with pytest.raises(UserError, match="empty"):
         translator.attend("  ")
     with pytest.raises(UserError, match="more than the 256 that can be drawn"):
         translator.attend("dog " * 300)
-    learned = make_checkpoint(
-        tmp_path / "learned", make_corpus(tmp_path / "corpus"), positions="learned", max_positions=12
-    )
+    learned = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=12)
     with pytest.raises(UserError, match="more than the 12 that can be drawn"):
         AttentionTranslator(learned.folder, SETTINGS).attend(SENTENCES[2])
 

@@ -1,6 +1,5 @@
 """pipeline.evaluation.dev_scores: every kept checkpoint is scored individually."""
 
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.support.parallel_text import set_of
 from tests.support.ray_workers import workers_alive
 from tests.support.s3_server import S3Server
 from tests.support.tiny_records import TRAINING
+from tests.support.tiny_training import copied
 
 SETTINGS = DecodingSettings(max_extra_tokens=5, workers=1)
 LINES = ["Two dogs run .", "A man reads .", "The house is old ."]
@@ -80,7 +80,7 @@ def test_actors_of_another_machine_decode_from_a_bucket(
     scores equal those with a shared disk."""
     expected = dev_scores.measure(_folder(tmp_path / "shared"), run, text, SETTINGS).load()
     store = Store.at(f"{at_s3.bucket()}/runs")
-    stored = store.publish("training-1", lambda folder: _copied(run, folder), {}, holds_lock=lambda: True)
+    stored = store.publish("training-1", partial(copied, run), {}, holds_lock=lambda: True)
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "another machine")}
     monkeypatch.setattr(decoding, "worker_environment", lambda: there)
     context = replace(_folder(store.scratch("dev_scores-1")), shared=store.shared_scratch("dev_scores-1"))
@@ -88,7 +88,3 @@ def test_actors_of_another_machine_decode_from_a_bucket(
     assert dev_scores.measure(context, stored, text, settings).load() == expected
     fetched = tmp_path.glob("another machine/*/store/training-1/**/*.safetensors")
     assert sorted(path.parent.name for path in fetched) == ["00000006", "00000009"]
-
-
-def _copied(run: TrainingRun, folder: Path) -> TrainingRun:
-    return TrainingRun(shutil.copytree(run.folder, folder, dirs_exist_ok=True))

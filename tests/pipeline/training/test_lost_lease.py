@@ -1,7 +1,6 @@
 """A run in a bucket stops when another process has taken its lease, and does not touch the other's objects."""
 
 import re
-import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from pipeline.store.scratch import LockLostError
 from pipeline.store.store import Store
 from pipeline.training import on_ray
 from tests.support.s3_server import S3Server
-from tests.support.tiny_training import with_fields
+from tests.support.tiny_training import copied, with_fields
 
 SUCCESSOR = Owner("far", 1, "the other", 0.0).written()  # the same in every process
 LOST = 30
@@ -42,7 +41,7 @@ def test_a_run_whose_lease_is_lost_stops_and_leaves_the_other_s_alone(
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
     monkeypatch.setattr(on_ray, "worker_environment", lambda: there)
     store, name = Store.at(f"{at_s3.bucket()}/runs"), "training-1"
-    encoded = store.publish("encoding-1", partial(_copied, dataset), {}, holds_lock=lambda: True)
+    encoded = store.publish("encoding-1", partial(copied, dataset), {}, holds_lock=lambda: True)
     settings = with_fields(updates=5000, checkpoint_updates=10, keep_checkpoints=500, workers=workers)
     place = f"store/.making-{name}"
     with store.lock(name, "train") as lock, store.in_use(store.scratch(name)):
@@ -59,7 +58,3 @@ def test_a_run_whose_lease_is_lost_stops_and_leaves_the_other_s_alone(
     assert max(updates) <= LOST
     assert "recovery/00000001/manifest.json" in kept
     assert {stored.data for stored in kept.values() if stored} == {b"theirs"}
-
-
-def _copied(dataset: EncodedDataset, folder: Path) -> EncodedDataset:
-    return EncodedDataset(shutil.copytree(dataset.folder, folder, dirs_exist_ok=True))
