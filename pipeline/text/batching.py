@@ -49,12 +49,6 @@ class EpochPlan:
         """Returns the rows of each unit of an update, from 0. Raises IndexError past the end."""
         return [self.rows[self.bounds[unit] : self.bounds[unit + 1]] for unit in self.dealt[update]]
 
-    @property
-    def update_tokens(self) -> Integers:
-        """Source and target tokens of each update, without padding: (updates, 2)."""
-        tokens: Integers = self.real_tokens[self.dealt].sum(axis=1)
-        return tokens
-
     def sha256(self) -> str:
         """Returns a hash of the plan; equal plans have equal hashes."""
         digest = hashlib.sha256()

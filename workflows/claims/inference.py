@@ -1,7 +1,7 @@
 """Tests claims: a claim is a region of an effect, judged by the effect's 95% confidence interval.
 
     rows = Groups({"base": [4.61, 4.63, 4.60], "one head": [4.70, 4.68, 4.71]})     # one value per seed
-    rows.difference("one head", minus="base").verdict()                             # "holds"
+    rows.difference("one head", minus="base")                                       # an Estimate
 
 The claim holds if the interval lies wholly inside the region, fails if it lies wholly outside, and is undecided
 otherwise. Values are assumed to be normal over seeds. The variance is pooled over all rows, or each row has its own
@@ -59,18 +59,9 @@ class Estimate:
     region: Region = POSITIVE
     """The claim."""
 
-    @property
-    def p(self) -> float:
-        """The smallest level at which the verdict is definite: the p-value for `holm`."""
-        return two_sided(self.p_holds, self.p_fails)
-
-    def verdict(self) -> Decided:
-        """Returns the verdict by the interval."""
-        return decided(self.p_holds, self.p_fails, self.p)
-
 
 def two_sided(p_holds: float, p_fails: float) -> float:
-    """Returns the smallest level at which either of two one-sided p-values gives a verdict."""
+    """Returns the smallest level at which either of two one-sided p-values gives a verdict: the p-value for `holm`."""
     return min(1.0, 2 * min(p_holds, p_fails))
 
 

@@ -100,7 +100,7 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     step = TrainingStep(Transformer(model), settings.optimizer, torch.float32)
     step.accumulate(Batch.padded(*split.batch(np.concatenate(plan[0])), torch.float32))
     line = metrics(tmp_path)[0]
-    n_tokens = int(plan.update_tokens[0, 1])
+    n_tokens = int(plan.real_tokens[plan.dealt[0], 1].sum())
     assert line["target_tokens"] == n_tokens
     loss, nll, norm = step.apply(1, n_tokens).tolist()
     assert line["loss"] == pytest.approx(loss / n_tokens, rel=1e-5)
