@@ -22,7 +22,6 @@ from workflows.engine.dag import Imported
 from workflows.engine.needs import obstacles
 
 STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
-FAILED = 1
 LOCAL_LOCKS = ("nolock", "local_lock=flock", "local_lock=all", "localflock")
 """Options of NFS and Lustre that keep locks on the host."""
 
@@ -56,7 +55,7 @@ def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
             if finding.remedy:
                 line.append(f": {finding.remedy}")
             console.print(line, soft_wrap=True, highlight=False)
-    raise typer.Exit(FAILED if failed else 0)
+    raise typer.Exit(int(failed))
 
 
 def gpu() -> Finding:

@@ -10,7 +10,6 @@ import torch
 
 from pipeline.evaluation.ctranslate2 import translator_of
 from pipeline.evaluation.parser import Parser, settings_of
-from pipeline.evaluation.translation import Translation
 from pipeline.parsing.trees import bracketed, drawn
 from pipeline.settings import DecodingSettings
 from pipeline.text.formats import noticing
@@ -32,17 +31,13 @@ def translate(folder: Path, settings: DecodingSettings, n_best: int, scores: boo
         for translations in translator.n_best(sentences, n_best):
             number = next(numbers)
             for translation in translations:
+                text, score = translation.text, f"{translation.score:.4f}"
                 if n_best > 1:
-                    yield _moses(number, translation)
+                    yield f"{number} ||| {text} ||| LogP= {translation.log_probability:.4f} ||| {score}"
                 else:
-                    yield f"{translation.score:.4f}\t{translation.text}" if scores else translation.text
+                    yield f"{score}\t{text}" if scores else text
 
     _stream(lines_of_output)
-
-
-def _moses(number: int, translation: Translation) -> str:
-    log_p, score = f"{translation.log_probability:.4f}", f"{translation.score:.4f}"
-    return f"{number} ||| {translation.text} ||| LogP= {log_p} ||| {score}"
 
 
 def parse(folder: Path, changes: dict[str, Any]) -> None:

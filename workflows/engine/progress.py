@@ -82,11 +82,9 @@ class View(Watcher):
         loss = f"loss {event['loss']:.2f}" if "loss" in event else ""
         done = f"{event['done']:,.0f}/{event['total']:,.0f} {event['unit']}"
         status = "  ".join(filter(None, (done, rate, loss)))
-        if task.total is None:
-            # Start-up time and work before a resumption must not count for the rate.
-            self._bars.reset(task.id, total=event["total"], completed=event["done"], status=status)
-        else:
-            self._bars.update(task.id, total=event["total"], completed=event["done"], status=status)
+        # Start-up time and work before a resumption must not count for the rate.
+        show = self._bars.reset if task.total is None else self._bars.update
+        show(task.id, total=event["total"], completed=event["done"], status=status)
         if time.monotonic() - self._printed[step.fingerprint] >= PLAIN_PROGRESS_S:
             self._printed[step.fingerprint] = time.monotonic()
             left = f"  {duration(task.time_remaining)} left" if task.time_remaining is not None else ""

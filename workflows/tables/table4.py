@@ -19,11 +19,8 @@ from workflows.tables.provenance import provenance_notes
 from workflows.tables.table import NAME, Column, Difference, Missing, Results, ResultsArtifact, Row, Table, Value
 
 RIGHT_BRANCHING = "right-branching trees"
-NO_TRAINING = "none"
-TRAINING = Column("training", "training")
 CHOSEN = Column("chosen", "")
 F1 = Column("f1", "F1", spec=".2f")
-SEARCHES = "Malformed outputs"
 
 
 class Table4Artifact(ResultsArtifact):
@@ -36,7 +33,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
     """Computes the table of the rows that were run, then tables of candidates, beams, searches and lengths."""
     columns = [
         Column(NAME, "parser"),
-        TRAINING,
+        Column("training", "training"),
         F1,
         Column("f1_short", "F1, ≤ 40", spec=".2f"),
         Column("recall", "recall", spec=".2f", on_terminal=False),
@@ -64,7 +61,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
             [line for row in rows for line in _beams(row)],
         ),
         Table(
-            SEARCHES,
+            "Malformed outputs",
             [
                 Column(NAME, "training"),
                 Column("search", "search"),
@@ -113,7 +110,7 @@ def _rows(rows: Sequence[ParserRow]) -> Iterator[Row]:
     for row in paper.TABLE_4:
         yield Row(row.name, "paper", {"training": row.training, "f1": float(row.f1)}, {"f1": 1})
     for parser in rows[:1]:  # the sentences of the test set are the same in every row
-        yield _scored(f"{RIGHT_BRANCHING}{_suffix(parser)}", NO_TRAINING, parser.baseline_scores)
+        yield _scored(f"{RIGHT_BRANCHING}{_suffix(parser)}", "none", parser.baseline_scores)
     for parser in rows:
         if parser.free:
             yield _scored(name_of(parser), training_of(parser), parser.free.measured)
@@ -151,7 +148,7 @@ def _candidates(row: ParserRow) -> Iterator[Row]:
             "f1": candidate.total.f1,
             "dev_perplexity": candidate.dev.dev_perplexity,
             "train_s": candidate.run.train_s,
-            "chosen": _chosen(candidate is row.chosen),
+            "chosen": "chosen" * (candidate is row.chosen),
         }
         yield Row(candidate.model, "", values, group=training)
     for name, why in row.failures.items():
@@ -161,12 +158,8 @@ def _candidates(row: ParserRow) -> Iterator[Row]:
 def _beams(row: ParserRow) -> Iterator[Row]:
     if row.choice:
         for size, f1 in sorted(row.choice.beams.items()):
-            chosen = _chosen(size == row.choice.settings.beam_size)
+            chosen = "chosen" * (size == row.choice.settings.beam_size)
             yield Row(training_of(row), "", {"beam_size": size, "f1": f1, "chosen": chosen})
-
-
-def _chosen(is_chosen: bool) -> str:
-    return "chosen" if is_chosen else ""
 
 
 def _searches(row: ParserRow) -> Iterator[Row]:
