@@ -65,6 +65,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of h200, h100, a100"),
         (["workflows.reproduce_table2", "--plan", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
+        (["workflows.reproduce_table2", "--plan", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (["workflows.cli", "translate", ".", "--beam-size", "1000000"], "beam_size"),
@@ -124,22 +125,6 @@ def test_a_place_that_cannot_be_used_is_one_line_and_status_2(
     _assert_one_line(command_line.here(*arguments), message)
 
 
-def test_an_output_that_takes_nothing_is_one_line_and_status_2(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("ein Hund.\n")
-    options = ["--hyp", "text", "--ref", "text", "--lang", "de"]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "workflows.cli", "score", *options],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": os.getcwd()},
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-    wanted = "error: the output: No space left on device; free some space and run the same command again\n"
-    assert (done.returncode, done.stderr) == (2, wanted)
-
-
 PLAN = "-m workflows.reproduce_table1 --plan --profile cpu --config größe.toml --store ."
 
 
@@ -147,6 +132,14 @@ def _in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "größe.toml").write_text("")
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     return subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, encoding="utf-8")
+
+
+def test_an_output_that_takes_nothing_is_one_line_and_status_2(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("ein Hund.\n")
+    score = f"{sys.executable} -m workflows.cli score --hyp text --ref text --lang de"
+    done = _in_shell(f"{score} > /dev/full", tmp_path)
+    wanted = "error: the output: No space left on device; free some space and run the same command again\n"
+    assert (done.returncode, done.stderr) == (2, wanted)
 
 
 @pytest.mark.parametrize(
