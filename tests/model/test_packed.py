@@ -11,6 +11,7 @@ from model.config import BEGIN_ID, END_ID, PAD_ID, OptimizerConfig, TransformerC
 from model.dropout import pair_keys
 from model.training_step import TrainingStep
 from model.transformer import Transformer
+from tests.model.test_transformer import random_model
 
 TINY = TransformerConfig(40, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
 SIZE = PackedSize(n_rows=64, n_sentences=11, n_positions=11)
@@ -63,12 +64,7 @@ def test_pairs_that_do_not_fit_are_refused() -> None:
     ids=str,
 )
 def test_packed_is_padded_sentence_by_sentence(changes: dict[str, object]) -> None:
-    config = replace(TINY, **changes)
-    torch.manual_seed(0)
-    model = Transformer(config).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.2 * torch.randn_like(parameter)
+    model = random_model(replace(TINY, **changes))
     sides = source_BS, target_BT = pairs(9, seed=1)
     results = []
     keys_B = pair_keys(1, 2, torch.arange(9))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
-from pipeline.evaluation.parses import Parses, ParsesRecord
+from pipeline.evaluation.parses import Parses
 from pipeline.evaluation.tree_scores import BracketScores, ScoredTrees, TreeScores
 from pipeline.parsing.linearisation import tagged
 from pipeline.parsing.treebank import RECOMBINED_COLLECTION
@@ -106,17 +106,6 @@ class SearchedTrees:
     def measured(self) -> TreeScores:
         """The scores of the test set."""
         return to_artifact(self.scores).load()
-
-    @property
-    def parsed(self) -> ParsesRecord:
-        """How many outputs were repaired."""
-        return to_artifact(self.parses).load()
-
-    @property
-    def sentences_s(self) -> float:
-        """Sentences per second of one worker."""
-        decoded = to_artifact(self.hypotheses).load()
-        return decoded.sentences / decoded.seconds if decoded.seconds else 0.0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pipeline.evaluation.tree_scores import TreeScores
 from workflows import paper
+from workflows.engine.dag import to_artifact
 from workflows.profiles.parsing import SEMI_SUPERVISED, wsj_profile
 from workflows.tables.differences import ASPECTS, Aspect, Setup, differences
 from workflows.tables.measurements import TrainedModel
@@ -165,14 +166,14 @@ def _beams(row: ParserRow) -> Iterator[Row]:
 def _searches(row: ParserRow) -> Iterator[Row]:
     for kind, search in (("free", row.free), ("constrained", row.constrained)):
         if search:
-            parsed = search.parsed
+            parsed, decoded = to_artifact(search.parses).load(), to_artifact(search.hypotheses).load()
             values: dict[str, Value] = {
                 "search": kind,
                 "f1": search.measured.total.f1,
                 "repaired": parsed.repaired,
                 "sentences": parsed.sentences,
                 "repairs": ", ".join(f"{number} {repair}" for repair, number in parsed.repairs.items()) or "none",
-                "sentences_s": search.sentences_s,
+                "sentences_s": decoded.sentences / decoded.seconds if decoded.seconds else 0.0,
             }
             yield Row(training_of(row), "", values)
 
