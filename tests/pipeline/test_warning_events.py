@@ -10,7 +10,6 @@ from pipeline.store.artifact import ArtifactT
 from pipeline.store.artifacts import Corpus, EncodedDataset
 from pipeline.store.records import AveragingRecord
 from pipeline.store.store import Store
-from pipeline.training.checkpoints import CheckpointWriter
 from pipeline.training.workers import Workers
 from tests.support.parallel_text import set_of
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
@@ -64,12 +63,10 @@ def test_actors_that_decode(corpus: Corpus, tmp_path: Path) -> None:
     assert hypotheses.manifest["warnings"] == [warning]
 
 
+@pytest.mark.usefixtures("many_recoveries")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_workers_that_train(
-    workers: int, dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_that_train(workers: int, dataset: EncodedDataset, tmp_path: Path) -> None:
     """A resumed run skips its newest checkpoint, which is damaged."""
-    monkeypatch.setattr(CheckpointWriter, "recovery_is_due", True)
     settings, store = with_fields(workers=workers), Store(tmp_path)
     dataset = published(dataset, tmp_path / "dataset")
     step = Step("train", stages.TRAIN, (dataset, settings))

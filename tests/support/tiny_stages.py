@@ -41,7 +41,7 @@ class Pair:
     right: Ref[Words] | None = None
 
 
-def words(context: Context, text: str) -> Words:
+def written(context: Context, text: str) -> Words:
     (context.folder / "words.txt").write_text(text)
     return Words(context.folder)
 
@@ -55,16 +55,16 @@ def write(context: Context, settings: WriteSettings) -> Words:
     if settings.text == "bad":
         raise UserError("the text is bad; write another")
     context.progress(1, 1, "texts")
-    return words(context, settings.text)
+    return written(context, settings.text)
 
 
 def tell_environment(context: Context, computes: bool) -> Words:
     """Writes its process's initial environment as JSON; `computes` distinguishes two such steps."""
-    return words(context, json.dumps(psutil.Process().environ()))
+    return written(context, json.dumps(psutil.Process().environ()))
 
 
 def tell_gpus(context: Context) -> Words:
-    return words(context, f"GPUs {ray.get_gpu_ids()}")
+    return written(context, f"GPUs {ray.get_gpu_ids()}")
 
 
 def length(text: str) -> int:
@@ -75,7 +75,7 @@ def join(context: Context, pairs: list[Pair], log: Path) -> Words:
     note(log, "joined")
     texts = [to_artifact(words).text for pair in pairs for words in (pair.left, pair.right) if words]
     lengths = list(context.map(length, [(text,) for text in texts]))
-    return words(context, f"{' '.join(texts)} {lengths}")
+    return written(context, f"{' '.join(texts)} {lengths}")
 
 
 def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
@@ -84,14 +84,14 @@ def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
     while time.monotonic() < ends:  # Ray cancels between two calls, not within one
         time.sleep(min(seconds, 0.05))
     note(log, f"ends {text}")
-    return words(context, text)
+    return written(context, text)
 
 
 def meet(context: Context, text: str, log: Path) -> Words:
     note(log, f"begins {text}")
     until(lambda: log.read_text().count("begins") >= 2, 60)
     note(log, f"ends {text}")
-    return words(context, text)
+    return written(context, text)
 
 
 def die_often(context: Context, log: Path, deaths: int) -> Words:
@@ -99,13 +99,13 @@ def die_often(context: Context, log: Path, deaths: int) -> Words:
     note(log, "called")
     if len(log.read_text().splitlines()) <= deaths:
         os.kill(os.getpid(), signal.SIGKILL)
-    return words(context, "alive")
+    return written(context, "alive")
 
 
 def have_a_bug(context: Context, log: Path) -> Words:
     """Raises an error that is nobody's input, unless it is mended. Each call adds a line."""
     if log.exists() and log.read_text() == "mended":
-        return words(context, "mended")
+        return written(context, "mended")
     note(log, "called")
     raise KeyError("paper_bleu")
 
@@ -214,8 +214,8 @@ def abridge(context: Context, texts: list[str]) -> Words:
     thread.start()
     thread.join()
     logger.warning("nobody has read the\ntext")
-    return words(context, " ".join(shortened))
+    return written(context, " ".join(shortened))
 
 
 def quote_warnings(context: Context, abridged: list[Words]) -> Words:
-    return words(context, "\n".join(context.warnings))
+    return written(context, "\n".join(context.warnings))

@@ -202,6 +202,7 @@ def _aside(folder: Path) -> Path:
     return aside
 
 
+@pytest.mark.usefixtures("many_recoveries")
 def test_a_damaged_checkpoint_that_all_rely_on_starts_over(
     trained: Path, dataset: EncodedDataset, one_worker: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -212,8 +213,7 @@ def test_a_damaged_checkpoint_that_all_rely_on_starts_over(
     shutil.rmtree(trained / "checkpoints/00000003")
     kept = weights(trained, 6)
     assert newest(trained) is None
-    with caplog.at_level(logging.WARNING), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CheckpointWriter, "recovery_is_due", True)
+    with caplog.at_level(logging.WARNING):
         train_as(Workers(), dataset, TINY, trained, until=4)
     aside = _aside(trained)
     assert str(aside) in caplog.text
@@ -224,12 +224,11 @@ def test_a_damaged_checkpoint_that_all_rely_on_starts_over(
     assert curve(trained) == curve(one_worker)
 
 
+@pytest.mark.usefixtures("many_recoveries")
 def test_a_damaged_recovery_is_set_aside(trained: Path, dataset: EncodedDataset) -> None:
     """A damaged recovery checkpoint does not count as one of the two kept, so a spare always remains."""
     (trained / "recovery/00000006/state.json").write_text("{}")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CheckpointWriter, "recovery_is_due", True)
-        train_as(Workers(), dataset, TINY, trained, until=6)
+    train_as(Workers(), dataset, TINY, trained, until=6)
     assert (_aside(trained) / "recovery/00000006/state.json").read_text() == "{}"
     assert [folder.name for folder in list_folders(trained / "recovery")] == ["00000005", "00000006"]
     assert newest(trained) is not None

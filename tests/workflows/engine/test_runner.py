@@ -33,7 +33,9 @@ from tests.support.tiny_stages import (
     have_a_bug,
     joined,
     lingering,
+    note,
     tell_environment,
+    written,
 )
 from tests.support.waiting import until
 from workflows.engine import events, runner
@@ -79,9 +81,8 @@ def test_a_step_that_no_node_has_room_for_is_told(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(events, "WAITING_S", 0.3)
     long = replace(LINGER, cpus=2)("long", "a", 8.0, tmp_path / "log")
     waits, file = WRITE("waits", WriteSettings(text="b")), io.StringIO()
-    joined = JOIN("join", [Pair(long, waits)], tmp_path / "joined")
-    watcher = Log()
-    runner.run([joined], Store(tmp_path), [watcher, View(Console(file=file, width=120))])
+    watcher, step = Log(), JOIN("join", [Pair(long, waits)], tmp_path / "joined")
+    runner.run([step], Store(tmp_path), [watcher, View(Console(file=file, width=120))])
     told = {label for event, label in watcher.calls if event == "waiting"}
     assert told in ({"waits"}, {"long"})  # whichever Ray has begun second
     assert "waiting: needs 1 of 2 CPUs, of which 0 are free" in file.getvalue() or "long" in told
@@ -131,8 +132,7 @@ def _flip(path: Path) -> None:
 
 
 def _draw(context: Context) -> Words:
-    (context.folder / "words.txt").write_text(secrets.token_hex(8))
-    return Words(context.folder)
+    return written(context, secrets.token_hex(8))
 
 
 @pytest.mark.usefixtures("ray_cluster")
@@ -151,11 +151,9 @@ def test_no_table_holds_results_of_two_generations(tmp_path: Path, resumes: bool
 def _train(context: Context, log: Path) -> Words:
     """Writes what an earlier call did not, and logs what it found."""
     found = sorted(path.name for path in context.folder.iterdir() if path.name != "manifest.json")
-    with log.open("a") as lines:
-        lines.write(f"{found}\n")
-    for name in ("recovery", "words.txt"):
-        (context.folder / name).write_text("precious")
-    return Words(context.folder)
+    note(log, f"{found}")
+    (context.folder / "recovery").write_text("precious")
+    return written(context, "precious")
 
 
 @pytest.mark.usefixtures("ray_cluster")
