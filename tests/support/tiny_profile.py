@@ -74,9 +74,8 @@ class MadeTable2(NamedTuple):
 
     @property
     def base(self) -> dict[str, Any]:
-        (row,) = [
-            row for row in self.table["tables"][0]["rows"] if row["origin"] == "measured" and "base" in row["name"]
-        ]
+        rows = self.table["tables"][0]["rows"]
+        (row,) = [row for row in rows if row["origin"] == "measured" and "base" in row["name"]]
         values: dict[str, Any] = row["values"]
         return values
 

@@ -53,9 +53,8 @@ LARGE = (".arrow", ".safetensors", ".model", ".bin", ".en", ".de", ".trees")
 def all_stages() -> Iterator[Stage[Artifact]]:
     for module in pkgutil.walk_packages(workflows.__path__, "workflows."):
         if not module.name.endswith("__main__"):
-            yield from (
-                value for value in vars(importlib.import_module(module.name)).values() if isinstance(value, Stage)
-            )
+            values = vars(importlib.import_module(module.name)).values()
+            yield from (value for value in values if isinstance(value, Stage))
 
 
 def outlined(stage: Stage[Artifact]) -> set[type[Artifact]]:
@@ -126,11 +125,9 @@ def test_each_stage_brings_what_it_opens(uri: str, tmp_path: Path, monkeypatch: 
         store = make(step, uri)
         made.add(step.stage.name)
         if step.stage.follows_source and step.stage is not DRAW:
-            brought = [
-                path for path in store.artifacts.rglob("*.*") if not path.is_relative_to(store.folder(step.name))
-            ]
-            large = [path for path in brought if path.suffix in LARGE]
-            kinds = {path.relative_to(store.artifacts).parts[0].partition("-")[0] for path in large}
+            large = [path for path in store.artifacts.rglob("*.*") if path.suffix in LARGE]
+            brought = [path for path in large if not path.is_relative_to(store.folder(step.name))]
+            kinds = {path.relative_to(store.artifacts).parts[0].partition("-")[0] for path in brought}
             assert kinds <= {"decoding", "evaluation_set", "parses"}
     missed = {stage.name for stage in all_stages() if outlined(stage)} - made
     assert not missed, "make them here, too: another test would not notice a file that they do not bring"

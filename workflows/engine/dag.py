@@ -284,10 +284,8 @@ def inputs_of(manifest: Mapping[str, Any]) -> list[str]:
 def outdated(manifest: Mapping[str, Any], inputs: Iterable[Mapping[str, str]]) -> str | None:
     """Returns the label of an input of which an artifact used other content than it has now (`inputs_now`), or None."""
     now = {each["fingerprint"]: each["sha256"] for each in inputs}
-    used = (each for each in inputs_listed(manifest) if "sha256" in each)
-    return next(
-        (each["label"] for each in used if each["sha256"] != now.get(each["fingerprint"], each["sha256"])), None
-    )
+    used = (each for each in inputs_listed(manifest) if "sha256" in each and each["fingerprint"] in now)
+    return next((each["label"] for each in used if each["sha256"] != now[each["fingerprint"]]), None)
 
 
 def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:

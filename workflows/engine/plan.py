@@ -70,9 +70,8 @@ def to_run(
         if label := outdated(manifests[step.fingerprint] or {}, inputs):
             rebuilt[step.fingerprint] = f"built from another generation of {label}"
             if step.out:
-                raise UserError(
-                    f"{step.out} was {rebuilt[step.fingerprint]}; move it elsewhere or choose another folder"
-                )
+                stale = f"{step.out} was {rebuilt[step.fingerprint]}"
+                raise UserError(f"{stale}; move it elsewhere or choose another folder")
 
     def must_run(step: Step[Artifact]) -> bool:
         if step.fingerprint not in causes:

@@ -16,11 +16,8 @@ def hardware(run: TrainingRecord, name: Callable[[str], str] = str) -> str:
 
     `name` maps the driver's name of a device to the name shown.
     """
-    segments = run.segments
-    groups = [
-        " and ".join(f"{device.count} × {name(device.name)}" for device in segment.devices) for segment in segments
-    ]
-    return f"{', then '.join(dict.fromkeys(groups))}, {dtypes(segments)}"
+    groups = [" and ".join(f"{each.count} × {name(each.name)}" for each in segment.devices) for segment in run.segments]
+    return f"{', then '.join(dict.fromkeys(groups))}, {dtypes(run.segments)}"
 
 
 def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:

@@ -139,10 +139,7 @@ def test_positions_end() -> None:
     [
         ({"architecture": "quantum"}, "architecture is 'quantum'"),
         ({"architecture": "convolutional"}, "positions is 'sinusoidal'; a convolutional model needs 'learned'"),
-        (
-            {"architecture": "recurrent", "positions": "learned"},
-            "positions is 'learned', but a recurrent model has no positions",
-        ),
+        ({"architecture": "recurrent", "positions": "learned"}, "positions is 'learned', but a recurrent model has"),
         ({"architecture": "recurrent", "n_layers": 1}, "n_layers is 1; a recurrent model"),
         ({"architecture": "recurrent", "d_ff": 9}, "d_ff is 9; .* must be even"),
         ({"architecture": "recurrent", "attention_window": 3}, "a recurrent model has no attention_window"),

@@ -120,9 +120,7 @@ def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_
 def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
     run, scores = TrainingRun(tmp_path), Scores(tmp_path)
     run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"segments"}))
-    with pytest.raises(
-        UserError, match=rf"^{tmp_path}/run\.json has no 'segments'; restore it, or move {tmp_path} elsew"
-    ):
+    with pytest.raises(UserError, match=rf"^{tmp_path}/run\.json has no 'segments'; restore it, or move {tmp_path} "):
         run.load()
     scores.write_json("scores.json", {"paper_bleu": 1.0, "language": "de"})
     with pytest.raises(UserError, match=r"scores\.json has no 'sacrebleu'"):

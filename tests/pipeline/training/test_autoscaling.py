@@ -106,8 +106,6 @@ def test_workers_wait_for_the_machine_that_an_autoscaler_adds(
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run([*command, *options], env=kept, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(
-        r"warning: 2 training workers with 1 CPU and 1 GPU each do not fit .* room for 0; wait", done.stdout
-    )
+    assert re.search(r"warning: 2 training workers with 1 CPU and 1 GPU each do not fit .* for 0; wait", done.stdout)
     (segment,) = json.loads((tmp_path / "out" / "run.json").read_text())["segments"]
     assert sum(device["count"] for device in segment["devices"]) == 2

@@ -252,9 +252,7 @@ def test_the_garbage_collector_runs_at_chosen_updates_only(
 ) -> None:
     """Within a run it runs only after validation and every second update, as set here. An error ends this."""
     monkeypatch.setattr(loop, "COLLECT_UPDATES", 2)
-    validated = [
-        update for update in range(1, 9) if update % TINY.validation_updates == 0 or update in TINY.kept_updates
-    ]
+    validated = [n for n in range(1, 9) if n % TINY.validation_updates == 0 or n in TINY.kept_updates]
     training = Training(Workers(), dataset, TINY, tmp_path)
     after, frozen = list[int](), list[int]()
 

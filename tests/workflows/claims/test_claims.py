@@ -79,9 +79,7 @@ def test_competitors_are_compared_at_equal_flop_whatever_their_updates() -> None
 def test_unlike_runs_are_not_compared(condition: str) -> None:
     one, other = runs({"base": BASE}), runs({"D1": WORSE}, **{condition: "9"})
     judged = by_text(judge(Runs("Multi30k task 1", "en-de", [*one.runs, *other.runs])))
-    assert judged["dropout is very helpful in avoiding over-fitting"].verdict.startswith(
-        f"not comparable: {condition} "
-    )
+    assert judged["dropout is very helpful in avoiding over-fitting"].verdict.startswith(f"not comparable: {condition}")
 
 
 def test_likeness_needs_the_margin_of_its_text() -> None:

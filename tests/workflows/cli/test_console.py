@@ -70,10 +70,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (["workflows.cli", "translate", ".", "--beam-size", "1000000"], "beam_size"),
         (["workflows.cli", "clean", "--store", "no-such-store"], "not a store: it has no folder"),
-        (
-            ["workflows.cli", "train", ".", "--out", "x"],
-            "holds no dataset.json; name a folder written by `aiayn prepare`",
-        ),
+        (["workflows.cli", "train", ".", "--out", "x"], "holds no dataset.json; name a folder written by `aiayn prep"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(arguments: list[str], message: str, command_line: CommandLine) -> None:

@@ -40,9 +40,8 @@ def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_l
 @pytest.mark.parametrize("line", ["x" * 2500 + " sleeps .", "The \u200b dog"])
 def test_a_part_of_a_word_is_no_sentence(checkpoint: Checkpoint, command_line: CommandLine, line: str) -> None:
     """A word longer than a search chunk, and one without a visible character, stay one word each."""
-    done = command_line.here(
-        "workflows.cli", "parse", str(checkpoint.folder), *OPTIONS, "--constrained", text=line + "\n"
-    )
+    options = [str(checkpoint.folder), *OPTIONS, "--constrained"]
+    done = command_line.here("workflows.cli", "parse", *options, text=line + "\n")
     assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
     (tree,) = trees_in([done.stdout.rstrip("\n")], "output")
     assert words_of(tree.tree) == line.split()

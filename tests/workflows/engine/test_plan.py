@@ -133,7 +133,5 @@ def test_forced_steps_are_those_of_a_stage_and_all_that_rest_on_them(store: Stor
     for name in ("train", "train en-de", "en-de base", "train en-de base"):
         assert steps_of([named, target], name, "until") == [named]
     for name in ("tiny", "trai", "train base"):
-        with pytest.raises(
-            UserError, match=f"--until {name}: there is no such stage; choose one of train, right, join"
-        ):
+        with pytest.raises(UserError, match=f"--until {name}: there is no such stage; choose one of train, right"):
             steps_of([named, target], name, "until")

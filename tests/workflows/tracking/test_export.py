@@ -86,9 +86,7 @@ def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> N
         counts.append([points_of(root, run) for run in runs.values()])
     assert counts[0] == counts[1]
     assert {n for points in counts[0] for n in points.values()} == {1}
-    assert {name: run.info.run_id for name, run in runs.items()} == {
-        name: run.info.run_id for name, run in half.items()
-    }
+    assert {n: run.info.run_id for n, run in runs.items()} == {n: run.info.run_id for n, run in half.items()}
     assert {run.info.status for run in runs.values()} == {"FINISHED"}
     parent, child = runs["table2 embedded"], runs[BASE]
     lines = [json.loads(line) for line in next(root.glob("store/training-*/metrics.jsonl")).read_text().splitlines()]
