@@ -79,19 +79,8 @@ def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeyp
     def printed(lines: Sequence[list[str]], *options: str) -> list[dict[str, Any]]:
         for path, side in zip(("hypotheses", "references", "others"), lines, strict=True):
             write_lines(tmp_path / path, side)
-        command = [
-            sys.executable,
-            "-m",
-            "sacrebleu",
-            "references",
-            "others",
-            "-i",
-            "hypotheses",
-            "-w",
-            "6",
-            "--confidence",
-        ]
-        done = subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, check=True, text=True)
+        command = [sys.executable, "-m", "sacrebleu", "references", "others", "-i", "hypotheses", "-w", "6", *options]
+        done = subprocess.run([*command, "--confidence"], cwd=tmp_path, capture_output=True, check=True, text=True)
         return json.loads(f"[{done.stdout.strip('[] ' + chr(10))}]")
 
     def assert_equal(score: float | None, interval: tuple[float, float] | None, own: dict[str, Any]) -> None:

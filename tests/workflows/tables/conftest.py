@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from pipeline.text.lines import read_lines, write_lines
 from tests.support.tiny_complexity import counts, measurements, theory_s
 from tests.support.tiny_parser import make_tree_set, make_trees
 from workflows.reports import table1, table2, table3, table4
-from workflows.tables.measurements import Translation
+from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
 from workflows.tables.table3 import RowTrainings
 
@@ -49,23 +49,11 @@ def parser_row(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPa
             config = TransformerConfig(vocabulary_size=800, n_layers=2, attention_dropout=attention_dropout)
             trained = cell("en-trees", f"{training} {name}", config=config)
             hypotheses, parses, scores = parsed(dev, cut)
-            candidates.append(
-                CandidateParser(
-                    "semi-supervised" if training == "semi-supervised" else "supervised",
-                    name,
-                    data,
-                    corpus=corpus,
-                    training=trained.training,
-                    checkpoint=trained.checkpoint,
-                    evaluation_set=dev,
-                    hypotheses=hypotheses,
-                    perplexity=trained.perplexity,
-                    cost=trained.cost,
-                    parses=parses,
-                    scores=scores,
-                    recipe=trained.recipe,
-                )
-            )
+            shared = {each.name: getattr(trained, each.name) for each in fields(TrainedModel)}
+            pair = "semi-supervised" if training == "semi-supervised" else "supervised"
+            own = {"pair": pair, "model": name, "data": data, "corpus": corpus, "evaluation_set": dev}
+            own |= {"hypotheses": hypotheses, "parses": parses, "scores": scores}
+            candidates.append(CandidateParser(**{**shared, **own}))
         parser = ChosenParser(tmp_path_factory.mktemp("parser"))
         f1 = {parser.model: parser.scores.load().total.f1 for parser in candidates}
         choice = {"model": "dropout 0", "models": f1, "beams": {1: 50.0, 4: f1["dropout 0"]}}
