@@ -180,9 +180,8 @@ def resolved(value: Any, artifact_of: Callable[[Step[Any]], Artifact]) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(resolved(item, artifact_of) for item in value)
     if any(True for _ in _instances(value, Step)):
-        return replace(
-            value, **{field.name: resolved(getattr(value, field.name), artifact_of) for field in fields(value)}
-        )
+        parts = {field.name: resolved(getattr(value, field.name), artifact_of) for field in fields(value)}
+        return replace(value, **parts)
     return value
 
 

@@ -136,9 +136,8 @@ def curves(
 
 def nll_over(budget: str, lines: Sequence[Curve]) -> Markup:
     """Plots dev NLL over the budget spent on updates, e.g. "FLOP"."""
-    return curves(
-        "dev NLL, nats per token", budget, lines, f"dev-nll-over-{budget}".lower().replace(" ", "-"), cut=True
-    )
+    name = f"dev-nll-over-{budget}".lower().replace(" ", "-")
+    return curves("dev NLL, nats per token", budget, lines, name, cut=True)
 
 
 def _make_logarithmic(axes: Axes) -> None:
