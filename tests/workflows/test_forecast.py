@@ -11,14 +11,10 @@ from pipeline.settings import TrainingSettings
 from pipeline.text.batching import plan_epoch
 from tests.support.command_line import CommandLine
 from workflows import forecast
-from workflows.forecast import H200_FLOP_S, Run, _key, _run, _seconds
+from workflows.forecast import H200_FLOP_S, _key, _run, _seconds
 from workflows.profiles.translation import MULTI30K, WMT14
 
 TABLE_2 = "workflows.reproduce_table2"
-
-
-def run_of(name: str, gpus: int, gpu: str = "h200") -> Run:
-    return _run(WMT14, name, "en-de", WMT14.recipes[name].training, 1, gpus, gpu, {})
 
 
 def test_operations_are_those_of_an_epoch_of_the_same_pairs() -> None:
@@ -32,7 +28,7 @@ def test_operations_are_those_of_an_epoch_of_the_same_pairs() -> None:
 
 
 def test_the_papers_base_and_a_counted_run() -> None:
-    base = run_of("base", 1)
+    base = _run(WMT14, "base", "en-de", WMT14.recipes["base"].training, 1, 1, "h200", {})
     assert 0.97 < base.flop / (6 * 63_045_632 * 25_000 * 100_000) < 1.12  # six operations a weight and token
     multi30k = _run(MULTI30K, "base", "en-de", MULTI30K.recipes["base"].training, 1, 1, "h200", {})
     assert multi30k.flop == pytest.approx(

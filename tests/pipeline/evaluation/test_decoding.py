@@ -38,10 +38,6 @@ def run(
     return folder
 
 
-def _wait_for_no_worker() -> None:
-    until(lambda: not workers_alive("DecodingWorker"), 30)  # Ray ends a process some time after its actor was killed
-
-
 def test_stage_writes_every_line_in_order(
     ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None
 ) -> None:
@@ -58,7 +54,7 @@ def test_stage_writes_every_line_in_order(
     assert written["seconds"] > 0
     assert events[-1] == {"done": 42, "total": 42, "unit": "sentences"}
     assert len(events) > 2
-    _wait_for_no_worker()
+    until(lambda: not workers_alive("DecodingWorker"), 30)  # Ray ends a process some time after its actor was killed
 
 
 def test_an_exported_model_is_decoded_by_ctranslate2(
