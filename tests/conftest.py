@@ -64,10 +64,9 @@ def _interruptible() -> None:
 @pytest.fixture(params=["cpu", "cuda"])
 def device(request: pytest.FixtureRequest) -> str:
     """Each kind of device in turn: the test runs on the CPU and, if torch finds one, on a GPU."""
-    name: str = request.param
-    if name == "cuda" and not torch.cuda.is_available():
+    if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("torch finds no CUDA device")
-    return name
+    return request.param
 
 
 @pytest.fixture(scope="session")

@@ -75,12 +75,10 @@ class Workflow:
 
     @property
     def status(self) -> int | None:
-        assert self._process
         return self._process.poll()
 
     @property
     def process(self) -> psutil.Process:
-        assert self._process
         return psutil.Process(self._process.pid)
 
     def look(self) -> None:

@@ -63,7 +63,6 @@ def test_dropout_of_weights_is_equation_1_with_the_mask(device: str) -> None:
     function = ScaledDotProductAttention(Dropout(0.4, "here", 3, 1, 7)).to(device).train()
     keys_BL = torch.arange(1, 20, 2, dtype=torch.int32, device=device).view(2, 5)
     ours = function(*both[0], bias_B11M, keys_BL)
-    assert function.dropout
     mask_BHLM = function.dropout(torch.ones(2, 3, 5, 7, dtype=torch.float64, device=device), keys_BL[:, None])
     assert set(mask_BHLM.unique().tolist()) == {0.0, mask_BHLM.max().item()}
     q, k, v = both[1]

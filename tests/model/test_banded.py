@@ -76,7 +76,6 @@ def test_rows_of_padding_alone_do_not_spoil_the_gradient() -> None:
         y_ND = layer(x_ND, PaddedLayout(2, 20, masking_bias(padding_BL[:, None, None], dtype)))
         y_ND[:20].sum().backward()
         assert y_ND.isfinite().all()
-        assert x_ND.grad is not None
         assert x_ND.grad.isfinite().all()
         assert all(weight.grad is not None and weight.grad.isfinite().all() for weight in layer.parameters())
 

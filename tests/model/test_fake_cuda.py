@@ -27,8 +27,7 @@ def memory_bytes(passes: int) -> int:
 @pytest.fixture(scope="module")
 def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
     """Operators with a kernel, by part of the work and name. A part fails if devices mix or the host waits."""
-    counted: dict[str, dict[str, int]] = json.loads(run(tmp_path_factory.mktemp("guard"), operators.__name__))
-    return counted
+    return json.loads(run(tmp_path_factory.mktemp("guard"), operators.__name__))
 
 
 def test_launches_of_a_pass_are_few(counts: dict[str, dict[str, int]]) -> None:

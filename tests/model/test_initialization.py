@@ -19,7 +19,6 @@ def model() -> Transformer:
 
 
 def test_embeddings_have_unit_variance_once_scaled(model: Transformer) -> None:
-    assert model.positions is not None
     for weight in (model.embedding.weight, model.positions.weight):
         assert weight.std().item() * math.sqrt(CONFIG.d_model) == pytest.approx(1, rel=0.02)
         assert weight.mean().item() == pytest.approx(0, abs=0.002)

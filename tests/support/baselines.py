@@ -20,7 +20,6 @@ def random_model(architecture: str, seed: int = 0, scale: float = 2.0, **changes
     """Returns a float64 model in evaluation mode, without zero weights and with distributions far from uniform."""
     torch.manual_seed(seed)
     model = make_model(config_of(architecture, **changes)).double().eval()
-    assert isinstance(model, StatefulModel)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(scale * (parameter + 0.1 * torch.randn_like(parameter)))

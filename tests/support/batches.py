@@ -4,7 +4,6 @@ from torch import Tensor
 
 from model.batch import Rows
 from model.encoder_decoder import EncoderDecoder
-from model.layouts import PaddedLayout
 
 
 def hidden_of(model: EncoderDecoder, source_BS: Tensor, inputs_BT: Tensor, keys_B: Tensor | None = None) -> Tensor:
@@ -13,5 +12,4 @@ def hidden_of(model: EncoderDecoder, source_BS: Tensor, inputs_BT: Tensor, keys_
     source, inputs = Rows.padded(source_BS, dtype), Rows.padded(inputs_BT, dtype)
     if keys_B is not None:
         source, inputs = source.keyed(keys_B, 0), inputs.keyed(keys_B, 1)
-    assert isinstance(inputs.layout, PaddedLayout)
     return inputs.layout.by_sentence(model(source, inputs))

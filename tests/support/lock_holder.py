@@ -17,7 +17,6 @@ def lock_holder(target: Path) -> Iterator[subprocess.Popen[str]]:
         [sys.executable, "-c", script, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
-        assert process.stdout
         assert process.stdout.readline() == "None\n"
         yield process
     finally:

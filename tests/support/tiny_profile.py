@@ -69,15 +69,13 @@ class MadeTable2(NamedTuple):
 
     @property
     def table(self) -> dict[str, Any]:
-        table: dict[str, Any] = json.loads((self.folder / "table2.json").read_text())
-        return table
+        return json.loads((self.folder / "table2.json").read_text())
 
     @property
     def base(self) -> dict[str, Any]:
         rows = self.table["tables"][0]["rows"]
         (row,) = [row for row in rows if row["origin"] == "measured" and "base" in row["name"]]
-        values: dict[str, Any] = row["values"]
-        return values
+        return row["values"]
 
     def copied(self, to: Path) -> "MadeTable2":
         """A copy for a test to change, with the paths in MLflow's database adapted."""

@@ -130,8 +130,7 @@ def train_in_processes(
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-    return port
+        return free.getsockname()[1]
 
 
 def emulate_cpu(native: bool, speedup: float = 2.0, replace: Callable[[Any, str, Any], None] = setattr) -> None:

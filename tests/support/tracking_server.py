@@ -59,7 +59,6 @@ class TrackingServer:
         self.kill()
 
     def _signal(self, number: signal.Signals) -> None:
-        assert self._process
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
 

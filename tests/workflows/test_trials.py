@@ -1,6 +1,5 @@
 from pipeline.settings import DecodingSettings
 from workflows import stages
-from workflows.engine.dag import Step
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
 from workflows.tables.table3_rows import rows
@@ -31,6 +30,5 @@ def test_a_trial_decodes_with_the_fewest_workers_of_an_elastic_run() -> None:
     profile = load_profile("embedded", overrides=["grid.training.workers=2:3"]).for_pair("en-de")
     (trial,) = trials_of(TEXT, rows(profile.grid, "A1"), 1, profile.decoding)
     hypotheses = trial.evaluation.hypotheses
-    assert isinstance(hypotheses, Step)
     searches = [value for value in hypotheses.arguments if isinstance(value, DecodingSettings)]
     assert [search.workers for search in searches] == [2]

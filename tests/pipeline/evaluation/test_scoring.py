@@ -85,7 +85,6 @@ def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeyp
 
     def assert_equal(score: float | None, interval: tuple[float, float] | None, own: dict[str, Any]) -> None:
         low, high = own["confidence_mean"] - own["confidence_var"], own["confidence_mean"] + own["confidence_var"]
-        assert interval is not None
         assert (score, *interval) == pytest.approx((own["score"], low, high), abs=1e-5)
         assert 0 < interval[0] < own["score"] < interval[1] < 100
 

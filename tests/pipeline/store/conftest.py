@@ -24,5 +24,4 @@ def elsewhere(in_bucket: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "folder":
         return Store(tmp_path / "runs")
-    in_bucket: Store = request.getfixturevalue("in_bucket")
-    return in_bucket
+    return request.getfixturevalue("in_bucket")

@@ -64,7 +64,6 @@ def test_a_live_owner_is_named_and_waited_for(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(locks, "POLL_S", 0.05)
     with lock_holder(tmp_path / "a") as process, FileLock(tmp_path / "a", "train") as lock:
         owner = lock.take()
-        assert owner is not None
         assert (owner.pid, owner.task) == (process.pid, "train")
         assert str(owner).startswith(f"pid {process.pid} on host {os.uname().nodename} since ")
         assert holder(lock.path) == owner
@@ -73,7 +72,6 @@ def test_a_live_owner_is_named_and_waited_for(tmp_path: Path, monkeypatch: pytes
         waiting.start()
         waiting.join(0.3)
         assert waiting.is_alive()
-        assert process.stdin
         process.stdin.write("\n")
         process.stdin.flush()
         waiting.join(20)
@@ -173,7 +171,6 @@ def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket:
         bucket.write(OBJECT, b"another's")
         assert not lock.is_ours()
     stored = bucket.read(OBJECT)
-    assert stored
     assert stored.data == b"another's"
     waiting.kill()
     waiting.join()

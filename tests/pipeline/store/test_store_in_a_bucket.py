@@ -102,7 +102,6 @@ def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere
                     act("metrics.jsonl")
         assert not lock.is_ours()
     kept = store.bucket.read("store/.making-training-1/metrics.jsonl")
-    assert kept
     assert kept.data == b"theirs"
 
 
@@ -225,7 +224,6 @@ def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3
         until(
             lambda: proxy.n_failed and any(name.endswith("text.txt") for name in store.bucket.sizes_bytes("store")), 60
         )
-        assert writer.pid
         os.kill(writer.pid, signal.SIGKILL)
         writer.join()
     assert store.find("words-1") is None

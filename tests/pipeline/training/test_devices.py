@@ -50,8 +50,7 @@ def finish(dataset: EncodedDataset, folder: Path, **fields: Any) -> TrainingReco
 
 def newest_state(folder: Path) -> dict[str, Any]:
     """Reads state.json of the newest checkpoint."""
-    state: dict[str, Any] = json.loads((list_folders(folder / "recovery")[-1] / "state.json").read_text())
-    return state
+    return json.loads((list_folders(folder / "recovery")[-1] / "state.json").read_text())
 
 
 def test_two_workers_compute_in_the_type_that_both_have(

@@ -96,8 +96,7 @@ class Watched:
                 newest[0]["update"] if newest and newest[0]["workers"] == workers and newest[0]["update"] > after else 0
             )
 
-        update: int = self.until(came, f"{workers} workers at work")
-        return update
+        return self.until(came, f"{workers} workers at work")
 
 
 def test_a_run_continues_on_the_nodes_that_are_left(cluster: Cluster, dataset: EncodedDataset, tmp_path: Path) -> None:

@@ -93,7 +93,6 @@ def test_a_family_is_corrected_for_all_its_claims_run_or_not() -> None:
     """The only claim of seven that was run: its p is times seven, and the page says what that changed."""
     judged = by_text(judge(runs({"base": [1.70, 1.72, 1.68], "D1": [1.77, 1.75, 1.73]})))
     only = judged["dropout is very helpful in avoiding over-fitting"]
-    assert only.p is not None
     assert only.corrected_p == pytest.approx(7 * only.p)
     assert only.p < ALPHA < 7 * only.p
     assert only.conclusion.startswith("undecided after correction (p 0.0")

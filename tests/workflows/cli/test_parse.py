@@ -53,7 +53,6 @@ def test_a_tree_fits_into_learned_positions(tmp_path: Path) -> None:
     settings = FAST.model_copy(update={"well_formed": True})
     for n_words in range(1, 15):
         (parsed,) = Parser(parser.folder, settings).parse(["the " * n_words])
-        assert parsed is not None
         assert words_of(parsed.tree) == ["the"] * n_words
 
 
@@ -61,7 +60,6 @@ def test_a_word_with_the_vocabulary_s_sign_for_a_space_is_one_word(checkpoint: C
     """A constrained search finds a tree with the sentence's number of words, so nothing is repaired."""
     settings = FAST.model_copy(update={"well_formed": True})
     (parsed,) = Parser(checkpoint.folder, settings).parse(["The d\u2581o\u2581g \u2581 sleeps ."])
-    assert parsed is not None
     assert words_of(parsed.tree) == ["The", "d\u2581o\u2581g", "\u2581", "sleeps", "."]
     assert not parsed.repairs
 

@@ -82,9 +82,7 @@ def _ray_start(environment: Mapping[str, str], address: str = "", within: Sequen
 
 
 def _wait_for(pattern: str, printed: Path) -> re.Match[str]:
-    found = until(lambda: re.search(pattern, printed.read_text()), START_S, printed.read_text)
-    assert found
-    return found
+    return until(lambda: re.search(pattern, printed.read_text()), START_S, printed.read_text)
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,7 @@ def page(attended: tuple[Attended, ...], **more: Any) -> str:
 
 def data_of(html: str) -> dict[str, Any]:
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, flags=re.DOTALL)
-    data: dict[str, Any] = json.loads(text)
-    return data
+    return json.loads(text)
 
 
 def test_weights_come_back_as_they_were(attended: tuple[Attended, ...]) -> None:

@@ -22,7 +22,6 @@ def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint)
         checkpoint.folder,
         CORPUS.text("train"),
     )
-    assert model.dev is not None
     assert model.dev.load().sentences == CORPUS.dev_pairs
 
 

@@ -44,7 +44,6 @@ def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
 def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
     table = table2.compute([cell("en-zh", "base", references=CHINESE[:3], translated=[*CHINESE[:2], CHINESE[3]])])
     sacrebleu = table.tables[0].rows[-2].number("en-zh.sacrebleu")
-    assert sacrebleu is not None
     assert shown(table, "Transformer (base)")[0][4:6] == ["not defined", f"{sacrebleu:.2f}"]
     assert 50 < sacrebleu < 100
     assert table.metrics == {"sacreBLEU EN-ZH base": sacrebleu}
