@@ -15,7 +15,6 @@ FILES = {*(f"figure{number}.svg" for number in (3, 4, 5)), *("attention.html", "
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Store(tmp_path_factory.mktemp("attention_figures") / "runs")
-    store.artifacts.mkdir(parents=True)
     publish_model(store)
     return store.root
 

@@ -57,11 +57,11 @@ class Curve:
     points: Sequence[Point]
 
 
-def svg(title: str, against: str, draw: Callable[[Axes], None], size_in: tuple[float, float] = SIZE_IN) -> str:
+def svg(title: str, against: str, draw: Callable[[Axes], None]) -> str:
     """Returns what `draw` draws as an SVG file; `against` labels the horizontal axis."""
     file = io.StringIO()
     with rc_context(RC):
-        figure = Figure(size_in, layout="constrained")
+        figure = Figure(SIZE_IN, layout="constrained")
         axes = figure.subplots()
         axes.set_xlabel(against)
         axes.set_title(title, loc="left", fontsize=10, fontweight="bold")

@@ -12,7 +12,6 @@ SENTENCES = ("The lamp is old, but I like it.", "The man who sees the <b>dog</b>
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     made = Store(tmp_path_factory.mktemp("figures") / "runs")
-    made.artifacts.mkdir(parents=True)
     publish_model(made)
     return made
 
