@@ -142,10 +142,8 @@ WRITE, JOIN = Stage("tiny_stages.write", write, Words), Stage("tiny_stages.join"
 LINGER = Stage("tiny_stages.linger", linger, Words)
 
 
-def joined(log: Path, left: str = "a", right: str = "b", workers: int = 1) -> Step[Words]:
-    steps = [
-        WRITE(name, WriteSettings(text=text, workers=workers)) for name, text in (("left", left), ("right", right))
-    ]
+def joined(log: Path, right: str = "b", workers: int = 1) -> Step[Words]:
+    steps = [WRITE(name, WriteSettings(text=text, workers=workers)) for name, text in (("left", "a"), ("right", right))]
     return JOIN("join", [Pair(*steps), Pair(steps[0])], log)
 
 

@@ -17,10 +17,8 @@ from workflows.engine.runner import run
 WRITE, JOIN = Stage("tiny_write.write", write, Words), Stage("tiny_join.join", join, Words)
 
 
-def _joined(
-    store: Store, left: str, right: str, write_stage: Stage[Words] = WRITE, join_stage: Stage[Words] = JOIN
-) -> Step[Words]:
-    steps = [write_stage(name, WriteSettings(text=text)) for name, text in (("left", left), ("right", right))]
+def _joined(store: Store, left: str, right: str, join_stage: Stage[Words] = JOIN) -> Step[Words]:
+    steps = [WRITE(name, WriteSettings(text=text)) for name, text in (("left", left), ("right", right))]
     return join_stage("join", [Pair(*steps)], store.root / "log")
 
 

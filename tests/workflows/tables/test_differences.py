@@ -34,10 +34,8 @@ def aspects_of(cell: Translation) -> dict[str, tuple[str, str]]:
     return aspects
 
 
-def on(
-    cell: Translation, name: str = "NVIDIA P100", count: int = 8, dtype: str = "float32", rate_flop_s: float = 5e10
-) -> Translation:
-    devices = (SegmentDevices(name, count, rate_flop_s),)
+def on(cell: Translation, name: str = "NVIDIA P100", count: int = 8, dtype: str = "float32") -> Translation:
+    devices = (SegmentDevices(name, count, 5e10),)
     return changed(cell, "training", segments=(Segment(devices, 1, dtype, "2.13.0", False, cell.run.train_s),))
 
 
