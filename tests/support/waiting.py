@@ -1,18 +1,10 @@
-import subprocess
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
-def until(
-    found: Callable[[], T],
-    within_s: float,
-    otherwise: Callable[[], object] = str,
-    process: "subprocess.Popen[Any] | None" = None,
-) -> T:
-    """Returns the first true value of `found`. Fails with `otherwise` if time or the process ends before."""
+def until(found: Callable[[], Any], within_s: float, otherwise: Callable[[], Any] = str, process: Any = None) -> Any:
+    """Returns the first true value of `found`. Fails with `otherwise` if time or the `Popen` process ends before."""
     end_s = time.monotonic() + within_s
     while not (value := found()):
         assert time.monotonic() < end_s, otherwise()

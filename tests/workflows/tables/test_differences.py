@@ -1,8 +1,9 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
-from typing import Any, TypeVar
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,6 @@ from workflows.tables.differences import differences
 from workflows.tables.measurements import Translation
 
 Cell = Callable[..., Translation]
-A = TypeVar("A", bound=Artifact)
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,9 @@ def changed(cell: Translation, part: str, **fields: Any) -> Translation:
     return replace(cell, **{part: artifact})
 
 
-def copied(artifact: A) -> A:
-    names = (artifact.folder.with_name(f"{artifact.folder.name}-{i}") for i in count())
-    return type(artifact)(shutil.copytree(artifact.folder, next(name for name in names if not name.exists())))
+def copied(artifact: Artifact) -> Any:
+    folder = mkdtemp(dir=artifact.folder.parent)
+    return type(artifact)(Path(shutil.copytree(artifact.folder, folder, dirs_exist_ok=True)))
 
 
 def of_pairs(cell: Translation, pairs: int) -> Translation:
