@@ -177,8 +177,7 @@ def test_a_lost_host_changes_no_weight(
     uri = nodes.bucket() if shared == "bucket" else ""
     disturbed = nodes.workflow(tmp_path / "disturbed", uri)
     disturbed.wait_for_checkpoint()
-    lost = next(host for host in nodes.hosts[1:] if _trains(host))
-    lost.power_off()
+    next(host for host in nodes.hosts[1:] if _trains(host)).power_off()
     disturbed.finish()
     assert max(disturbed.checkpoints()) == OURS["updates"]
     if uri:

@@ -63,8 +63,7 @@ class Terminal:
             )
 
     def run(self, line: str) -> str:
-        status = self.start(line).wait(TIMEOUT_S)
-        assert status == 0, f"{line}\n{self.printed}"
+        assert self.start(line).wait(TIMEOUT_S) == 0, f"{line}\n{self.printed}"
         return self.printed
 
     @property

@@ -52,8 +52,7 @@ def test_equals_masked_full_attention(window: int, is_padded: bool, device: str)
 def test_a_neighbourhood_has_r_positions_around_the_query(window: int, seen: list[int]) -> None:
     """r positions, centred; for even r, one more before than after."""
     assert sum(reach(window)) + 1 == window
-    masked_LL = out_of_reach(11, window, torch.device("cpu"))
-    assert (~masked_LL[5]).nonzero().flatten().tolist() == seen
+    assert (~out_of_reach(11, window, torch.device("cpu"))[5]).nonzero().flatten().tolist() == seen
 
 
 def test_recorded_weights_are_those_of_the_neighbourhood() -> None:

@@ -37,8 +37,7 @@ def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
     assert inputs.positions_N[:5].tolist() == [0, 1, 2, 0, 1]
     assert targets_N.tolist() == [4, 5, END_ID, 6, END_ID, *[PAD_ID] * 59]
     for rows, real in ((source, [0, 3, 7]), (inputs, [0, 3, 5])):
-        offsets = rows.layout.offsets.tolist()
-        assert offsets == [*real, real[-1], real[-1]]
+        assert rows.layout.offsets.tolist() == [*real, real[-1], real[-1]]
         lengths = real[1], real[2] - real[1], 64 - real[2]
         assert rows.layout.sentences_N.tolist() == [0] * lengths[0] + [1] * lengths[1] + [2] * lengths[2]
 

@@ -41,8 +41,7 @@ def make_checkpoint(
     folder.mkdir(parents=True, exist_ok=True)
     size = pieces + 256 * byte_fallback
     settings = VocabularySettings(size=size, character_coverage=1, byte_fallback=byte_fallback)
-    learned = vocabulary.learn(Context(folder), corpus, settings)
-    learned.path.rename(folder / "joint.model")
+    vocabulary.learn(Context(folder), corpus, settings).path.rename(folder / "joint.model")
     torch.manual_seed(1)
     config = TransformerConfig(size, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, **more)
     save_file(Transformer(config).state_dict(), folder / "model.safetensors")

@@ -45,8 +45,7 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
         panels = {3: [word], 4: [whole[0], word], 5: whole}[figure.number]
         assert re.findall(r">([^<]*layer \d[^<]*)</text>", svg) == panels
         assert (figure.number != 4) or f": head {figure.heads[0]} in full, and heads" in figure.caption
-    again = command_line.here("workflows.attention_figures", "--store", str(runs))
-    assert again.returncode == 0
+    assert command_line.here("workflows.attention_figures", "--store", str(runs)).returncode == 0
     assert drawn_in(runs) == [figures]
 
 

@@ -34,8 +34,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_damaged_is_not_used(runs: Path) -> None:
     """Otherwise a changed weight of a kept checkpoint would be averaged silently."""
-    training = _training("table2/embedded/en-de-base")
-    (training / "model.safetensors").write_text("[]\n")
+    (_training("table2/embedded/en-de-base") / "model.safetensors").write_text("[]\n")
     with pytest.raises(UserError, match=r"training-\w+ is damaged: model.safetensors does not match its sha256"):
         _training("table2/embedded/en-de-base")
 

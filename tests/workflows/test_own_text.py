@@ -181,8 +181,7 @@ def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, mon
         ("table2/embedded/en-de", 80_000),
         (f"runs/store/{clean}", 80_000),
     ):
-        known = recorded(Path(named), store.folder(clean))
-        assert known.own_pairs == pairs
+        assert recorded(Path(named), store.folder(clean)).own_pairs == pairs
 
 
 def test_a_missing_scorer_is_named_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

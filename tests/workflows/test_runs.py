@@ -57,8 +57,7 @@ def test_the_same_table_continues_its_run(tmp_path: Path) -> None:
     run_table(store, 1)
     run_table(store, 2)
     assert run_table(store, 1).name == "1"
-    profile = tmp_path / "table2" / "embedded"
-    assert (profile / "newest").resolve().name == "1"
+    assert (tmp_path / "table2" / "embedded" / "newest").resolve().name == "1"
     assert begin_run(store, "table2", "embedded", table_of(3)).folder.name == "3"
     assert {step.name for step in in_order([table_of(3)])} <= {*names_into(store)}
 

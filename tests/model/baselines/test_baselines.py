@@ -114,8 +114,7 @@ def test_the_encoder_gets_the_mean_gradient_of_the_attentions() -> None:
         for output in (source.keys_BSK, source.values_BSV):
             model.zero_grad()
             output.sum().backward(retain_graph=True)
-            bias = model.encoder_output.bias.grad
-            factors.append(float(bias.sum()) / (5 + 2 + 4 + 4) / 6)
+            factors.append(float(model.encoder_output.bias.grad.sum()) / (5 + 2 + 4 + 4) / 6)
     # All 15 positions of the padded batch count in a sum.
     assert factors == pytest.approx([1 / 6, math.sqrt(0.5) / 6, 1 / 4, math.sqrt(0.5) / 4])
 

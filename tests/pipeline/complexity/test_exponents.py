@@ -10,8 +10,7 @@ SIZES = (32, 64, 128, 256, 512)
 
 
 def test_an_exact_power_law_is_found_exactly() -> None:
-    fitted = fit([(x, 3 * x**1.5) for x in SIZES])
-    assert fitted == pytest.approx((1.5, 1.5, 1.5), abs=1e-9)
+    assert fit([(x, 3 * x**1.5) for x in SIZES]) == pytest.approx((1.5, 1.5, 1.5), abs=1e-9)
 
 
 def test_the_interval_holds_the_exponent_19_times_in_20() -> None:
@@ -25,5 +24,4 @@ def test_the_interval_holds_the_exponent_19_times_in_20() -> None:
 
 
 def test_a_crossing_is_found_between_points() -> None:
-    points = [(x, x**2 / 100, 2.0 * x) for x in SIZES]
-    assert crossing(points) == pytest.approx(200)
+    assert crossing([(x, x**2 / 100, 2.0 * x) for x in SIZES]) == pytest.approx(200)

@@ -144,8 +144,7 @@ def test_archives_on_disk_are_used(
     if flat:
         for path in list(official.glob("*/*")):
             path.rename(official / path.name)
-    corpus = read(here, expecting.texts()[0])
-    assert sum(s.pairs for s in corpus.shards) == 90
+    assert sum(s.pairs for s in read(here, expecting.texts()[0]).shards) == 90
     assert server.asked == []
     assert not (here.folder.parent / "downloads").exists()
 

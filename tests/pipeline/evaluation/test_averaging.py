@@ -31,6 +31,5 @@ def test_more_than_were_kept_is_refused(finished_run: TrainingRun, tmp_path: Pat
 
 def test_sum_is_in_float64() -> None:
     """A float32 sum of 1e8, twenty 1s and -1e8 would lose every 1. The mean keeps them."""
-    weights = [1e8, *[1.0] * 20, -1e8]
-    mean = mean_weights({"w": torch.tensor([weight])} for weight in weights)
+    mean = mean_weights({"w": torch.tensor([weight])} for weight in [1e8, *[1.0] * 20, -1e8])
     assert mean["w"].item() == pytest.approx(20 / 22)

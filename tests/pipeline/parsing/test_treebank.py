@@ -58,8 +58,7 @@ def test_sections_of_the_wall_street_journal(wsj: Path, above: str, here: Contex
     assert lines(text, "dev", 1)[0] == "(S (NP XX )NP (VP XX (ADJP XX )ADJP )VP XX )S"
     assert next(read_lines(text.sets["test"].gold_trees)) == "(S (NP (NN s23a)) (VP (VBZ is) (ADJP (JJ red))) (. .))"
     assert text.corpus.symbols == ("(ADJP", "(NP", "(S", "(VP", ")ADJP", ")NP", ")S", ")VP", "XX")
-    report = text.corpus.read_json("corpus.json")["report"]
-    assert report == {"read": 60, "without_words": 1}
+    assert text.corpus.read_json("corpus.json")["report"] == {"read": 60, "without_words": 1}
     assert [text.sets[name].load().report["without_words"] for name in ("dev", "test")] == [0, 1]
     files = [sorted(path.name for path in part.folder.iterdir()) for part in (text.corpus, text.sets["test"])]
     assert files[0] == ["00000.en", "00000.trees", "corpus.json"]

@@ -31,8 +31,7 @@ def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
     assert bucket.replace("one", b"3", written.e_tag)
     assert not bucket.replace("one", b"4", written.e_tag)
     assert not bucket.replace("none", b"4", written.e_tag)
-    changed = bucket.read("one")
-    assert changed.data == b"3"
+    assert bucket.read("one").data == b"3"
 
 
 def test_a_folder_of_a_bucket_may_have_any_name(at_s3: S3Server) -> None:

@@ -170,8 +170,7 @@ def test_a_lock_is_kept_as_long_as_it_is_renewed_and_its_loss_is_noticed(bucket:
         assert proxy.n_passed < 10
         bucket.write(OBJECT, b"another's")
         assert not lock.is_ours()
-    stored = bucket.read(OBJECT)
-    assert stored.data == b"another's"
+    assert bucket.read(OBJECT).data == b"another's"
     waiting.kill()
     waiting.join()
 

@@ -27,8 +27,7 @@ def _publish(store: Store, name: str = "words-1") -> Artifact:
 
 def test_a_damaged_artifact_is_found_set_aside_and_made_again(store: Store) -> None:
     assert store.find("words-1") is None
-    published = _publish(store)
-    assert published.folder == store.find("words-1") == store.folder("words-1")
+    assert _publish(store).folder == store.find("words-1") == store.folder("words-1")
     assert store.has("words-1")
     assert store.damage("words-1") is None
     assert store.peek("words-1", "text.txt") == "a"

@@ -101,8 +101,7 @@ def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere
                 with pytest.raises(LockLostError, match=r"^another command has taken over .* went silent"):
                     act("metrics.jsonl")
         assert not lock.is_ours()
-    kept = store.bucket.read("store/.making-training-1/metrics.jsonl")
-    assert kept.data == b"theirs"
+    assert store.bucket.read("store/.making-training-1/metrics.jsonl").data == b"theirs"
 
 
 def test_files_stay_where_nobody_knows_whether_they_are_published(

@@ -97,8 +97,7 @@ def test_what_a_killed_write_leaves_is_no_checkpoint(trained: Path) -> None:
     aside = trained / "recovery" / ".making-00000012"
     aside.mkdir()
     (aside / "model.safetensors").write_bytes(b"half")
-    found = newest(trained)
-    assert found[1].update == 6
+    assert newest(trained)[1].update == 6
 
 
 def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:

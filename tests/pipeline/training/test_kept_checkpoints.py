@@ -36,8 +36,7 @@ def train(rank: int, dataset: EncodedDataset, settings: TrainingSettings, folder
                 os.kill(os.getpid(), signal.SIGKILL)
 
         Training._update = until_killed  # type: ignore[method-assign]
-    record = Training(Workers(), dataset, settings, folder).run()
-    TrainingRun(folder).write(record)
+    TrainingRun(folder).write(Training(Workers(), dataset, settings, folder).run())
 
 
 def averaged(run: TrainingRun, dataset: EncodedDataset, folder: Path) -> tuple[object, bytes]:

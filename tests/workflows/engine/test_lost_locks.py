@@ -74,7 +74,6 @@ def test_a_stage_whose_lock_is_lost_ends_and_publishes_nothing(
     assert time.monotonic() - began_s < LONG_S / 2
     assert store.find(step.name) is None
     if uri:
-        lock = store.bucket.read(f"store/.locks/{step.name}.json")
-        assert lock.data == SUCCESSOR
+        assert store.bucket.read(f"store/.locks/{step.name}.json").data == SUCCESSOR
     else:
         assert (store.scratch(step.name) / "words.txt").read_text() == "theirs"

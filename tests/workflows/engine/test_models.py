@@ -166,8 +166,7 @@ def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
     made = {name: Model([step], wide) for name, step in steps.items()}
     tiny = Tiny(tmp_path / "joined", **steps)
     assert run_models(made, tiny.step, Store(tmp_path / "runs"), [_view()])[1] == {}
-    events = [line.split()[0] for line in log.read_text().splitlines()]
-    assert events == ["begins", "ends"] * 3
+    assert [line.split()[0] for line in log.read_text().splitlines()] == ["begins", "ends"] * 3
 
 
 def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
@@ -180,8 +179,7 @@ def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
     assert failures == {"failing": BAD}
     assert table.text.startswith("short")
     assert time.monotonic() - began_s < 200
-    ended = [line for line in log.read_text().splitlines() if line.startswith("end")]
-    assert len(ended) == 1
+    assert len([line for line in log.read_text().splitlines() if line.startswith("end")]) == 1
 
 
 def _meeting(label: str, log: Path) -> Step[Words]:

@@ -33,8 +33,7 @@ def _show(watcher: View) -> None:
 def test_without_a_terminal_each_event_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PLAIN_PROGRESS_S", 0.0)
     file = io.StringIO()
-    console = Console(file=file, width=120)
-    _show(View(console))
+    _show(View(Console(file=file, width=120)))
     text = file.getvalue()
     assert "\x1b" not in text
     lines = text.rstrip("\n").split("\n")
@@ -49,8 +48,7 @@ def test_without_a_terminal_each_event_is_one_line(monkeypatch: pytest.MonkeyPat
 
 def test_on_a_terminal_a_bar_is_redrawn() -> None:
     file = io.StringIO()
-    console = Console(file=file, width=120, force_terminal=True, legacy_windows=False)
-    _show(View(console))
+    _show(View(Console(file=file, width=120, force_terminal=True, legacy_windows=False)))
     text = file.getvalue()
     assert "warning: 4 of 8 GPUs would idle" in text
     assert "50/200 updates" in text

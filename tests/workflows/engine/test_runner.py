@@ -144,8 +144,7 @@ def test_no_table_holds_results_of_two_generations(tmp_path: Path, resumes: bool
     runner.run([first], store)
     store.set_aside(drawn.name)
     (words,) = runner.run([JOIN("table", [Pair(first, second)], tmp_path / "log")], store)
-    drawn_now = drawn.published(store).text
-    assert words.text.count(drawn_now) == 2
+    assert words.text.count(drawn.published(store).text) == 2
 
 
 def _train(context: Context, log: Path) -> Words:

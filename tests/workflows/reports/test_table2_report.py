@@ -21,8 +21,7 @@ def report(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPathFa
 def test_text_from_outside_is_escaped(report: str) -> None:
     assert "<b>" not in report
     assert "&lt;b&gt;Bücher&lt;/b&gt;" in report
-    reader = Reader(report)
-    assert "She sleeps & dreams." in reader.text
+    assert "She sleeps & dreams." in Reader(report).text
 
 
 def test_every_part_is_there(report: str) -> None:

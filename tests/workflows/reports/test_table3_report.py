@@ -65,8 +65,7 @@ def test_first_screen_says_what_came_out(report: str) -> None:
 
 def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
     assert cells_of(report, "F<b>1")[3:5] == ["", ""]
-    shown = [Reader(drawing).text.split() for drawing in drawings(report)]
-    perplexity, bleu, *curves = shown
+    perplexity, bleu, *curves = [Reader(drawing).text.split() for drawing in drawings(report)]
     for panel in (perplexity, bleu):
         assert {"A1", "C1"} < set(panel)
         assert not {"F<b>1", "base", "B1"} & set(panel)

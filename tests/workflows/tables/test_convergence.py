@@ -31,8 +31,7 @@ def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
 )
 def test_the_fall_is_that_over_the_last_tenth(points: list[tuple[int, float]], fall: float | None) -> None:
     """Between measurements the curve is interpolated exponentially. Without one before nine tenths, it is unknown."""
-    fall_here = last_fall(curve(*points), 1000)
-    assert fall_here == (None if fall is None else pytest.approx(fall))
+    assert last_fall(curve(*points), 1000) == (None if fall is None else pytest.approx(fall))
 
 
 def test_a_row_still_falling_is_marked(trained_row: TrainedRow) -> None:

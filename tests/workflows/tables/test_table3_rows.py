@@ -35,8 +35,7 @@ def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
                 assert getattr(model, name) == variation.difference.get(name, value)
         smoothing = variation.difference.get("label_smoothing", base.optimizer.label_smoothing)
         assert by_row[variation.name].training.optimizer.label_smoothing == smoothing
-    unchanged = base.model_copy(update={"model": by_row["A1"].training.model})
-    assert by_row["A1"].training == unchanged
+    assert by_row["A1"].training == base.model_copy(update={"model": by_row["A1"].training.model})
     assert by_row["base"].training == base
 
 
