@@ -71,14 +71,8 @@ def test_own_text_is_found_beside_its_description(planned: Planned, tmp_path: Pa
 @pytest.mark.spawns
 def test_attention_by_hand_is_what_the_page_prints_and_the_model_computes() -> None:
     """The page has the exact output. The model's attention has the result of the steps."""
-    done = subprocess.run(
-        [sys.executable, "examples/attention_by_hand.py"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    command, environment = [sys.executable, "examples/attention_by_hand.py"], {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert f"```text\n{done.stdout}```" in (ROOT / "docs" / "attention-by-hand.md").read_text()
     steps = {part.splitlines()[0]: part.splitlines()[1:] for part in re.split(r"\n(?=\S)", done.stdout.strip())}
     ends = [steps["4. Times the values, weighted means of V:"], steps["6. Their weighted means of V:"]]

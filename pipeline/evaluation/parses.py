@@ -17,15 +17,7 @@ from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.parsing.linearisation import Repair, rebuild
-from pipeline.parsing.trees import (
-    Tree,
-    bracketed,
-    preterminals,
-    read_trees,
-    walk,
-    with_tags_of,
-    words_of,
-)
+from pipeline.parsing.trees import Tree, bracketed, preterminals, read_trees, walk, with_tags_of, words_of
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EvaluationSet, Hypotheses
 from pipeline.store.records import Record

@@ -45,7 +45,7 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
     settings = Size(config, "multi30k", 1, 1, cpu_batch_tokens=600).settings(device="cpu")
     peer = PlainLoop(settings, dataset, TorchTransformer if name == "torch" else Marian, "float32")
     with torch.no_grad():
-        (_as_torch if name == "torch" else _as_marian)(ours, peer.model)  # type: ignore[arg-type]
+        (_as_torch if name == "torch" else _as_marian)(ours, peer.model)
     source_BS, target_BT = peer.updates.split.batch(np.arange(40))
     step = TrainingStep(ours, OptimizerConfig(), torch.float32)
     step.accumulate(Batch.padded(source_BS, target_BT, torch.float32))
@@ -55,6 +55,6 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
     assert float(loss.detach()) == pytest.approx(float(step.losses[0] / n_tokens), abs=1e-5)
     names = [name for name, _ in ours.named_parameters()]
     gradient = views(step.gradient_P, ours)[names.index("encoder.0.feed_forward.w_1.weight")]
-    layer = peer.model.transformer.encoder.layers[0] if name == "torch" else peer.model.marian.model.encoder.layers[0]  # type: ignore[union-attr]
-    theirs = (layer.linear1 if name == "torch" else layer.fc1).weight.grad  # type: ignore[union-attr, operator, index]
+    layer = peer.model.transformer.encoder.layers[0] if name == "torch" else peer.model.marian.model.encoder.layers[0]
+    theirs = (layer.linear1 if name == "torch" else layer.fc1).weight.grad
     assert float(theirs.norm()) == pytest.approx(float(gradient.norm() / n_tokens), rel=1e-3)

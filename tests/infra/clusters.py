@@ -53,14 +53,8 @@ class Terminal:
 
     def start(self, line: str) -> subprocess.Popen[bytes]:
         with self.log.open("wb") as log:
-            return subprocess.Popen(
-                ["bash", "-c", line],
-                cwd=self._folder,
-                env=self._variables,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
+            return subprocess.Popen(["bash", "-c", line], cwd=self._folder, env=self._variables, **streams)
 
     def run(self, line: str) -> str:
         assert self.start(line).wait(TIMEOUT_S) == 0, f"{line}\n{self.printed}"

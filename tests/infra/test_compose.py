@@ -9,17 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.infra.clusters import (
-    ROOT,
-    SMALL,
-    TIMEOUT_S,
-    Terminal,
-    kill,
-    podman,
-    requires_clusters,
-    succeeds,
-    typed,
-)
+from tests.infra.clusters import ROOT, SMALL, TIMEOUT_S, Terminal, kill, podman, requires_clusters, succeeds, typed
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, requires_clusters, pytest.mark.timeout(4 * TIMEOUT_S)]

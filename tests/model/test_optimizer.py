@@ -19,29 +19,22 @@ def test_a_linear_schedule_falls_from_the_same_peak_to_zero(step: int, share: fl
     """Over 199 steps with a warm-up of 100: equation 3's rate up to its peak, then 1% less of it per step."""
     peak = learning_rate(100, 512, 100, 0.5)
     assert linear_rate(step, 512, 100, 199, 0.5) == pytest.approx(share * peak)
-    trained = TrainingStep(
-        Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=512, d_ff=8)),
-        OptimizerConfig(warmup_steps=100, learning_rate_scale=0.5, schedule="linear"),
-        torch.float32,
-        updates=199,
-    )
+    model = Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=512, d_ff=8))
+    optimizer = OptimizerConfig(warmup_steps=100, learning_rate_scale=0.5, schedule="linear")
+    trained = TrainingStep(model, optimizer, torch.float32, updates=199)
     assert trained.learning_rate(step) == linear_rate(step, 512, 100, 199, 0.5)
 
 
 def test_a_schedule_without_steps_is_refused() -> None:
+    model = Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=8, d_ff=8))
     with pytest.raises(ValueError, match="warm-up takes 100 of 100 updates; a linear schedule needs more"):
-        TrainingStep(
-            Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=8, d_ff=8)),
-            OptimizerConfig(warmup_steps=100, schedule="linear"),
-            torch.float32,
-            updates=100,
-        )
+        TrainingStep(model, OptimizerConfig(warmup_steps=100, schedule="linear"), torch.float32, updates=100)
     with pytest.raises(ValueError, match="counts from 1"):
         learning_rate(0, 512, 4000)
     with pytest.raises(ValueError, match="leave none of the 100 updates to fall in"):
         TrainingSettings(updates=100, optimizer=OptimizerConfig(warmup_steps=100, schedule="linear"))
     with pytest.raises(ValueError, match="schedule is 'cosine'; it must be 'inverse_sqrt' or 'linear'"):
-        OptimizerConfig(schedule="cosine")  # type: ignore[arg-type]
+        OptimizerConfig(schedule="cosine")
 
 
 def test_a_field_added_later_is_no_part_of_the_identity_at_its_default() -> None:
@@ -67,7 +60,7 @@ def test_steps_are_those_of_torch(device: str) -> None:
         found_inf = torch.full_like(finite, float(number == 4))
         rate = torch.tensor(0.1 / (1 + number), device=device, dtype=rate_dtype)
         reference.param_groups[0]["lr"] = rate
-        reference.grad_scale, reference.found_inf = grad_scale, found_inf  # type: ignore[attr-defined]
+        reference.grad_scale, reference.found_inf = grad_scale, found_inf
         theirs_P.grad = gradient_P.clone()
         reference.step()
         before_P = ours_P.clone()

@@ -63,13 +63,8 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
     causal_TT = nn.Transformer.generate_square_subsequent_mask(TARGET_BT.shape[1], dtype=torch.float64)
     for layer in decoder:
         x_BTD = layer(x_BTD, memory_BSD, tgt_mask=causal_TT, memory_key_padding_mask=padding_BS)
-    expected = F.cross_entropy(
-        (x_BTD @ embedding_VD.T).flatten(0, 1),
-        TARGET_BT.flatten(),
-        ignore_index=PAD_ID,
-        reduction="sum",
-        label_smoothing=0.1,
-    )
+    logits_NV, targets_N = (x_BTD @ embedding_VD.T).flatten(0, 1), TARGET_BT.flatten()
+    expected = F.cross_entropy(logits_NV, targets_N, ignore_index=PAD_ID, reduction="sum", label_smoothing=0.1)
     expected.backward()
 
     hidden_BTD = hidden_of(ours, source_BS, shift_right(TARGET_BT))

@@ -27,7 +27,7 @@ def made(step: Step[ArtifactT], store: Store) -> tuple[ArtifactT, list[str]]:
     """Runs a step and returns its artifact and the warnings shown, the same in a terminal and in a file."""
     consoles = [Console(file=io.StringIO(), width=120, force_terminal=is_terminal) for is_terminal in (False, True)]
     (artifact,) = run([step], store, [View(console) for console in consoles])
-    plain, rich = ([*map(str.strip, re.findall(r"warning: (.*)", console.file.getvalue()))] for console in consoles)  # type: ignore[attr-defined]
+    plain, rich = ([*map(str.strip, re.findall(r"warning: (.*)", console.file.getvalue()))] for console in consoles)
     assert plain == rich
     return artifact, plain
 

@@ -33,14 +33,11 @@ EXPECTED: dict[LayerType, tuple[int, int]] = {
 def counts() -> Counts:
     """Counts by formula, with paths of one step for three positions and two for six."""
 
-    def size(flop: int, n: int, d: int) -> SizeCounts:
-        return SizeCounts(length=n, width=d, counted_flop=flop)
-
     def layer(name: LayerType) -> LayerCounts:
-        points = SWEEP.points(name)
+        a, b = EXPECTED[name]
         return LayerCounts(
             name=name,
-            sizes=tuple(size(1000 * n ** EXPECTED[name][0] * d ** EXPECTED[name][1], n, d) for n, d in points),
+            sizes=[SizeCounts(length=n, width=d, counted_flop=1000 * n**a * d**b) for n, d in SWEEP.points(name)],
             sequential_operations={3: 1, 6: 1},
             longest_path={6: 2, 3: 1},
             longest_path_contiguous={3: 1, 6: 4} if "convolution" in name else {},
@@ -54,24 +51,12 @@ def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurement
     """Three rounds of equal times, one of them disturbed."""
 
     def layer(name: LayerType) -> LayerMeasurements:
-        return LayerMeasurements(
-            name=name,
-            sizes=tuple(
-                SizeMeasurements(length=n, width=d, rounds_s=(seconds(name, n, d), 50.0, seconds(name, n, d)))
-                for n, d in SWEEP.points(name)
-            ),
-        )
+        times = {(n, d): seconds(name, n, d) for n, d in SWEEP.points(name)}
+        sizes = [SizeMeasurements(length=n, width=d, rounds_s=(s, 50.0, s)) for (n, d), s in times.items()]
+        return LayerMeasurements(name=name, sizes=sizes)
 
-    return Measurements(
-        layers=tuple(map(layer, LAYER_TYPES)),
-        timing=TimingSettings(),
-        device="cpu",
-        device_name="a machine",
-        threads=2,
-        dtype="float32",
-        torch_version="2.13",
-        seconds=61.0,
-    )
+    machine = {"device": "cpu", "device_name": "a machine", "threads": 2, "dtype": "float32", "torch_version": "2.13"}
+    return Measurements(layers=[*map(layer, LAYER_TYPES)], timing=TimingSettings(), seconds=61.0, **machine)
 
 
 def theory_s(name: LayerType, n: int, d: int) -> float:

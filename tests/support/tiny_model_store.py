@@ -1,6 +1,5 @@
 """A store with one untrained model, whose text was prepared by the real stages."""
 
-from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.settings import AveragingSettings
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
@@ -23,7 +22,6 @@ PROFILE = load_profile(
     )
 )
 CORPUS = PROFILE.corpora["en-de"]
-assert isinstance(CORPUS, EmbeddedSettings)
 
 
 def _train(context: Context, dataset: EncodedDataset) -> Artifact:

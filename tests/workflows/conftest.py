@@ -128,21 +128,10 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Translation]
             scores.append(score(folder(f"scores {name}"), hypotheses, text))
         perplexity = Perplexity(folder("perplexity"))
         perplexity.write(PerplexityRecord(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
-        return Translation(
-            pair,
-            model,
-            data,
-            corpus,
-            run,
-            checkpoint,
-            test_sets[0],
-            hypotheses,
-            perplexity,
-            costs.count(Context(folder("cost")), run),
-            scores[0],
-            tuple(scores[1:]),
-            recipe=Recipe(training=settings, averaging=AveragingSettings(last=1)),
-        )
+        recipe, cost = Recipe(training=settings, averaging=AveragingSettings(last=1)), Context(folder("cost"))
+        trained = pair, model, data, corpus, run, checkpoint, test_sets[0]
+        measured = hypotheses, perplexity, costs.count(cost, run), scores[0], tuple(scores[1:])
+        return Translation(*trained, *measured, recipe=recipe)
 
     return build
 

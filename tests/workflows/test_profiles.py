@@ -30,7 +30,7 @@ def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
     training = profile.recipes["base"].training
     assert (training.updates, training.seed, training.model.vocabulary_size) == (1700, 5, 4000)
     assert profile.recipes["big"].training.updates == MULTI30K.recipes["big"].training.updates
-    assert {corpus.data for corpus in profile.corpora.values()} == {tmp_path}  # type: ignore[union-attr]
+    assert {corpus.data for corpus in profile.corpora.values()} == {tmp_path}
 
 
 def test_a_profile_without_changes_is_the_profile() -> None:
@@ -158,5 +158,5 @@ def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
 )
 def test_what_does_not_fit_a_parser_is_one_line(options: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        load_parsing_profile(**options)  # type: ignore[arg-type]
+        load_parsing_profile(**options)
     assert "\n" not in str(caught.value)

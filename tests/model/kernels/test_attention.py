@@ -48,7 +48,7 @@ def results(q: Tensor, k: Tensor, v: Tensor, grad: Tensor, sides: list[Tensor], 
 def interpreted(*arguments: object) -> list[Tensor]:
     attention.packed_attention.register_kernel("cpu")(attention.forward_by_kernels)
     attention.packed_attention_backward.register_kernel("cpu")(attention.backward_by_kernels)
-    return results(*arguments)  # type: ignore[arg-type]
+    return results(*arguments)
 
 
 @pytest.mark.parametrize(("d_k", "d_v"), [(16, 16), (9, 20), (128, 16)])

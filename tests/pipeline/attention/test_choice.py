@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pipeline.attention.choice import LONG_WORDS, Wanted, all_heads, one_antecedent, two_heads
+from pipeline.attention.recording import KINDS
 from pipeline.attention.translated import Attended, Pieces
 from pipeline.errors import UserError
 
@@ -30,15 +31,7 @@ def attended() -> Attended:
     for head in range(3):
         look(1, head, 0, 8, 0.6)  # far, but ahead
     weights[0, 1, :4] = np.roll(np.eye(10, dtype=np.float32), 1, axis=1)[:4]
-    return Attended(
-        "The Law is good, and its aim too",
-        "",
-        0.0,
-        SIDE,
-        SIDE,
-        SIDE,
-        {"encoder": weights, "decoder": weights, "cross": weights},
-    )
+    return Attended("The Law is good, and its aim too", "", 0.0, SIDE, SIDE, SIDE, dict.fromkeys(KINDS, weights))
 
 
 def test_defaults(attended: Attended) -> None:

@@ -39,16 +39,8 @@ def get(
     timeout_s: float = 5,
 ) -> None:
     url = server if isinstance(server, str) else f"{server.url}/file"
-    fetch(
-        [url, *mirrors],
-        target,
-        size_bytes=size_bytes,
-        checksum=checksum,
-        advice="pass --data DIR",
-        retries=2,
-        pause_s=0.001,
-        timeout_s=timeout_s,
-    )
+    known = {"size_bytes": size_bytes, "checksum": checksum, "advice": "pass --data DIR"}
+    fetch([url, *mirrors], target, **known, retries=2, pause_s=0.001, timeout_s=timeout_s)
 
 
 def ranges(server: RangeServer) -> list[str | None]:

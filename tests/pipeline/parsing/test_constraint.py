@@ -64,15 +64,9 @@ def test_every_output_is_a_tree_with_the_sentences_words(beam: int, device: str)
         )
         sources = [[*(draw.randint(4, 12) for _ in range(n)), END_ID] for n in n_pieces]
         source_BS = pad_sequence([torch.tensor(s) for s in sources], batch_first=True, padding_value=PAD_ID)
-        best_of = beam_search(
-            random_model(seed).to(device),
-            source_BS.to(device),
-            beam_size=beam,
-            length_penalty=0.3,
-            max_extra_tokens=extra,
-            n_best=min(beam, 3),
-            constraint=WellFormed(TOKENS, n_words, most_open, most_in_a_row),
-        )
+        model, constraint = random_model(seed).to(device), WellFormed(TOKENS, n_words, most_open, most_in_a_row)
+        options = {"beam_size": beam, "length_penalty": 0.3, "max_extra_tokens": extra, "n_best": min(beam, 3)}
+        best_of = beam_search(model, source_BS.to(device), constraint=constraint, **options)
         for n, source, hypotheses in zip(n_words, sources, best_of, strict=True):
             assert hypotheses
             for hypothesis in hypotheses:

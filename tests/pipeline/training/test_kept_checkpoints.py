@@ -35,7 +35,7 @@ def train(rank: int, dataset: EncodedDataset, settings: TrainingSettings, folder
             if training.state.update == killed_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        Training._update = until_killed  # type: ignore[method-assign]
+        Training._update = until_killed
     TrainingRun(folder).write(Training(Workers(), dataset, settings, folder).run())
 
 

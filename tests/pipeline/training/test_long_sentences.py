@@ -37,15 +37,11 @@ def encoded(dataset: EncodedDataset, parallel_text: Path, tmp_path_factory: pyte
         dev[30:30] = [(" ".join(["dog"] * n), "Hund") for n in words]
         corpus = corpus_of(folder / "corpus", train, shard_pairs=250)
         (folder / "vocabulary").mkdir()
-        Vocabulary(folder / "vocabulary").path.write_bytes((dataset.folder / "joint.model").read_bytes())
+        vocabulary = Vocabulary(folder / "vocabulary")
+        vocabulary.path.write_bytes((dataset.folder / "joint.model").read_bytes())
         (folder / "encoded").mkdir()
-        return encode(
-            Context(folder / "encoded"),
-            corpus,
-            set_of(folder / "dev", dev),
-            Vocabulary(folder / "vocabulary"),
-            EncodingSettings(max_tokens=60),
-        )
+        dev_set, settings = set_of(folder / "dev", dev), EncodingSettings(max_tokens=60)
+        return encode(Context(folder / "encoded"), corpus, dev_set, vocabulary, settings)
 
     return encoded
 

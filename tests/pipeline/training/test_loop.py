@@ -65,7 +65,7 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
 
     if where == "before":
         training.report.emit = emit
-    training.step.accumulate = stopping  # type: ignore[method-assign]
+    training.step.accumulate = stopping
     with training.writer:
         training.train()
 
@@ -209,7 +209,7 @@ def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: Enco
         (faulty, RuntimeError, "illegal memory access"),
     ):
         training = Training(Workers(), dataset, TINY, tmp_path)
-        training.step.accumulate = accumulate  # type: ignore[method-assign]
+        training.step.accumulate = accumulate
         with pytest.raises(error, match=message):
             training.train()
 
@@ -307,7 +307,7 @@ def test_the_first_weights_are_copied_before_the_largest_batch_is_tried(
         NOTED.append("compute")
         accumulate(batch)
 
-    training.step.accumulate = noting  # type: ignore[method-assign]
+    training.step.accumulate = noting
     with training.writer:
         training.train(1)
     first = NOTED.index("compute")

@@ -70,12 +70,8 @@ def test_error_of_one_worker_ends_all(
 def test_lost_workers_are_replaced_up_to_a_limit(workers: int, dataset: EncodedDataset, tmp_path: Path) -> None:
     """If they die each time, the error is no bug of the step, so a retry may help."""
     ended = ending(dataset, tmp_path, (1,) * workers, die)
-    check(
-        ended._replace(seconds=0),
-        2 * workers,
-        LostProcessError,
-        r"Ray lost a process or a node \([^\n]*: rerun the same command",
-    )
+    message = r"Ray lost a process or a node \([^\n]*: rerun the same command"
+    check(ended._replace(seconds=0), 2 * workers, LostProcessError, message)
 
 
 def elsewhere(n_cpus: int, variables: dict[str, str], *arguments: Any, **fields: Any) -> Ending:

@@ -89,7 +89,7 @@ def counted(into: dict[str, dict[str, int]], name: str) -> Any:
 
 
 def main() -> None:
-    nn.Module._apply = _apply  # type: ignore[method-assign, assignment]
+    nn.Module._apply = _apply
     # torch has no meta kernel for a tensor rate. This operator changes its arguments and returns nothing.
     library = torch.library.Library("aten", "IMPL")
     library.impl("_fused_adam_.tensor_lr", lambda *args, **options: None, "Meta")

@@ -28,7 +28,7 @@ def parser_row(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPa
     """Writes a row of two candidates. Every third output of the second lacks its last two symbols."""
     trees = tmp_path_factory.mktemp("trees")
     corpus = make_trees(trees)
-    dev, test = (make_tree_set(trees, name) for name in ("dev", "test"))  # type: ignore[arg-type]
+    dev, test = (make_tree_set(trees, name) for name in ("dev", "test"))
 
     def parsed(gold: EvaluationSet, cut: int) -> tuple[Hypotheses, Parses, ScoredTrees]:
         hypotheses = Hypotheses(tmp_path_factory.mktemp("hypotheses"))
@@ -59,15 +59,9 @@ def parser_row(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPa
         choice = {"model": "dropout 0", "models": f1, "beams": {1: 50.0, 4: f1["dropout 0"]}}
         parser.write_json(CHOICE_FILE, {**choice, "settings": SEARCH.model_dump()})
         baseline = right_branching(Context(tmp_path_factory.mktemp("right")), corpus, test)
-        return ParserRow(
-            training,  # type: ignore[arg-type]
-            data,
-            tuple(candidates),
-            {"dropout 0.3": "the loss is not finite"},
-            score_parses(Context(tmp_path_factory.mktemp("scores")), baseline),
-            parser,
-            SearchedTrees(*parsed(test, 7)),
-        )
+        scores, failures = Context(tmp_path_factory.mktemp("scores")), {"dropout 0.3": "the loss is not finite"}
+        measured = failures, score_parses(scores, baseline), parser, SearchedTrees(*parsed(test, 7))
+        return ParserRow(training, data, tuple(candidates), *measured)
 
     return build
 
