@@ -159,14 +159,8 @@ def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact], 
                     earlier = Run.read(store.root, place / str(number))
                     if earlier.record.table == table.name:
                         folder, began = earlier.folder, earlier.record.began
-            record = Record(
-                command=command,
-                commit=commit(),
-                host=socket.gethostname(),
-                began=began,
-                table=table.name,
-                artifacts={label: step.name for label, step in steps.items()},
-            )
+            names, host = {label: step.name for label, step in steps.items()}, socket.gethostname()
+            record = Record(command=command, commit=commit(), host=host, began=began, table=table.name, artifacts=names)
             for name, step in _models(steps.values()):
                 _link(folder / MODELS / name, store.folder(step.name))
             folder.mkdir(parents=True, exist_ok=True)

@@ -11,16 +11,11 @@ from workflows import stages
 from workflows.engine.dag import Stage
 from workflows.profiles.loading import load_profile
 
-PROFILE = load_profile(
-    overrides=overrides(
-        {
-            "corpora.en-de.train_pairs": 80,
-            "corpora.en-de.dev_pairs": 6,
-            "corpora.en-de.test_pairs": 4,
-            "vocabulary": "{size = 160, character_coverage = 1, byte_fallback = false}",
-        }
-    )
-)
+SETTINGS = {
+    "corpora.en-de": "{train_pairs = 80, dev_pairs = 6, test_pairs = 4}",
+    "vocabulary": "{size = 160, character_coverage = 1, byte_fallback = false}",
+}
+PROFILE = load_profile(overrides=overrides(SETTINGS))
 CORPUS = PROFILE.corpora["en-de"]
 
 

@@ -66,13 +66,8 @@ def write_card(exported: Path, checkpoint: Checkpoint, library: str, example: st
     rows += _scores(store, manifest) if store else ()
     rows.append(("exported by", f"aiayn {version('aiayn')}" + (f", commit {now}" if (now := commit()) else "")))
     title = manifest.get("label", "").partition(" ")[2] or exported.name
-    card = CARD.format(
-        languages=languages,
-        library=library,
-        title=title,
-        rows="\n".join(f"- {name}: {value}" for name, value in rows),
-        example=example,
-    )
+    listed = "\n".join(f"- {name}: {value}" for name, value in rows)
+    card = CARD.format(languages=languages, library=library, title=title, rows=listed, example=example)
     (exported / "README.md").write_text(card, encoding="utf-8")
 
 

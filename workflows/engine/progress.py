@@ -35,20 +35,10 @@ class View(Watcher):
         self._began, self._n_steps, self._n_finished = time.monotonic(), len(steps), 0
         self._announced = {step.fingerprint for step in steps}
         self._started, self._printed, self._tasks = {}, {}, {}
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(20),
-            TextColumn("{task.fields[status]}", markup=False),
-        )
-        # Off a terminal, it draws nothing but estimates the time left.
-        self._bars = Progress(
-            *columns,
-            TimeRemainingColumn(),
-            console=self._console,
-            auto_refresh=False,
-            speed_estimate_period=RATE_S,
-            disable=not self._console.is_terminal,
-        )
+        label, status = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[status]}"))
+        columns, console = (label, BarColumn(20), status, TimeRemainingColumn()), self._console
+        off = not console.is_terminal  # then it draws nothing but estimates the time left
+        self._bars = Progress(*columns, console=console, disable=off, auto_refresh=False, speed_estimate_period=RATE_S)
         if steps:
             inputs = f", using {len(cached)} from the store" if cached else ""
             self._console.print(f"{len(steps)} stages to run{inputs}", highlight=False)

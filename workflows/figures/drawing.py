@@ -112,13 +112,9 @@ def draw_figures(context: Context, checkpoint: Checkpoint, settings: FigureSetti
             )
         )
         context.progress(len(drawn), len(CHOOSERS), "figures")
+    files, first = {figure.caption: context.folder / f"figure{figure.number}.svg" for figure in drawn}, drawn[0]
     page = render(
-        settings.name,
-        sentences,
-        settings.decoding,
-        figures={figure.caption: context.folder / f"figure{figure.number}.svg" for figure in drawn},
-        layer=drawn[0].layer,
-        shown_heads=drawn[0].heads,
+        settings.name, sentences, settings.decoding, figures=files, layer=first.layer, shown_heads=first.heads
     )
     (context.folder / "attention.html").write_text(page, encoding="utf-8")
     translations = {sentence.sentence: sentence.translation for sentence in sentences}

@@ -12,13 +12,8 @@ from pipeline.text.overlap import Overlaps
 from workflows.quantities import percent, rounded
 from workflows.tables.table import NAME, Column, Table, columns, in_order
 
-REASONS = dict(
-    zip(
-        (*CLEANING_REASONS, TOO_MANY_TOKENS),
-        ("blank side", "too many words", "lengths too different", "not UTF-8", "too many tokens"),
-        strict=True,
-    )
-)
+_IN_WORDS = ("blank side", "too many words", "lengths too different", "not UTF-8", "too many tokens")
+REASONS = dict(zip((*CLEANING_REASONS, TOO_MANY_TOKENS), _IN_WORDS, strict=True))
 """Why pairs are dropped, in words."""
 
 

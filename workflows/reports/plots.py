@@ -109,15 +109,9 @@ def curves(
             if smooth and len(points) > MAX_PLAIN:
                 axes.plot(*zip(*points, strict=True), color=color, linewidth=0.7, alpha=0.3)
                 points = running_mean(points, len(points) // MEANS)
-            axes.plot(
-                *zip(*points, strict=True),
-                color=color,
-                linestyle=style,
-                linewidth=1.5,
-                label=None if line.label in drawn else line.label,
-                marker="o" if len(points) < MAX_MARKED else None,
-                markersize=3,
-            )
+            label, marker = None if line.label in drawn else line.label, "o" if len(points) < MAX_MARKED else None
+            look = {"color": color, "linestyle": style, "linewidth": 1.5, "marker": marker, "markersize": 3}
+            axes.plot(*zip(*points, strict=True), label=label, **look)
             drawn.add(line.label)
         if log:
             _make_logarithmic(axes)

@@ -70,12 +70,9 @@ def compute(counts: Counts, measured: Measurements) -> Results:
         ]
     for key, block in (("sequential", "in sequence"), ("path", "longest path")):
         columns += [Column(f"{key}.paper", counted[0], block, "d"), Column(key, counted[1], block, "d")]
-    return Results(
-        [Table("Table 1", columns, [_row(layer, fits) for layer in counts.layers]), _counts(counts)],
-        _differences(counts),
-        _notes(counts, measured, sizes, fits),
-        _metrics(counts, sizes, fits),
-    )
+    tables = [Table("Table 1", columns, [_row(layer, fits) for layer in counts.layers]), _counts(counts)]
+    notes, metrics = _notes(counts, measured, sizes, fits), _metrics(counts, sizes, fits)
+    return Results(tables, _differences(counts), notes, metrics)
 
 
 def _fitted(counts: Counts, layer: LayerType, costs: Mapping[tuple[int, int], float]) -> dict[Variable, Exponent]:

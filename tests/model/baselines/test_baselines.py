@@ -74,11 +74,8 @@ def test_batched_search_is_plain_search(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_parameter_has_a_gradient(name: str) -> None:
     step = TrainingStep(random_model(name, scale=1.0).float(), OptimizerConfig(), torch.float32)
-    step.accumulate(
-        Batch.padded(padded(SOURCES), padded([[*each[1:], END_ID] for each in INPUTS]), torch.float32).keyed(
-            torch.arange(3)
-        )
-    )
+    batch = Batch.padded(padded(SOURCES), padded([[*each[1:], END_ID] for each in INPUTS]), torch.float32)
+    step.accumulate(batch.keyed(torch.arange(3)))
     for parameter, gradient in zip(step.master.named_parameters(), step._gradients, strict=True):
         used = gradient[:6] if parameter[0].endswith("positions.weight") else gradient
         used = used[4:] if parameter[0] == "embedding.weight" else used
