@@ -54,13 +54,8 @@ def main(
         raise UserError(f"--word {' --word '.join(word or ())}: give at most two words, for Figures 3 and 4")
     in_store = Store.at(store).checked()
     examined = trained.at(model, in_store) if model else trained.newest(in_store)
-    settings = FigureSettings(
-        name=examined.name,
-        sentences=tuple(sentence or examined.sentences()),
-        layer=layer,
-        heads=numbers(heads) if heads else (),
-        words=tuple(word or ()),
-    )
+    texts, shown = tuple(sentence or examined.sentences()), numbers(heads) if heads else ()
+    settings = FigureSettings(name=examined.name, sentences=texts, layer=layer, heads=shown, words=tuple(word or ()))
     drawing = DRAW(f"figures {examined.name}", examined.checkpoint, settings)
     step = replace(drawing, out=out.absolute() if out else None)
     # No run links to these artifacts; the lock keeps `aiayn clean` from deleting them.

@@ -22,7 +22,6 @@ from workflows.tables.table2 import (
     baselines,
     by_cell,
     compute,
-    is_of_other_text,
 )
 
 PRINTED = {row.name: row.bleu for row in paper.TABLE_2}
@@ -51,7 +50,8 @@ def said(rows: Sequence[Row]) -> str:
 def beside(results: Results, rows: Sequence[Row]) -> str:
     """States the paper's results for the rows of `scores`."""
     printed = [f"{bleu:.1f}" for row in rows if (bleu := row.number("paper")) is not None]
-    other_text = " (on different data)" * is_of_other_text(results)
+    is_other = any(each.what in ("training data", "test set") for each in results.differences)
+    other_text = " (on different data)" * is_other
     return f"The paper reports {' and '.join(printed)}{other_text}." if printed else ""
 
 

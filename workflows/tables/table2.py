@@ -27,8 +27,6 @@ MEASURED_NAMES = {
     "convolutional": "Convolutional (ConvS2S-like)",
 }
 WORD_BY_WORD = "word-by-word"
-OTHER_TEXT = ("training data", "test set")
-"""The aspects that are equal if a cell uses the paper's text."""
 FURTHER = {"lowercased": "lower-cased", "chrf": "chrF"}
 SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU"}
 COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
@@ -120,11 +118,6 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
             "Dev NLL in nats a target token, unsmoothed; test set: sacreBLEU of lower-cased lines (-lc), and chrF."
         )
         yield Table("Models", columns, rows, explanation)
-
-
-def is_of_other_text(results: Results) -> bool:
-    """Whether scores are on other text than the paper's and thus not comparable."""
-    return any(difference.what in OTHER_TEXT for difference in results.differences)
 
 
 def baselines(measured: Sequence[Translation]) -> dict[str, ScoringRecord]:

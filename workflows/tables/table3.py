@@ -98,13 +98,8 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Trans
     explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
     if correlations:
         explained += f" {correlation_text(correlations)}"
-    results = Results(
-        [Table("Table 3", COLUMNS, lines, explained)],
-        _differences(cells),
-        _notes(lines, cells),
-        _metrics(cells, measured, correlations),
-    )
-    return results, cells
+    table, notes = Table("Table 3", COLUMNS, lines, explained), _notes(lines, cells)
+    return Results([table], _differences(cells), notes, _metrics(cells, measured, correlations)), cells
 
 
 Means = Mapping[str, Mapping[Kind, float]]
