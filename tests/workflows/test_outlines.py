@@ -75,7 +75,7 @@ def translator() -> list[Step[Any]]:
     text, recipe = stages.prepared(profile, "en-de"), profile.recipes["base"]
     cell = stages.trained(text, "base", recipe, profile.decoding, with_dev_scores=True, chosen_from=profile.choice)
     return [
-        reproduce_table2.TABULATE("table 2", [cell], [text.report], UNKNOWN),
+        reproduce_table2.TABULATE("table 2", [cell], {}, [text.report], UNKNOWN),
         DRAW("figures", cell.checkpoint, FigureSettings(name="base", sentences=("The lamp is old.",))),
         stages.EXPORT("export", cell.checkpoint),
     ]
