@@ -32,7 +32,7 @@ MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
     "model pipeline": (16_668, 16_500),
     "model/kernels": (318, 600),
-    "workflows": (11_155, 9_500),
+    "workflows": (11_138, 9_500),
     "benchmarks": (1_474, 1_500),
     "tests": (21_576, 20_000),
     "a table": (7_159, 5_200),
