@@ -135,6 +135,8 @@ class TrainingStep:
         self._masters_P = flatten(self.master)
         self._copies_P = self._masters_P if self.model is self.master else flatten(self.model)
         if compiled and isinstance(self.model, Transformer):
+            # Of as many shapes as a process ever trains; dynamo's limit of 8 would fail the ninth.
+            torch._dynamo.config.recompile_limit = 256
             # One compiled graph for all encoder layers and one for the decoder's. Look-ups and the loss stay eager.
             for layer in (*self.model.encoder, *self.model.decoder):
                 layer.compile(fullgraph=True, dynamic=not packed)

@@ -10,6 +10,8 @@ KEEP_MEMORY = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "2000000000", 
 
 By default glibc returns large blocks to the kernel and gets them back page by page: 22,000 page faults of about 5 µs in
 an update of 4,096 tokens (3+3 layers of 256), 2% to 5% of its time in float32 on two cores."""
+DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+"""cuBLAS setting without which its products are not reproducible, read at a process's first product."""
 SPIN_COUNT = 3_000
 """How many times an idle GNU OpenMP thread spins before it sleeps (default 300,000).
 

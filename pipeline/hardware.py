@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from model.kernels.attention import check
+from pipeline.environment import DETERMINISTIC
 from pipeline.errors import UserError
 from pipeline.settings import DecodingDtype
 
@@ -179,6 +180,6 @@ def make_deterministic() -> None:
     Call it before the first matrix product, because cuBLAS reads its workspace size only once. Operations without a
     deterministic kernel then raise RuntimeError. CPUs are deterministic anyway.
     """
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ |= DETERMINISTIC | os.environ
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

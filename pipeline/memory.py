@@ -36,6 +36,13 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or is_torchs or "DefaultCPUAllocator" in str(error)
 
 
+def release_gpu_memory() -> None:
+    """Returns the GPU memory of deleted tensors to other processes. Does not import torch."""
+    if (torch := sys.modules.get("torch")) and torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
 @contextmanager
 def garbage_frozen() -> Iterator[None]:
     """Disables the garbage collector, which would pause one worker while all others wait.

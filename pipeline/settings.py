@@ -33,6 +33,7 @@ Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 """The range accepted by torch and NumPy."""
 Threads = Annotated[int, Field(ge=1, le=4096)]
+GpuShare = Annotated[float, Field(ge=0.01, le=1)]
 LONGEST_TOKENS = 1024
 """Maximum sentence length that a model computes whole, END_ID included, since attention's memory is quadratic. Training
 and metrics on the dev split skip longer pairs; translation splits longer sources."""
@@ -176,6 +177,8 @@ class TrainingSettings(Settings):
     threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
+    gpu_share: GpuShare = not_in_fingerprint(1.0)
+    """Share of a GPU that a single worker reserves, so that other models use the rest. Several have one GPU each."""
     speed: Literal["auto", "plain"] = not_in_fingerprint("auto")
     """auto: on GPUs, use each optimisation that works: pack batches (in bfloat16), compile layers (with Triton,
     without `exact_reduction`), and launch a pass as one CUDA graph. plain: none of these, as on CPUs."""
@@ -186,6 +189,11 @@ class TrainingSettings(Settings):
     def worker_bounds(self) -> tuple[int, int]:
         """The fewest and most workers, the same unless elastic; 0 if unset."""
         return self.workers if isinstance(self.workers, tuple) else (self.workers, self.workers)
+
+    @property
+    def gpus_per_worker(self) -> float:
+        """GPUs that a worker reserves if it computes on GPUs."""
+        return self.gpu_share if self.worker_bounds[1] <= 1 else 1.0
 
     @property
     def units(self) -> int:
@@ -242,6 +250,8 @@ class DecodingSettings(Settings):
     threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
+    gpu_share: GpuShare = not_in_fingerprint(1.0)
+    """Share of a GPU that each worker reserves; 1: whole GPUs, divided among the workers."""
 
     @property
     def on_torch(self) -> "DecodingSettings":
@@ -251,7 +261,11 @@ class DecodingSettings(Settings):
 
     def beside(self, training: TrainingSettings) -> "DecodingSettings":
         """Returns these settings with the workers of a run, the fewest if it is elastic, so that other runs fit too."""
-        return self.model_copy(update={"workers": training.worker_bounds[0]})
+        return self.model_copy(update={"workers": training.worker_bounds[0]}).sharing(training)
+
+    def sharing(self, training: TrainingSettings) -> "DecodingSettings":
+        """Returns these settings with a run's share of a GPU, if that is less."""
+        return self.model_copy(update={"gpu_share": min(self.gpu_share, training.gpus_per_worker)})
 
     def searching_like(self, chosen: "DecodingSettings") -> "DecodingSettings":
         """Returns these settings with a chosen search's beam, length penalty and maximum length."""

@@ -57,6 +57,7 @@ class ParserGrid:
             # In a run's folder, the row's name is the chosen parser's.
             averaged = name if chosen else f"{name} candidate"
             checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
+            perplexity = replace(stages.PERPLEXITY, gpus=settings.gpus_per_worker)
             # A trial decodes with as many workers as it trains with, since other trials may run at the same time.
             decoding = self.profile.decoding.beside(settings)
             hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.dev, decoding)
@@ -71,7 +72,7 @@ class ParserGrid:
                     checkpoint,
                     self.text.dev,
                     hypotheses,
-                    stages.PERPLEXITY(f"perplexity {name}", checkpoint, self.text.dev),
+                    perplexity(f"perplexity {name}", checkpoint, self.text.dev),
                     stages.COST(f"cost {name}", training),
                     parses,
                     stages.SCORE_PARSES(f"score {name}", parses),

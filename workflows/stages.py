@@ -7,7 +7,7 @@ functions are `Imported` when they run, so a command whose steps are all cached 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
@@ -122,6 +122,7 @@ def trained(
     name = f"{text.name} {model}"
     if recipe.training.model.architecture != "transformer":
         decoding = decoding.on_torch  # CTranslate2 supports only Transformers
+    decoding = decoding.sharing(recipe.training)
     training = TRAIN(f"train {name}", text.dataset, recipe.training)
     checkpoint = AVERAGE(f"average {name}", training, recipe.averaging)
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
@@ -146,7 +147,7 @@ def trained(
         checkpoint,
         next(iter(sets.values())),
         hypotheses[0],
-        PERPLEXITY(f"perplexity {name}", checkpoint, text.dev),
+        replace(PERPLEXITY, gpus=recipe.training.gpus_per_worker)(f"perplexity {name}", checkpoint, text.dev),
         COST(f"cost {name}", training),
         scores[0],
         tuple(scores[1:]),

@@ -221,6 +221,9 @@ def _actors(settings: DecodingSettings, model: Model) -> Actors:
             return Actors("cuda", settings.workers or 1, 1)
         raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
     if settings.device != "cpu" and n_gpus:
+        if settings.gpu_share < 1:  # they work in as many shares as get free
+            most = min(MAX_ACTORS_PER_GPU, int(1 / settings.gpu_share)) * n_gpus
+            return Actors("cuda", settings.workers or most, settings.gpu_share)
         return shared(n_gpus, settings.workers or n_gpus * _room_on_gpu(model.config, settings))
     return Actors("cpu", settings.workers or max(1, n_cpus // settings.threads))
 

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 
-from pipeline.environment import worker_environment
+from pipeline.environment import DETERMINISTIC, worker_environment
 from pipeline.errors import LostProcessError, UserError
+from pipeline.memory import release_gpu_memory
 from pipeline.ray_private import LOST, lean_torch_trainer, lost_process, remove_abandoned_placement_groups
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, Listener
@@ -122,6 +123,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
     """Trains in this worker, after connecting it to any others."""
     start = Laps()
     import ray.train.torch
+    import torch
     from ray.train.collective import broadcast_from_rank_zero
 
     from pipeline.hardware import reserved_gpu
@@ -134,6 +136,8 @@ def _train_here(work: _Work) -> "TrainingRecord":
     device = reserved_gpu(str(ray.train.torch.get_device())) if work.on_gpus else "cpu"
     workers = Workers(rank, size, device)
     workers.use_device()
+    if work.on_gpus and work.settings.gpus_per_worker < 1 and device != "cpu":
+        torch.cuda.set_per_process_memory_fraction(work.settings.gpus_per_worker, device)
     if size > 1:
         connect(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, size, device)
     dataset = work.dataset.on_this_node(work.scratch)
@@ -199,9 +203,8 @@ def _in_a_task(work: _Work) -> "TrainingRecord":
     """Trains with a single worker in Ray Train's local mode, in a task."""
     task = ray.remote(
         num_cpus=work.settings.threads,
-        num_gpus=int(work.on_gpus),
         max_retries=0,
-        runtime_env={"env_vars": worker_environment()},
+        **process_options(work.settings.gpus_per_worker * work.on_gpus, work.settings.exact_reduction),
         scheduling_strategy="DEFAULT",  # else it would run in the caller's placement group
     )(single_worker)
     try:
@@ -221,7 +224,25 @@ def single_worker(work: _Work) -> Any:
     from ray.train.torch import TorchTrainer
 
     loop: Any = partial(_run_worker, work)
-    return TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=0)).fit().return_value  # type: ignore[attr-defined]
+    try:
+        return TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=0)).fit().return_value  # type: ignore[attr-defined]
+    finally:
+        release_gpu_memory()
+
+
+def process_options(gpus: float, exact: bool = False) -> dict[str, Any]:
+    """Returns the options of a Ray task that computes on `gpus` GPUs, or on none: its resources and its process.
+
+    Ray ends a process with a GPU after one task. Where a node's only GPU is shared, later tasks use the process again,
+    with torch imported and layers compiled. On several GPUs, the next task might get another one than the process has.
+    """
+    variables = worker_environment()
+    if exact and gpus:  # with a variable of their own, such tasks never get a process that others have used
+        variables |= DETERMINISTIC
+    options: dict[str, Any] = {"num_gpus": gpus, "runtime_env": {"env_vars": variables}}
+    if 0 < gpus < 1 and not exact and all(node["Resources"].get("GPU", 0) <= 1 for node in ray.nodes()):
+        options["max_calls"] = 0
+    return options
 
 
 def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "TrainingRecord":
@@ -318,8 +339,10 @@ def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) ->
     on_gpus = settings.device == "gpu" or (settings.device == "auto" and n_gpus > 0)
     per_worker = _resources(settings, on_gpus)
     wanted = _listed(per_worker)
-    room = sum(min(int(node["Resources"].get(name, 0) // per_worker[name]) for name in per_worker) for node in nodes)
+    room = sum(min(int(node["Resources"].get(name, 0) / n) for name, n in per_worker.items()) for node in nodes)
     unset = (1, settings.most_workers) if growing else (max(room, 1),) * 2
+    if on_gpus and settings.gpus_per_worker < 1:
+        unset = 1, 1
     bounds = settings.worker_bounds if settings.workers else unset
     fewest, most = (min(bound, settings.most_workers) for bound in bounds)
     warnings = []
@@ -366,7 +389,7 @@ def lacking(needed: Mapping[str, float], nodes: Sequence[Mapping[str, Any]]) -> 
 
 
 def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
-    return {"CPU": settings.threads, **({"GPU": 1} if on_gpus else {})}
+    return {"CPU": settings.threads, **({"GPU": settings.gpus_per_worker} if on_gpus else {})}
 
 
 def _listed(resources: Mapping[str, float]) -> str:

@@ -7,6 +7,7 @@ is on CPUs, so results are bit-identical to runs on CPUs.
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,12 +22,18 @@ from tests.support.tiny_training import metrics, weights, with_fields
 pytestmark = pytest.mark.ray
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[ProcessPoolExecutor]:
+@contextmanager
+def started(gpus: int) -> Iterator[ProcessPoolExecutor]:
     """A process that has started and joined the cluster."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), logical_gpus.start) as process:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), logical_gpus.start, [gpus]) as process:
         yield process
         process.submit(logical_gpus.stop).result()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ProcessPoolExecutor]:
+    with started(gpus=2) as process:
+        yield process
 
 
 def test_two_workers_have_a_gpu_each(
@@ -69,7 +76,8 @@ def test_decoding_and_a_training_share_two_gpus(
 
 
 def test_trials_of_table_3_share_two_gpus(cluster: ProcessPoolExecutor, tmp_path: Path) -> None:
-    command = ["-m", "workflows.reproduce_table3", *options(TABLE_3), "--rows", "base", "--store", str(tmp_path)]
+    settings = {**TABLE_3, "grid.training.gpu_share": 1}
+    command = ["-m", "workflows.reproduce_table3", *options(settings), "--rows", "base", "--store", str(tmp_path)]
     seen = cluster.submit(logical_gpus.watched, command).result()
     assert seen.gpus == 2
     assert {title for title in seen.on_node if "single_worker" in title}
@@ -77,3 +85,14 @@ def test_trials_of_table_3_share_two_gpus(cluster: ProcessPoolExecutor, tmp_path
     trials = {title for title in seen.on_head | seen.on_node if "ImplicitFunc" in title or "_run_trial" in title}
     assert trials
     assert trials <= seen.on_head - seen.on_node
+
+
+def test_models_share_a_gpu_and_its_processes(tmp_path: Path) -> None:
+    """Two runs at a time use one GPU, in processes that serve several runs."""
+    settings = {**TABLE_3, "grid.training.gpu_share": 0.5, "grid.base_seeds": 4}
+    command = ["-m", "workflows.reproduce_table3", *options(settings), "--rows", "base", "--store", str(tmp_path)]
+    with started(gpus=1) as cluster:
+        seen = cluster.submit(logical_gpus.watched, command).result()
+    assert seen.gpus == 1
+    assert seen.runs == 2
+    assert len(seen.trained_in) < 4

@@ -1,4 +1,4 @@
-"""A Ray cluster of a head without GPUs and a machine with two that Ray only counts (`pipeline.hardware.LOGICAL_GPUS`).
+"""A Ray cluster of a head without GPUs and a machine with some that Ray only counts (`pipeline.hardware.LOGICAL_GPUS`).
 
 All of it runs in a separate process, because a process can join only one cluster. Placement, ranks, resources and
 processes are Ray's own. Only the computation is on CPUs, and the communication by gloo.
@@ -32,7 +32,6 @@ from pipeline.training.on_ray import train
 from workflows.engine.cluster import ON_HEAD, set_local_variables
 from workflows.engine.joining import loopback_only
 
-N_GPUS = 2
 PATIENCE_S = 240
 started: list[Cluster] = []
 """The cluster of this process."""
@@ -83,18 +82,27 @@ class RecordingScratch(Scratch):
 
 
 def titles_below(pid: int) -> list[str]:
-    lines = [process.cmdline() for process in psutil.Process(pid).children(recursive=True)]
-    return [line[0].removeprefix("ray::") for line in lines if line and line[0].startswith("ray::")]
+    return [*tasks_below(pid).values()]
 
 
-def start() -> None:
+def tasks_below(pid: int) -> dict[int, str]:
+    """Ray's processes, with what they run."""
+    lines = {process.pid: process.cmdline() for process in psutil.Process(pid).children(recursive=True)}
+    return {pid: line[0].removeprefix("ray::") for pid, line in lines.items() if line and line[0].startswith("ray::")}
+
+
+def n_gpus() -> float:
+    return float(ray.cluster_resources()["GPU"])
+
+
+def start(gpus: int) -> None:
     os.environ.pop("RAY_ADDRESS", None)
     set_local_variables()
     os.environ |= {LOGICAL_GPUS: "1", "RAY_TRAIN_V2_ENABLED": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     with loopback_only():
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
         started.append(cluster)
-        cluster.add_node(num_cpus=4, num_gpus=N_GPUS)
+        cluster.add_node(num_cpus=4, num_gpus=gpus)
         ray.init(cluster.address, log_to_driver=False)
 
 
@@ -130,7 +138,7 @@ def trained(dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -
 
 
 def all_free() -> None:
-    until(lambda: ray.available_resources().get("GPU") == N_GPUS, "the GPUs are not free again")
+    until(lambda: ray.available_resources().get("GPU") == n_gpus(), "the GPUs are not free again")
 
 
 def until(happened: Callable[[], Any], otherwise: str) -> None:
@@ -167,22 +175,28 @@ def decoded_beside(
 
 
 class Seen(NamedTuple):
-    """The active tasks of both nodes' processes, and the maximum number of reserved GPUs."""
+    """The active tasks of both nodes' processes, and the maximum number of reserved GPUs and of runs at once."""
 
     on_head: set[str]
     on_node: set[str]
     gpus: float
+    runs: int
+    trained_in: set[int]
+    """Process ids of all runs."""
 
 
 def watched(command: list[str]) -> Seen:
     (node,) = started[0].worker_nodes
-    on_head, on_node, gpus = set(), set(), 0.0
+    on_head, on_node, gpus, runs, trained_in = set[str](), set[str](), 0.0, 0, set[int]()
     with subprocess.Popen([sys.executable, *command, "--address", address()], stdout=subprocess.DEVNULL) as driver:
         while driver.poll() is None:
             with suppress(psutil.Error):
                 on_head |= set(titles_below(raylet(started[0].head_node)))
-                on_node |= set(titles_below(raylet(node)))
-            gpus = max(gpus, N_GPUS - ray.available_resources().get("GPU", 0))
+                tasks = tasks_below(raylet(node))
+                on_node |= {*tasks.values()}
+                training = {pid for pid, title in tasks.items() if "single_worker" in title}
+                runs, trained_in = max(runs, len(training)), trained_in | training
+            gpus = max(gpus, n_gpus() - ray.available_resources().get("GPU", 0))
             time.sleep(0.1)
     assert driver.returncode == 0
-    return Seen(on_head, on_node, gpus)
+    return Seen(on_head, on_node, gpus, runs, trained_in)

@@ -16,11 +16,11 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
-from pipeline.memory import forget_peak_memory, peak_memory_bytes
+from pipeline.memory import forget_peak_memory, peak_memory_bytes, release_gpu_memory
 from pipeline.store.artifact import Context, ignore
 from pipeline.store.scratch import CHECK_S
 from pipeline.store.store import Store
-from pipeline.training.on_ray import lacking
+from pipeline.training.on_ray import lacking, process_options
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.dag import PACKAGES, ROOT
 from workflows.engine.joining import accepted_address, loopback_only
@@ -82,7 +82,7 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
     The caller's CPUs are free meanwhile. The stage's `Context.map` runs within the process and adds no files.
     """
     # By default the task would run in its caller's placement group.
-    task = ray.remote(num_cpus=0, num_gpus=gpus, scheduling_strategy="DEFAULT")(emitting_warnings)
+    task = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT", **process_options(gpus))(emitting_warnings)
     alone = Context(context.folder, context.emit, shared=context.shared)
     reference = task.remote(context.emit, with_gpu, function, alone, *arguments)
     while not ray.wait([reference], timeout=WAITING_S)[0]:
@@ -100,7 +100,10 @@ def with_gpu(function: Callable[..., Any], context: Context, *arguments: Any) ->
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"  # Ray may see a GPU that torch cannot use
-    return with_peak_memory(function, replace(context, device=device), *arguments)
+    try:
+        return with_peak_memory(function, replace(context, device=device), *arguments)
+    finally:
+        release_gpu_memory()
 
 
 def set_local_variables() -> None:

@@ -82,7 +82,7 @@ class ParsingProfile(Profile):
 def _small_parser(dropout: float, averaging: AveragingSettings, **training: Any) -> dict[str, Recipe]:
     """Returns the recipe of a parser of two layers, several of which train at once on a few cores."""
     model = sized(BASE, 2, 128, 512, 4, dropout)
-    settings = TrainingSettings(model=model, dtype="float32", workers=1, **training)
+    settings = TrainingSettings(model=model, dtype="float32", workers=1, gpu_share=0.25, **training)
     return {"parser": Recipe(training=settings, averaging=averaging)}
 
 

@@ -61,6 +61,7 @@ _GENERATED: dict[str, Any] = {
     "validation_updates": 150,
     "log_updates": 10,
     "workers": 1,
+    "gpu_share": 0.25,
 }
 EMBEDDED = Profile(
     name="embedded",
@@ -101,6 +102,7 @@ _MULTI30K: dict[str, Any] = {
     "validation_updates": 300,
     "log_updates": 50,
     "threads": 2,
+    "gpu_share": 0.25,
 }
 MULTI30K = Profile(
     name="multi30k",

@@ -182,6 +182,11 @@ def test_made_up_nodes_look_like_ray_s() -> None:
         ([*HEAD, *FOUR_GPUS], {"device": "gpu", "workers": 8}, (True, 8, 8, 1), "room for 4; waiting"),
         ([*HEAD, *TWO_MACHINES], {"device": "gpu"}, (True, 1, 64, 8), ""),
         (HEAD, {}, (False, 1, 64, 8), "no node of the Ray cluster has a GPU"),
+        # by default, a share of a GPU is for one worker
+        (FOUR_GPUS, {"gpu_share": 0.25}, (True, 1, 1, 8), ""),
+        (EIGHT_MACHINES, {"gpu_share": 0.1, "workers": 1}, (True, 1, 1, 64), ""),
+        (FOUR_GPUS, {"gpu_share": 0.25, "workers": 2}, (True, 2, 2, 2), ""),
+        (FOUR_GPUS, {"gpu_share": 0.25, "device": "cpu"}, (False, 8, 8, 1), ""),
         # never more workers than parts of an update
         (nodes({"CPU": 2.0}), {}, (False, 2, 2, 1), ""),
         (nodes({"CPU": 4.0}), {"budget_tokens": 600}, (False, 2, 2, 2), ""),
