@@ -28,7 +28,7 @@ define REPORT
 	'{ printf "installed into .venv: %.1f GB in %d s, torch %s\n", $$1 * 1.024e-6, s, torch }'
 endef
 
-.PHONY: help reproduce test test-fast test-slow test-clusters chaos gpu lint format constraints clean
+.PHONY: help reproduce test test-fast test-slow test-clusters evidence chaos gpu lint format constraints clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -64,6 +64,9 @@ test-slow: .venv/installed-dev ## run the tests that take minutes
 test-clusters: .venv/installed-dev ## start the clusters of infra/ in containers; as root on Debian, whose podman it installs
 	bash tests/infra/prepare.sh
 	$(BIN)/python -m pytest -m slow tests/infra
+
+evidence: .venv/installed ## train, on real text, what the claims are judged by; continues where it was stopped (infra/evidence.sh)
+	bash infra/evidence.sh
 
 chaos: .venv/installed-dev ## kill processes at random and compare the results; AIAYN_CHAOS_SEED, AIAYN_CHAOS_KILLS
 	$(BIN)/python -m pytest -m slow tests/chaos -s

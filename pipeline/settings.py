@@ -243,15 +243,15 @@ class DecodingSettings(Settings):
     """Not fingerprinted: the exported model is a separate artifact, so its fingerprint distinguishes translations."""
     dtype: DecodingDtype = "auto"
     batch_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
-    """Source tokens decoded at once, beams not counted; 0: 4,096 on a CPU and 16,384 on a GPU."""
+    """Source tokens decoded at once, beams not counted; 0: 4,096 on a CPU, up to 16,384 on a GPU as memory allows."""
     workers: int = not_in_fingerprint(0, ge=0, le=MAX_WORKERS)
-    """Number of Ray actors, shared by the test sets; 0: one per CPU, or up to four per GPU as memory allows, but no
-    more than the sentences can occupy."""
+    """Number of Ray actors, shared by the test sets; 0: one per CPU or four per GPU, but no more than the
+    sentences can occupy."""
     threads: Threads = not_in_fingerprint(1)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
     gpu_share: GpuShare = not_in_fingerprint(1.0)
-    """Share of a GPU that each worker reserves; 1: whole GPUs, divided among the workers."""
+    """The most of a GPU that a worker reserves; by default, workers divide the GPUs among them."""
 
     @property
     def on_torch(self) -> "DecodingSettings":

@@ -6,8 +6,9 @@
 Shapes: H heads, L query length, M key length.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,11 +130,7 @@ def pieces(vocabulary: SentencePieceProcessor, ids: Sequence[int], sentence: str
         if number == 0 or piece.startswith(SPACE_SIGN) or alone or after_alone:
             begins.append(number)
         texts.append(text)
-    return Pieces(tuple(texts), tuple(_spans(begins, len(ids))), tuple(separators))
-
-
-def _spans(begins: Sequence[int], n: int) -> Iterable[tuple[int, int]]:
-    return zip(begins, [*begins[1:], n], strict=True)
+    return Pieces(tuple(texts), tuple(pairwise([*begins, len(ids)])), tuple(separators))
 
 
 def _is_punctuation(text: str) -> bool:

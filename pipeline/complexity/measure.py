@@ -29,11 +29,7 @@ SEED = 1
 
 
 def measure(
-    context: Context,
-    counted: CountsArtifact,
-    settings: LayerSettings,
-    sweep: SweepSettings,
-    timing: TimingSettings,
+    context: Context, counted: CountsArtifact, settings: LayerSettings, sweep: SweepSettings, timing: TimingSettings
 ) -> MeasurementsArtifact:
     """Writes times. Raises UserError if a GPU is requested and there is none.
 

@@ -75,13 +75,7 @@ def mismatch(path: Path, size_bytes: int | None, checksum: str | None) -> str | 
 
 
 def _fetch_from(
-    store: HTTPStore,
-    name: str,
-    part: Path,
-    size_bytes: int | None,
-    checksum: str | None,
-    retries: int,
-    pause_s: float,
+    store: HTTPStore, name: str, part: Path, size_bytes: int | None, checksum: str | None, retries: int, pause_s: float
 ) -> str | None:
     """Completes the partial file from one server; returns the problem, or None."""
     most_bytes, failures, fetched_again = _size(part), 0, False

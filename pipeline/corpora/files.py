@@ -84,11 +84,7 @@ class FilesText(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Depends on the files' content, not their paths. Raises UserError if one cannot be read."""
-        return {
-            "name": self.name,
-            "languages": list(self.languages),
-            "files": [sides.sha256() for sides in self.files],
-        }
+        return {"name": self.name, "languages": list(self.languages), "files": [sides.sha256() for sides in self.files]}
 
 
 class FilesSettings(Settings):

@@ -31,12 +31,7 @@ from pipeline.store.artifacts import CTranslate2Model
 from pipeline.text.vocabulary import load
 
 SAME_SEARCH = MappingProxyType(
-    {
-        "length_penalty": 0,
-        "disable_unk": True,
-        "suppress_sequences": [["<pad>"], ["<s>"]],
-        "min_decoding_length": 0,
-    }
+    {"length_penalty": 0, "disable_unk": True, "suppress_sequences": [["<pad>"], ["<s>"]], "min_decoding_length": 0}
 )
 """Options of `translate_batch` whose defaults would penalise lengths and allow <unk>."""
 BATCH_SENTENCES = 32

@@ -1,7 +1,7 @@
 """Translates an evaluation set with Ray actors that each load the model once (§6.1).
 
 Each idle actor gets the next chunk of sentences, so a slow actor delays nothing. Every chunk fully occupies its actor,
-and there are no more actors than chunks. Actors share a GPU if its memory allows, because one leaves it idle between
+and there are no more actors than chunks. Actors share a GPU, because one leaves it idle between
 the small steps of its search. A dead actor is restarted and its chunk redone. The layout affects the time but not the
 results, except for the last bits of sums: in bfloat16, near ties may be decided differently.
 
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 import ray
 from ray.exceptions import RayTaskError
 
-from model.config import TransformerConfig
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
@@ -28,7 +27,7 @@ from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet
 from pipeline.store.records import DecodingRecord
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
-from pipeline.training.on_ray import lacking, may_grow
+from pipeline.training.layout import lacking, may_grow
 from pipeline.warning_events import emitting_warnings
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 Model: TypeAlias = Checkpoint | CTranslate2Model
 """The model, in the format of the settings' engine."""
-FLOAT32_BYTES = 4
 CHUNKS_PER_WORKER = 4
 """Enough for workers to finish at about the same time."""
 CHUNK_SENTENCES = 500
@@ -48,11 +46,8 @@ FULL_ROWS = {"cpu": 128, "cuda": 2048}
 take 1.6 times (base, float32). On a GPU about a batch; not yet measured."""
 RESTARTS = 3
 """Maximum restarts of an actor, and retries of a chunk."""
-MAX_ACTORS_PER_GPU = 4
-"""Maximum number of actors per GPU; not yet measured."""
-GPU_MEMORY_SHARE = 0.8
-"""Maximum share of a GPU's memory that its actors are planned to use."""
-CUDA_CONTEXT_BYTES = 10**9
+ACTORS_PER_GPU = 4
+"""By default; not yet measured. If fewer shares of the GPU are free, as many actors do all the work."""
 PATIENCE_S = 60
 """Seconds without a result before a warning explains the wait."""
 
@@ -169,44 +164,6 @@ class Actors(NamedTuple):
     """Share of a GPU that each actor reserves."""
 
 
-def decoding_bytes(config: TransformerConfig, settings: DecodingSettings) -> int:
-    """Estimates an actor's peak GPU memory: weights, keys and values, logits and CUDA itself."""
-    from model.flops import count_parameters
-    from model.search import CHUNK_ROWS
-    from pipeline.evaluation.translation import DECODED_PER_SOURCE_TOKEN, with_batch_tokens
-
-    tokens = (1 + DECODED_PER_SOURCE_TOKEN) * with_batch_tokens(settings, "cuda").batch_tokens
-    keys_values = 2 * tokens * config.n_layers * config.n_heads * (config.d_k + config.d_v)  # caches grow by doubling
-    logits = 2 * CHUNK_ROWS["cuda"] * config.vocabulary_size
-    return FLOAT32_BYTES * (3 * count_parameters(config) + keys_values + logits) + CUDA_CONTEXT_BYTES
-
-
-def shared(n_gpus: int, workers: int) -> Actors:
-    """Spreads actors evenly over GPUs."""
-    return Actors("cuda", workers, 1 / -(-workers // n_gpus))
-
-
-def _room_here(config: TransformerConfig, settings: DecodingSettings) -> int:
-    """Returns how many actors fit on this process's GPU, 1 to MAX_ACTORS_PER_GPU."""
-    import torch
-
-    memory_bytes = torch.cuda.get_device_properties(0).total_memory if torch.cuda.is_available() else 0
-    return max(1, min(MAX_ACTORS_PER_GPU, int(GPU_MEMORY_SHARE * memory_bytes // decoding_bytes(config, settings))))
-
-
-def _room_on_gpu(config: TransformerConfig, settings: DecodingSettings) -> int:
-    """Returns how many actors fit on an idle GPU of the cluster, 1 to MAX_ACTORS_PER_GPU; 1 if none is idle."""
-    if ray.available_resources().get("GPU", 0) < 1:
-        return 1
-    room = ray.remote(num_cpus=0, num_gpus=1)(_room_here).remote(config, settings)
-    measured, _ = ray.wait([room], timeout=PATIENCE_S)
-    if not measured:  # a training run has taken it meanwhile
-        ray.cancel(room)
-        return 1
-    n_actors: int = ray.get(room)
-    return n_actors
-
-
 def _actors(settings: DecodingSettings, model: Model) -> Actors:
     """Returns as many actors as the settings say, or as fit on the cluster.
 
@@ -218,13 +175,11 @@ def _actors(settings: DecodingSettings, model: Model) -> Actors:
     n_gpus, n_cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
     if settings.device == "gpu" and not n_gpus:
         if may_grow(ray.nodes()):
-            return Actors("cuda", settings.workers or 1, 1)
+            return Actors("cuda", settings.workers or 1, settings.gpu_share)
         raise UserError("device is gpu, but the Ray cluster has none; set device to cpu or join a node that has one")
     if settings.device != "cpu" and n_gpus:
-        if settings.gpu_share < 1:  # they work in as many shares as get free
-            most = min(MAX_ACTORS_PER_GPU, int(1 / settings.gpu_share)) * n_gpus
-            return Actors("cuda", settings.workers or most, settings.gpu_share)
-        return shared(n_gpus, settings.workers or n_gpus * _room_on_gpu(model.config, settings))
+        workers = settings.workers or n_gpus * ACTORS_PER_GPU
+        return Actors("cuda", workers, min(settings.gpu_share, 1 / -(-workers // n_gpus)))
     return Actors("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
@@ -259,7 +214,8 @@ class Translators:
             # A single thread needs no other CPU, and can use a process that Ray has ready.
             runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
         )
-        self._start = partial(options.remote, context.scratch, context.emit, settings, self._layout.device)
+        placed = settings.model_copy(update={"gpu_share": self._layout.gpu_share})
+        self._start = partial(options.remote, context.scratch, context.emit, placed, self._layout.device)
         self._actors: list[Any] = []
 
     def __enter__(self) -> Self:

@@ -23,9 +23,10 @@ from sentencepiece import SentencePieceProcessor
 from torch.nn.utils.rnn import pad_sequence
 
 from model.architectures import make_decoder, make_model
-from model.config import END_ID, PAD_ID
+from model.config import END_ID, PAD_ID, TransformerConfig
 from model.encoder_decoder import EncoderDecoder
-from model.search import Hypothesis, beam_search
+from model.flops import count_parameters
+from model.search import CHUNK_ROWS, Hypothesis, beam_search
 from model.transformer import Transformer
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_of
@@ -40,7 +41,11 @@ from pipeline.text.vocabulary import SPACE_SIGN, load
 logger = logging.getLogger(__name__)
 
 BATCH_TOKENS = {"cpu": 4096, "cuda": 16384}
-"""Default number of source tokens decoded at once, by device type."""
+"""Default number of source tokens decoded at once, by device type, if memory allows."""
+GPU_MEMORY_SHARE = 0.8
+"""Part of its share of a GPU's memory that a translator plans to use."""
+CUDA_CONTEXT_BYTES = 10**9
+FLOAT32_BYTES = 4
 DECODED_PER_SOURCE_TOKEN = 16
 """Limits the tokens decoded by a batch to this multiple of `batch_tokens`. Otherwise the keys and values of outputs of
 short lines, which may grow to many times the input, would dominate memory."""
@@ -115,6 +120,10 @@ class Translator:
         self.dtype = dtype_of(self.settings.dtype, self.device)
         model, self._vocabulary = load_checkpoint(folder, self.device)
         self._decoder, self.config = make_decoder(model.to(self.dtype)), model.config
+        self._batch_tokens = BATCH_TOKENS["cpu"]
+        if self.device.startswith("cuda"):
+            memory_bytes = torch.cuda.get_device_properties(self.device).total_memory * self.settings.gpu_share
+            self._batch_tokens = batch_tokens_within(memory_bytes, self.config)
 
     @property
     def _max_positions(self) -> int:
@@ -172,9 +181,9 @@ class Translator:
 
         Searches batch by batch, longest sources first.
         """
-        settings = with_batch_tokens(self.settings, self.device)
+        settings, batch_tokens = self.settings, self.settings.batch_tokens or self._batch_tokens
         best: list[list[Hypothesis]] = [[] for _ in sources]
-        for rows in batches([len(source) for source in sources], settings):
+        for rows in batches([len(source) for source in sources], settings, batch_tokens):
             source_BS = pad_sequence([torch.tensor(sources[i]) for i in rows], batch_first=True, padding_value=PAD_ID)
             outputs = beam_search(
                 self._decoder,
@@ -231,13 +240,19 @@ class Translator:
         return parts
 
 
-def with_batch_tokens(settings: DecodingSettings, device: str) -> DecodingSettings:
-    """Returns the settings with the device's default `batch_tokens`, unless set."""
-    chosen = settings.batch_tokens or BATCH_TOKENS[device.partition(":")[0]]
-    return settings.model_copy(update={"batch_tokens": chosen})
+def batch_tokens_within(memory_bytes: float, config: TransformerConfig) -> int:
+    """Returns how many source tokens a GPU decodes at once in this much memory, by default: at least one sentence's.
+
+    Estimates weights, keys and values, logits and CUDA itself, all in float32.
+    """
+    weights = 3 * count_parameters(config) + 2 * CHUNK_ROWS["cuda"] * config.vocabulary_size
+    keys_values = 2 * config.n_layers * config.n_heads * (config.d_k + config.d_v)  # caches grow by doubling
+    room_bytes = GPU_MEMORY_SHARE * memory_bytes - CUDA_CONTEXT_BYTES - FLOAT32_BYTES * weights
+    tokens = room_bytes / (FLOAT32_BYTES * keys_values * (1 + DECODED_PER_SOURCE_TOKEN))
+    return max(LONGEST_TOKENS, min(BATCH_TOKENS["cuda"], int(tokens)))
 
 
-def batches(lengths: Sequence[int], settings: DecodingSettings) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], settings: DecodingSettings, batch_tokens: int) -> Iterator[list[int]]:
     """Yields row numbers, longest rows first, in batches of at most `batch_tokens` source tokens, padding included.
 
     With hypotheses of maximum length, a batch would decode at most DECODED_PER_SOURCE_TOKEN times `batch_tokens`
@@ -248,6 +263,6 @@ def batches(lengths: Sequence[int], settings: DecodingSettings) -> Iterator[list
     while first < len(rows):
         longest = lengths[rows[first]]
         decoded = settings.beam_size * (longest + settings.max_extra_tokens)
-        n_rows = min(settings.batch_tokens // longest, DECODED_PER_SOURCE_TOKEN * settings.batch_tokens // decoded)
+        n_rows = min(batch_tokens // longest, DECODED_PER_SOURCE_TOKEN * batch_tokens // decoded)
         yield rows[first : first + max(1, n_rows)]
         first += max(1, n_rows)

@@ -183,11 +183,7 @@ def _connected(uri: str, endpoint: str, patience_s: float) -> ObjectStore:
             retry_config={
                 "max_retries": 1000,
                 "retry_timeout": timedelta(seconds=patience_s),
-                "backoff": {
-                    "init_backoff": timedelta(seconds=0.2),
-                    "max_backoff": timedelta(seconds=10),
-                    "base": 2,
-                },
+                "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=10), "base": 2},
             },
         )
     except (BaseError, ValueError) as error:

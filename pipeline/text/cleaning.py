@@ -56,12 +56,7 @@ def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpu
 
 
 def clean_shard(
-    part: Corpus,
-    scratch: Scratch,
-    shard: Shard,
-    languages: tuple[str, str],
-    settings: CleaningSettings,
-    in_words: bool,
+    part: Corpus, scratch: Scratch, shard: Shard, languages: tuple[str, str], settings: CleaningSettings, in_words: bool
 ) -> tuple[list[int], Counter[str]]:
     """Filters a shard into shards of `part`; returns their numbers of pairs and the counts."""
     counts, shard = Counter[str](read=shard.pairs), shard.on_this_node(scratch)
@@ -97,8 +92,4 @@ def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_w
 
 def _report(counts: Counter[str]) -> dict[str, Any]:
     """Returns the number of pairs read, kept and dropped by reason."""
-    return {
-        "read": counts["read"],
-        "kept": counts["kept"],
-        "dropped": {reason: counts[reason] for reason in REASONS},
-    }
+    return {"read": counts["read"], "kept": counts["kept"], "dropped": {reason: counts[reason] for reason in REASONS}}

@@ -19,7 +19,7 @@ import shutil
 import signal
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 
-from pipeline.environment import DETERMINISTIC, worker_environment
+from pipeline.environment import worker_environment
 from pipeline.errors import LostProcessError, UserError
 from pipeline.memory import release_gpu_memory
 from pipeline.ray_private import LOST, lean_torch_trainer, lost_process, remove_abandoned_placement_groups
@@ -36,6 +36,7 @@ from pipeline.store.artifact import Context, Listener
 from pipeline.store.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
 from pipeline.store.scratch import Scratch
 from pipeline.training.laps import Laps
+from pipeline.training.layout import ClusterLayout, layout_on, listed, may_grow, process_options, resources
 from pipeline.warning_events import emitting_warnings
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ RETURN_S = 600.0
 """Time for which lost nodes may return, if the remaining ones are too few for a run."""
 REGROW_S = 30.0
 """Time between checks for room for more workers, if their number is elastic."""
-NODE_GROUP = "ray.io/node-group"
-"""The label of a node's group, set by Ray's cluster launcher and KubeRay; such groups may grow."""
 
 
 def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings) -> TrainingRun:
@@ -63,7 +62,7 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     MAX_FAILURES failures, and a worker's own error, with its traceback as a note.
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
-    layout = layout_of(settings)
+    layout = layout_on(ray.nodes(), settings)
     for warning in layout.warnings:
         log.warning("%s", warning)
     work = _Work(dataset, settings, context.scratch, layout.on_gpus, context.emit)
@@ -156,7 +155,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
         return training.run()
 
 
-def _with_retries(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "TrainingRecord":
+def _with_retries(work: _Work, layout: ClusterLayout, ray_folder: Path) -> "TrainingRecord":
     """Trains; after the loss of a process, be it a worker's or Ray Train's, continues from the newest checkpoint."""
     failures, had_no_room = 0, False
     remove_abandoned_placement_groups()  # of an earlier call, whose process was killed
@@ -177,21 +176,21 @@ def _with_retries(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Tr
         layout = _layout_again(work)
 
 
-def _tell_waiting(work: _Work, layout: "ClusterLayout", had_no_room: bool) -> None:
+def _tell_waiting(work: _Work, layout: ClusterLayout, had_no_room: bool) -> None:
     """Emits what the workers wait for, if they lacked room before or now."""
-    free, per_worker = ray.available_resources(), _resources(work.settings, layout.on_gpus)
+    free, per_worker = ray.available_resources(), resources(work.settings, layout.on_gpus)
     if had_no_room or any(free.get(name, 0) < layout.fewest * number for name, number in per_worker.items()):
-        needed, left = _listed(per_worker), _listed({name: free.get(name, 0) for name in per_worker})
+        needed, left = listed(per_worker), listed({name: free.get(name, 0) for name in per_worker})
         work.emit({"waiting": f"room for training workers: {layout.fewest} of {needed} each, {left} free"})
 
 
-def _layout_again(work: _Work) -> "ClusterLayout":
+def _layout_again(work: _Work) -> ClusterLayout:
     """Lays out the rest of a run on the nodes that are left; waits for lost ones, if they do not suffice."""
     settings = work.settings.model_copy(update={"device": "gpu" if work.on_gpus else "cpu"})
     end_s = time.monotonic() + RETURN_S
     while True:
         try:
-            return layout_of(settings)
+            return layout_on(ray.nodes(), settings)
         except UserError as error:
             if time.monotonic() > end_s:
                 raise
@@ -204,7 +203,7 @@ def _in_a_task(work: _Work) -> "TrainingRecord":
     task = ray.remote(
         num_cpus=work.settings.threads,
         max_retries=0,
-        **process_options(work.settings.gpus_per_worker * work.on_gpus, work.settings.exact_reduction),
+        **process_options(work.settings.gpus_per_worker * work.on_gpus, ray.nodes(), work.settings.exact_reduction),
         scheduling_strategy="DEFAULT",  # else it would run in the caller's placement group
     )(single_worker)
     try:
@@ -230,22 +229,7 @@ def single_worker(work: _Work) -> Any:
         release_gpu_memory()
 
 
-def process_options(gpus: float, exact: bool = False) -> dict[str, Any]:
-    """Returns the options of a Ray task that computes on `gpus` GPUs, or on none: its resources and its process.
-
-    Ray ends a process with a GPU after one task. Where a node's only GPU is shared, later tasks use the process again,
-    with torch imported and layers compiled. On several GPUs, the next task might get another one than the process has.
-    """
-    variables = worker_environment()
-    if exact and gpus:  # with a variable of their own, such tasks never get a process that others have used
-        variables |= DETERMINISTIC
-    options: dict[str, Any] = {"num_gpus": gpus, "runtime_env": {"env_vars": variables}}
-    if 0 < gpus < 1 and not exact and all(node["Resources"].get("GPU", 0) <= 1 for node in ray.nodes()):
-        options["max_calls"] = 0
-    return options
-
-
-def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "TrainingRecord":
+def _in_a_group(work: _Work, layout: ClusterLayout, ray_folder: Path) -> "TrainingRecord":
     """Trains with as many workers as Ray Train finds room for. Uses `ray_folder` and then removes it."""
     # Imported here, since waiting for a single worker does not need them.
     from ray.train import ControllerError, FailureConfig, LoggingConfig, RunConfig, ScalingConfig, WorkerGroupError
@@ -257,7 +241,7 @@ def _in_a_group(work: _Work, layout: "ClusterLayout", ray_folder: Path) -> "Trai
         scaling_config=ScalingConfig(  # type: ignore[call-arg]  # mypy reads the signatures of Train V1
             num_workers=(layout.fewest, layout.most) if layout.fewest < layout.most else layout.most,  # type: ignore[arg-type]
             use_gpu=layout.on_gpus,
-            resources_per_worker=_resources(work.settings, layout.on_gpus),
+            resources_per_worker=resources(work.settings, layout.on_gpus),
             elastic_resize_monitor_interval_s=REGROW_S,
         ),
         run_config=RunConfig(  # type: ignore[call-arg]
@@ -305,95 +289,6 @@ def _unconnected_torch_config() -> "TorchConfig":
             return Unconnected
 
     return UnconnectedTorchConfig()
-
-
-class ClusterLayout(NamedTuple):
-    """The resources of a run on the cluster."""
-
-    on_gpus: bool
-    fewest: int
-    most: int
-    """Maximum number of workers; equal to `fewest` unless the number is elastic."""
-    at_once: int
-    """Number of such runs that fit on the cluster concurrently."""
-    warnings: tuple[str, ...] = ()
-
-
-def layout_of(settings: TrainingSettings) -> ClusterLayout:
-    """Lays out a run on the connected cluster (`layout_on`)."""
-    return layout_on(ray.nodes(), settings)
-
-
-def layout_on(nodes: Sequence[Mapping[str, Any]], settings: TrainingSettings) -> ClusterLayout:
-    """Decides between GPUs and CPUs and on the number of workers: as set, or as many as fit on the idle cluster.
-
-    `nodes` are as `ray.nodes` lists them. There are at most `settings.most_workers`. If an autoscaler may add nodes,
-    an unset number ranges from one to that maximum, and workers that do not fit yet are waited for, with a warning; for
-    GPUs that do not exist yet, `device` must be gpu. Otherwise Ray would wait forever, so this raises UserError.
-    """
-    nodes = [node for node in nodes if node["Alive"]]
-    n_gpus = sum(int(node["Resources"].get("GPU", 0)) for node in nodes)
-    growing = may_grow(nodes)
-    if settings.device == "gpu" and not n_gpus and not growing:
-        raise UserError("device is gpu, but the Ray cluster has no GPU; set device to cpu or add a node with one")
-    on_gpus = settings.device == "gpu" or (settings.device == "auto" and n_gpus > 0)
-    per_worker = _resources(settings, on_gpus)
-    wanted = _listed(per_worker)
-    room = sum(min(int(node["Resources"].get(name, 0) / n) for name, n in per_worker.items()) for node in nodes)
-    unset = (1, settings.most_workers) if growing else (max(room, 1),) * 2
-    if on_gpus and settings.gpus_per_worker < 1:
-        unset = 1, 1
-    bounds = settings.worker_bounds if settings.workers else unset
-    fewest, most = (min(bound, settings.most_workers) for bound in bounds)
-    warnings = []
-    if growing and not n_gpus and settings.device == "auto":
-        warnings.append(
-            "no node of the Ray cluster has a GPU, so training uses CPUs; set device to gpu to wait for one"
-        )
-    if settings.workers and most < bounds[1]:
-        warnings.append(f"workers is {bounds[1]}, but an update can be divided among only {most}; using {most} workers")
-    if on_gpus and not settings.workers and room < min(n_gpus, settings.most_workers):
-        warnings.append(
-            f"{n_gpus - room} of the Ray cluster's {n_gpus} GPUs would idle: a training worker needs {wanted}, and the "
-            "nodes have too few CPUs; lower threads or give Ray more CPUs (ray start --num-cpus)"
-        )
-    if room < fewest:
-        shortage = (
-            f"{fewest} training workers with {wanted} each do not fit on the Ray cluster: its {len(nodes)} nodes have "
-            f"room for {room}"
-        )
-        if not growing:
-            raise UserError(f"{shortage}; lower workers or threads, or add nodes")
-        warnings.append(f"{shortage}; waiting for nodes that an autoscaler may add")
-    return ClusterLayout(on_gpus, fewest, most, max(room // fewest, 1), tuple(warnings))
-
-
-def may_grow(nodes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether an autoscaler may add nodes to `ray.nodes`: whether Ray's launcher or KubeRay started one of them.
-
-    Ray has no public API for what it may add.
-    """
-    return any(NODE_GROUP in node["Labels"] for node in nodes if node["Alive"])
-
-
-def lacking(needed: Mapping[str, float], nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Returns, e.g., `64 CPUs, but no node has more than 2`, or an empty text if a node of `ray.nodes` may have room.
-
-    `needed` has Ray's names of resources. An autoscaler may add any node.
-    """
-    for name, n in needed.items() if not may_grow(nodes) else ():
-        most = max((node["Resources"].get(name, 0) for node in nodes if node["Alive"]), default=0)
-        if n > most:
-            return f"{n:g} {name}{'s' * (n != 1)}, but no node has {f'more than {most:g}' if most else 'any'}"
-    return ""
-
-
-def _resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
-    return {"CPU": settings.threads, **({"GPU": settings.gpus_per_worker} if on_gpus else {})}
-
-
-def _listed(resources: Mapping[str, float]) -> str:
-    return " and ".join(f"{number:g} {name}" for name, number in resources.items())
 
 
 @contextmanager

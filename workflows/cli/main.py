@@ -9,6 +9,7 @@ aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn claims seeds.csv                                  judges the paper's claims by a table's seeds
+aiayn results runs/table3/multi30k/newest --out page.md one page of finished runs
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn export huggingface model --out marian             one model -> a model for Hugging Face's transformers
 """
@@ -53,6 +54,7 @@ from workflows.cli.options import (
     once,
 )
 from workflows.cli.prepared import record, recorded, searched
+from workflows.cli.results import results
 from workflows.cli.runs import runs
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
@@ -382,6 +384,7 @@ def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: d
 
 app.command()(runs)
 app.command()(claims)
+app.command()(results)
 app.command("clean")(clean_store)
 app.command()(doctor)
 

@@ -20,7 +20,7 @@ from pipeline.memory import forget_peak_memory, peak_memory_bytes, release_gpu_m
 from pipeline.store.artifact import Context, ignore
 from pipeline.store.scratch import CHECK_S
 from pipeline.store.store import Store
-from pipeline.training.on_ray import lacking, process_options
+from pipeline.training.layout import lacking, process_options
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.dag import PACKAGES, ROOT
 from workflows.engine.joining import accepted_address, loopback_only
@@ -82,7 +82,8 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
     The caller's CPUs are free meanwhile. The stage's `Context.map` runs within the process and adds no files.
     """
     # By default the task would run in its caller's placement group.
-    task = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT", **process_options(gpus))(emitting_warnings)
+    options = process_options(gpus, ray.nodes())
+    task = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT", **options)(emitting_warnings)
     alone = Context(context.folder, context.emit, shared=context.shared)
     reference = task.remote(context.emit, with_gpu, function, alone, *arguments)
     while not ray.wait([reference], timeout=WAITING_S)[0]:

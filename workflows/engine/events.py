@@ -10,7 +10,7 @@ from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.store.artifact import Artifact
-from pipeline.training.on_ray import lacking
+from pipeline.training.layout import lacking
 from workflows.engine.cluster import WAITING_S
 from workflows.engine.dag import Step, in_order
 from workflows.engine.runner import Watcher

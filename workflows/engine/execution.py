@@ -25,7 +25,7 @@ from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
 from pipeline.store.scratch import Written
 from pipeline.store.store import Store
-from pipeline.training.on_ray import lacking
+from pipeline.training.layout import lacking
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.cluster import (
     ON_HEAD,

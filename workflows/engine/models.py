@@ -14,7 +14,7 @@ from ray.actor import ActorHandle
 from pipeline.errors import LostProcessError, UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
-from pipeline.training.on_ray import layout_of
+from pipeline.training.layout import layout_on
 from workflows.engine.cluster import ON_HEAD
 from workflows.engine.dag import Imported, Step, in_order
 from workflows.engine.events import Relay
@@ -59,7 +59,7 @@ def execute_models(
         for name in [*results]:
             if trainings[name]:
                 try:
-                    at_once.append(layout_of(models[name].training).at_once)
+                    at_once.append(layout_on(ray.nodes(), models[name].training).at_once)
                 except UserError as error:
                     relay.failed(name, str(error))
         results = {name: results[name] for name in results if name not in relay.failures}

@@ -5,7 +5,6 @@ Labels are the Penn Treebank's without functions and traces: (S (NP (DT The) (NN
 
 import re
 
-from pipeline.corpora.grammar.inflection import EnglishVerb
 from pipeline.corpora.grammar.lexicon import Adverbial, Preposition, Profession, lexicon
 from pipeline.corpora.grammar.syntax import (
     Clause,
@@ -109,17 +108,13 @@ def _chain(clause: Clause, inverted: bool = False) -> list[tuple[str, str]]:
         return [(tag, _be(person, past))]
     if clause.negated or inverted:
         return [(tag, "did" if past else "does" if third else "do"), ("VB", verb.base)]
-    return [(tag, _finite(verb, third, past))]
+    return [(tag, verb.past if past else verb.third if third else verb.base)]
 
 
 def _be(person: int, past: bool) -> str:
     if past:
         return "was" if person in (0, 2) else "were"
     return ("am", "are", "is", "are", "are")[person]
-
-
-def _finite(verb: EnglishVerb, third: bool, past: bool) -> str:
-    return verb.past if past else verb.third if third else verb.base
 
 
 def _verb_phrase(clause: Clause, chain: list[tuple[str, str]], subordinate: str) -> tuple[str, str]:

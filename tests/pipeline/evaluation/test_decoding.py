@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from model.config import BASE, BIG
-from model.flops import count_parameters
 from pipeline.evaluation import decoding
 from pipeline.evaluation.ctranslate2 import CTranslate2Translator
-from pipeline.evaluation.translation import Translator
+from pipeline.evaluation.translation import Translator, batch_tokens_within
 from pipeline.export.ctranslate2 import export
-from pipeline.settings import DecodingSettings
+from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.text.lines import read_lines
@@ -114,11 +113,9 @@ def test_many_processors_start_few_actors(device: str, workers: int, n_actors: i
     assert decoding.chunks([], 4, device, workers) == []
 
 
-def test_actors_share_gpus_as_memory_allows() -> None:
-    """Shares fill each GPU. An actor's estimated memory grows with the batch and includes the weights."""
-    assert decoding.shared(2, 2) == ("cuda", 2, 1)
-    assert decoding.shared(2, 8) == ("cuda", 8, 0.25)
-    assert decoding.shared(4, 1) == ("cuda", 1, 1)
-    base, big = (decoding.decoding_bytes(config, DecodingSettings()) for config in (BASE, BIG))
-    assert 4 * count_parameters(BIG) < base < big < 100e9
-    assert base < decoding.decoding_bytes(BASE, DecodingSettings(batch_tokens=30_000))
+def test_batches_fit_into_an_actor_s_share_of_a_gpu() -> None:
+    """A quarter of a large GPU decodes full batches of base. Less memory or a larger model means smaller batches."""
+    quarter = {memory_gb: batch_tokens_within(memory_gb / 4 * 1e9, BASE) for memory_gb in (141, 60, 40, 8)}
+    assert quarter[141] == 16_384
+    assert 16_384 > quarter[60] > quarter[40] > quarter[8] == LONGEST_TOKENS
+    assert batch_tokens_within(10e9, BIG) < quarter[40]

@@ -69,14 +69,14 @@ def test_n_best_are_the_searchs_own(checkpoint: Checkpoint) -> None:
 
 def test_batches_hold_each_row_once_within_the_budget() -> None:
     lengths = [3, 900, 7, 7, 1, 20, 12, 3, 150, 2]
-    planned = list(batches(lengths, DecodingSettings(batch_tokens=100, beam_size=1, max_extra_tokens=5)))
+    planned = list(batches(lengths, DecodingSettings(beam_size=1, max_extra_tokens=5), 100))
     assert sorted(row for batch in planned for row in batch) == list(range(len(lengths)))
     assert [len(batch) for batch in planned[:2]] == [1, 1]
     for batch in planned:
         assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= 100
     firsts = [lengths[batch[0]] for batch in planned]
     assert firsts == sorted(firsts, reverse=True)
-    assert list(batches([], FAST)) == []
+    assert list(batches([], FAST, 100)) == []
 
 
 def test_n_best_of_an_overlong_line_join_those_of_its_parts(

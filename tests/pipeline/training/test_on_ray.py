@@ -17,8 +17,9 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training import on_ray
+from pipeline.training.layout import NODE_GROUP, layout_on
 from pipeline.training.loop import Training
-from pipeline.training.on_ray import NODE_GROUP, layout_on, train
+from pipeline.training.on_ray import train
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
 

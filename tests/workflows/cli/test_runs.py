@@ -8,6 +8,7 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_dag import run_table, table_of
+from tests.support.tiny_profile import MadeTable2
 from workflows.runs import begin_run, begun
 
 
@@ -49,6 +50,7 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
     for arguments, message in (
         (["runs", "--store", str(tmp_path / "none")], "none: no such folder; aiayn table2 writes"),
         (["translate", f"{root}/table2/embedded/en-de-bas"], f"en-de-bas {named} average`"),
+        (["results", f"{root}/table2/embedded/3", "--out", out], "embedded/3/run.json cannot be read"),
         (["average", f"{root}/table2/embedded/x", "--out", out], f"x {named} train`, or a label in a run's run.json"),
         (["export", "ctranslate2", f"{root}/table2/x", "--out", out], f"x {named} average`"),
     ):
@@ -70,3 +72,33 @@ def test_a_damaged_record_is_one_line(store: Store, command_line: CommandLine) -
     assert "table2/embedded/1" not in done.stdout
     assert "1/run.json cannot be read" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_page_has_each_run_s_command_table_and_verdicts(
+    copy_of_table2: MadeTable2, tmp_path: Path, command_line: CommandLine
+) -> None:
+    """Options that name this machine's folders are left out. Generated text has no verdicts; seeds on real text do."""
+    run, page, seeds = copy_of_table2.folder / "1", tmp_path / "pages/page.md", tmp_path / "pages/page-1.csv"
+
+    def written() -> str:
+        done = command_line.here("workflows.cli", "results", str(run), "--out", str(page), "--title", "Tiny")
+        assert done.returncode == 0, done.stderr
+        assert seeds.read_bytes() == (run / "seeds.csv").read_bytes()
+        return page.read_text()
+
+    text = written()
+    assert text.startswith("# Tiny\n")
+    assert "\n## Table 2: table2/embedded/1\n" in text
+    assert " --store" not in text
+    assert "### Verdicts" not in text
+    rows = [
+        f"{model},en-de,{seed},Multi30k task 1,bfloat16,10,{nll + 0.001 * seed}"
+        for model, nll in (("base", 1.7), ("recurrent", 1.8), ("convolutional", 1.6))
+        for seed in (1, 2, 3)
+    ]
+    (run / "seeds.csv").unlink()  # a link into the store
+    (run / "seeds.csv").write_text("\n".join(["model,pair,seed,data,dtype,updates,equal_flop_dev_nll", *rows]))
+    (verdict,) = [line for line in written().splitlines() if "superior in quality" in line]
+    assert verdict.count(" | ") == 5
+    assert "base − convolutional: -0.100 [" in verdict
+    assert " fails" in verdict

@@ -1,0 +1,66 @@
+"""`aiayn results`: one Markdown page from the records, tables and seeds of finished runs. No number is retyped."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.errors import UserError
+from workflows.cli.console import console
+
+LOCAL = re.compile(r" --(data|store|address)[ =](\S+)")
+"""Options that say where files and machines are."""
+SEEDS = "seeds.csv"
+
+
+def results(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, e.g. runs/table3/multi30k/newest.")],
+    out: Annotated[Path, typer.Option(help="Markdown file to write; each run's seeds.csv is copied beside it.")],
+    title: Annotated[str, typer.Option(help="The page's first heading.")] = "Results",
+) -> None:
+    """Write a page of finished runs: command, commit, devices, tables, and verdicts on the paper's claims."""
+    from workflows.runs import Run
+
+    records = [Run.read(folder.parents[2], folder) for folder in (folder.resolve() for folder in runs)]
+    lines = [f"# {title}", "", "Written by `aiayn results` from the runs' own records, tables and seeds."]
+    files = dict[Path, bytes]()
+    for number, run in enumerate(records, start=1):
+        if run.record.ended is None or not (tables := sorted(run.folder.glob("table*.md"))):
+            raise UserError(f"{run.folder} has no finished table; rerun its command: {run.record.command}")
+        command, taken = LOCAL.sub("", run.record.command), run.record.ended - run.record.began
+        heading, *table = tables[0].read_text(encoding="utf-8").splitlines()
+        lines += ["", f"#{heading}: {run.name}", "", f"    {command}", ""]
+        lines += [
+            f"Commit {run.record.commit or 'unknown'}, begun {run.record.began:%Y-%m-%d %H:%M} UTC, ended after "
+            f"{taken.total_seconds() / 60:.1f} minutes{f'; failed: {run.record.reason}' * bool(run.record.reason)}."
+        ]
+        if (seeds := run.folder / SEEDS).exists():
+            copied = out.with_name(f"{out.stem}-{number}.csv")
+            lines += [f"Every run's metrics: [{copied.name}]({copied.name}).", *_verdicts(seeds)]
+            files[copied] = seeds.read_bytes()
+        lines += ["#" * line.startswith("#") + line for line in table]
+    try:
+        for path, content in {**files, out: ("\n".join(lines) + "\n").encode()}.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another file") from None
+    console.print(f"{out}: {len(records)} runs", highlight=False)
+
+
+def _verdicts(seeds: Path) -> Iterator[str]:
+    """Yields the judged claims as a table; nothing where none can be judged, as on generated text."""
+    from workflows.claims import page
+    from workflows.claims.claims import judge
+    from workflows.claims.seeds import read
+
+    try:
+        judged = [each for each in judge(read([seeds]), None) if each.effects]
+    except UserError:
+        return
+    if judged:
+        yield from ("", "### Verdicts", "", page.EXPLANATION, "")
+        for row in (page.HEADINGS, ("---",) * len(page.HEADINGS), *page.rows(judged)):
+            yield f"| {' | '.join(text.replace(chr(10), '<br>') for text in row)} |"
