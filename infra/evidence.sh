@@ -15,4 +15,4 @@ train table3-first table3 $rows --rows base,A1,A4,B1,D1,D3,E
 train competitors table2 $pair --models base,recurrent,convolutional
 train attention-functions table3 --config examples/attention_functions.toml --set grid.training.seed=2 --rows dot_product_,additive_,scaled_ --seeds 3
 train table3-all table3 $rows --rows base,A,B,C4,C5,C6,C7,D,E,big
-train longer table2 $pair --models base --set recipes.base.training.updates=11000 --set recipes.base.training.model.dropout=0.25
+train longer table2 $pair --models base,long

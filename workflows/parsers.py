@@ -58,7 +58,6 @@ class ParserGrid:
             averaged = name if chosen else f"{name} candidate"
             checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
             perplexity = replace(stages.PERPLEXITY, gpus=settings.gpus_per_worker)
-            # A trial decodes with as many workers as it trains with, since other trials may run at the same time.
             decoding = self.profile.decoding.beside(settings)
             hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.dev, decoding)
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.dev)

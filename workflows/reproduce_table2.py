@@ -112,7 +112,7 @@ def main(
     ] = False,
     pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,
     models: Annotated[
-        str | None, typer.Option(help="Models: base, big, recurrent, convolutional.  [default: base,big]")
+        str | None, typer.Option(help="Models: base, big, recurrent, convolutional, long.  [default: base,big]")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Runs per model, with consecutive seeds.")] = 1,
 ) -> None:

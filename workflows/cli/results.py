@@ -9,10 +9,10 @@ import typer
 
 from pipeline.errors import UserError
 from workflows.cli.console import console
+from workflows.runs import Run
 
 LOCAL = re.compile(r" --(data|store|address)[ =](\S+)")
 """Options that say where files and machines are."""
-SEEDS = "seeds.csv"
 
 
 def results(
@@ -21,22 +21,17 @@ def results(
     title: Annotated[str, typer.Option(help="The page's first heading.")] = "Results",
 ) -> None:
     """Write a page of finished runs: command, commit, devices, tables, and verdicts on the paper's claims."""
-    from workflows.runs import Run
-
-    records = [Run.read(folder.parents[2], folder) for folder in (folder.resolve() for folder in runs)]
-    lines = [f"# {title}", "", "Written by `aiayn results` from the runs' own records, tables and seeds."]
-    files = dict[Path, bytes]()
+    records = [Run.read(folder.parents[2], folder) for folder in map(Path.resolve, runs)]
+    lines, files = [f"# {title}", "", "Written by `aiayn results` from the runs' own records."], dict[Path, bytes]()
     for number, run in enumerate(records, start=1):
-        if run.record.ended is None or not (tables := sorted(run.folder.glob("table*.md"))):
-            raise UserError(f"{run.folder} has no finished table; rerun its command: {run.record.command}")
-        command, taken = LOCAL.sub("", run.record.command), run.record.ended - run.record.began
+        record = run.record
+        if record.ended is None or not (tables := sorted(run.folder.glob("table*.md"))):
+            raise UserError(f"{run.folder} has no finished table; rerun its command: {record.command}")
         heading, *table = tables[0].read_text(encoding="utf-8").splitlines()
-        lines += ["", f"#{heading}: {run.name}", "", f"    {command}", ""]
-        lines += [
-            f"Commit {run.record.commit or 'unknown'}, begun {run.record.began:%Y-%m-%d %H:%M} UTC, ended after "
-            f"{taken.total_seconds() / 60:.1f} minutes{f'; failed: {run.record.reason}' * bool(run.record.reason)}."
-        ]
-        if (seeds := run.folder / SEEDS).exists():
+        lines += ["", f"#{heading}: {run.name}", "", f"    {LOCAL.sub('', record.command)}", ""]
+        lines += [f"Commit {record.commit or 'unknown'}, {record.began:%Y-%m-%d %H:%M} to {record.ended:%H:%M} UTC."]
+        lines += [f"Failed: {record.reason}."] * bool(record.reason)
+        if (seeds := run.folder / "seeds.csv").exists():
             copied = out.with_name(f"{out.stem}-{number}.csv")
             lines += [f"Every run's metrics: [{copied.name}]({copied.name}).", *_verdicts(seeds)]
             files[copied] = seeds.read_bytes()
@@ -51,15 +46,16 @@ def results(
 
 
 def _verdicts(seeds: Path) -> Iterator[str]:
-    """Yields the judged claims as a table; nothing where none can be judged, as on generated text."""
+    """Yields the judged claims as a table, or why none can be judged, as on generated text."""
     from workflows.claims import page
     from workflows.claims.claims import judge
     from workflows.claims.seeds import read
 
     try:
         judged = [each for each in judge(read([seeds]), None) if each.effects]
-    except UserError:
-        return
+    except UserError as error:
+        judged = []
+        yield f"No verdicts: {error}.".replace(f"{seeds}", seeds.name)
     if judged:
         yield from ("", "### Verdicts", "", page.EXPLANATION, "")
         for row in (page.HEADINGS, ("---",) * len(page.HEADINGS), *page.rows(judged)):

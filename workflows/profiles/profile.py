@@ -72,7 +72,6 @@ class SearchGrid(Settings):
 GENERATED = "generated"
 """The beginning of the names of texts whose scores cannot be compared with the paper's."""
 COMPETITORS = ("recurrent", "convolutional")
-"""Models of Table 2 that are trained only on request, because they take as long as base."""
 
 
 class Profile(BaseProfile):
@@ -90,7 +89,7 @@ class Profile(BaseProfile):
     vocabulary: VocabularySettings = VocabularySettings()
     encoding: EncodingSettings = EncodingSettings()
     recipes: dict[str, Recipe]
-    """Recipes by model ("base", "big", COMPETITORS); their vocabulary_size is `vocabulary.size`."""
+    """Recipes by model ("base", "big", "long", COMPETITORS); their vocabulary_size is `vocabulary.size`."""
     grid: Grid = Grid()
     """Settings of Table 3; its models' vocabulary_size is `vocabulary.size`, too."""
     decoding: DecodingSettings = DecodingSettings()
@@ -101,7 +100,7 @@ class Profile(BaseProfile):
     @property
     def default_models(self) -> list[str]:
         """The models to train unless others are named."""
-        return [name for name in self.recipes if name not in COMPETITORS]
+        return [name for name in self.recipes if name not in (*COMPETITORS, "long")]
 
     def _source(self) -> str:
         if self.own_pairs is None:

@@ -104,6 +104,7 @@ _MULTI30K: dict[str, Any] = {
     "threads": 2,
     "gpu_share": 0.25,
 }
+_LONGER = sized(BASE, 2, 256, 512, 4, 0.25)  # docs/results/2026-11-28_epyc-avx512bf16-2-cores.md
 MULTI30K = Profile(
     name="multi30k",
     data="Multi30k task 1",
@@ -113,7 +114,8 @@ MULTI30K = Profile(
         recipes_of(sized(BASE, 2, 256, 512, 4, 0.15), sized(BIG, 2, 384, 768, 6, 0.2), **_MULTI30K),
         dropout=0.2,
         competitors={"recurrent": Competitor(2, 264, 1.4), "convolutional": Competitor(4, 200, 2.8)},  # docs/log.md
-    ),
+    )
+    | {"long": Recipe(training=TrainingSettings(**_MULTI30K | {"updates": 11_000, "model": _LONGER}))},
     grid=Grid(
         text={"vocabulary": {"size": 3000}},
         training=TrainingSettings(

@@ -15,7 +15,6 @@ from pipeline.evaluation.search_choice import DecodingChoiceRecord
 from pipeline.store.records import ScoringRecord
 from workflows import paper
 from workflows.engine.dag import to_artifact
-from workflows.profiles.profile import COMPETITORS
 from workflows.tables.differences import differences
 from workflows.tables.measurements import Translation
 from workflows.tables.provenance import rate_notes, reading_notes, seeds_text
@@ -25,6 +24,7 @@ MEASURED_NAMES = {
     **paper.TRANSFORMERS,
     "recurrent": "Recurrent (GNMT-like)",
     "convolutional": "Convolutional (ConvS2S-like)",
+    "long": "Transformer (base, long)",
 }
 WORD_BY_WORD = "word-by-word"
 FURTHER = {"lowercased": "lower-cased", "chrf": "chrF"}
@@ -164,7 +164,8 @@ def _word_by_word(measured: Sequence[Translation]) -> Iterator[Row]:
 def _models(cells: Cells, pairs: Sequence[str], failures: Mapping[str, str]) -> Iterator[Row]:
     for model, name in MEASURED_NAMES.items():
         labels = {f"{pair.upper()} {model}" for pair in pairs}
-        if model in COMPETITORS and labels.isdisjoint(failures) and model not in {of_cell for _, of_cell in cells}:
+        is_run = any(of_cell == model for _, of_cell in cells) or not labels.isdisjoint(failures)
+        if model not in paper.TRANSFORMERS and not is_run:
             continue  # not among the rows of a run that did not name it
         values: dict[str, Value] = {}
         for pair in pairs:
