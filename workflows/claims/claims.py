@@ -78,7 +78,7 @@ class Judged:
         if self.p is None or self.corrected_p is None:
             return self.verdict
         changed = " after correction" * (self.p <= ALPHA < self.corrected_p)
-        return f"{self.verdict}{changed} (p {self.p:.3f}, corrected {self.corrected_p:.3f})"
+        return f"{self.verdict}{changed} (p {self.p:.2g}, corrected {self.corrected_p:.2g})"
 
 
 def difference(of: str, minus: str, metric: str = NATS) -> Part:
