@@ -73,16 +73,12 @@ class RecordingScratch(Scratch):
             runtime.get_node_id(),
         )
         (self.diary / f"rank-{placed.rank}.json").write_text(json.dumps(placed))
-        (self.diary / "head.json").write_text(json.dumps(titles_below(self.head_raylet)))
+        (self.diary / "head.json").write_text(json.dumps([*tasks_below(self.head_raylet).values()]))
         return folder
 
     @property
     def placed(self) -> list[Placed]:
         return [Placed(*json.loads(path.read_text())) for path in sorted(self.diary.glob("rank-*.json"))]
-
-
-def titles_below(pid: int) -> list[str]:
-    return [*tasks_below(pid).values()]
 
 
 def tasks_below(pid: int) -> dict[int, str]:
@@ -191,7 +187,7 @@ def watched(command: list[str]) -> Seen:
     with subprocess.Popen([sys.executable, *command, "--address", address()], stdout=subprocess.DEVNULL) as driver:
         while driver.poll() is None:
             with suppress(psutil.Error):
-                on_head |= set(titles_below(raylet(started[0].head_node)))
+                on_head |= {*tasks_below(raylet(started[0].head_node)).values()}
                 tasks = tasks_below(raylet(node))
                 on_node |= {*tasks.values()}
                 training = {pid for pid, title in tasks.items() if "single_worker" in title}

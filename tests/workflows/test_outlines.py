@@ -15,7 +15,7 @@ import workflows
 from pipeline.evaluation import decoding
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.store import Store
-from pipeline.training import on_ray
+from pipeline.training import layout, on_ray
 from tests.support.s3_server import S3Server
 from workflows import reproduce_table2, reproduce_table4, stages
 from workflows.command_line import UNKNOWN
@@ -92,7 +92,7 @@ def parser() -> list[Step[Any]]:
 def uri(at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A bucket. Workers and actors run on another machine than the stages."""
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "of workers"), "OMP_NUM_THREADS": "1"}
-    for module in (on_ray, decoding):
+    for module in (layout, on_ray, decoding):
         monkeypatch.setattr(module, "worker_environment", lambda: there)
     return at_s3.bucket()
 

@@ -14,7 +14,7 @@ from pipeline.store.bucket import Bucket
 from pipeline.store.locks import Owner
 from pipeline.store.scratch import LockLostError
 from pipeline.store.store import Store
-from pipeline.training import on_ray
+from pipeline.training import layout, on_ray
 from tests.support.s3_server import S3Server
 from tests.support.tiny_training import copied, with_fields
 
@@ -39,7 +39,8 @@ def test_a_run_whose_lease_is_lost_stops_and_leaves_the_other_s_alone(
 ) -> None:
     """It ends before its next checkpoint, thousands of updates early, and overwrites, adds or prunes no object."""
     there = {**at_s3.variables, "AIAYN_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    monkeypatch.setattr(on_ray, "worker_environment", lambda: there)
+    for module in (layout, on_ray):  # one worker's process, and several workers'
+        monkeypatch.setattr(module, "worker_environment", lambda: there)
     store, name = Store.at(f"{at_s3.bucket()}/runs"), "training-1"
     encoded = store.publish("encoding-1", partial(copied, dataset), {}, holds_lock=lambda: True)
     settings = with_fields(updates=5000, checkpoint_updates=10, keep_checkpoints=500, workers=workers)
