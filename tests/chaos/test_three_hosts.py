@@ -12,6 +12,8 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import Any
 
@@ -119,8 +121,8 @@ class Workflow:
         assert self._process.poll() is None, self.log.read_text()
 
     def checkpoints(self) -> set[int]:
-        paths = [path for folder in self._seen for path in folder.glob("**/store/*/recovery/*")]
-        found = (re.search(r"(\d+)$", path.name) for path in paths)
+        kept = partial(glob, "**/store/*/recovery/*", recursive=True, include_hidden=True)  # unlike Path's: folders go
+        found = (re.search(r"(\d+)$", path) for folder in self._seen for path in kept(root_dir=folder))
         return {int(match[1]) for match in found if match}
 
     def finish(self) -> None:
