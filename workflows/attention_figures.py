@@ -56,8 +56,7 @@ def main(
     examined = trained.at(model, in_store) if model else trained.newest(in_store)
     texts, shown = tuple(sentence or examined.sentences()), numbers(heads) if heads else ()
     settings = FigureSettings(name=examined.name, sentences=texts, layer=layer, heads=shown, words=tuple(word or ()))
-    drawing = DRAW(f"figures {examined.name}", examined.checkpoint, settings)
-    step = replace(drawing, out=out.absolute() if out else None)
+    step = replace(DRAW(f"figures {examined.name}", examined.checkpoint, settings), out=out and out.absolute())
     # No run links to these artifacts; the lock keeps `aiayn clean` from deleting them.
     with in_store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
         lock.take()

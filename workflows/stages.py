@@ -120,9 +120,8 @@ def trained(
     search is chosen from this grid on the dev set; otherwise it is that of `decoding`.
     """
     name = f"{text.name} {model}"
-    if recipe.training.model.architecture != "transformer":
-        decoding = decoding.on_torch  # CTranslate2 supports only Transformers
-    decoding = decoding.sharing(recipe.training)
+    is_transformer = recipe.training.model.architecture == "transformer"  # CTranslate2 supports no other
+    decoding = (decoding if is_transformer else decoding.on_torch).sharing(recipe.training)
     training = TRAIN(f"train {name}", text.dataset, recipe.training)
     checkpoint = AVERAGE(f"average {name}", training, recipe.averaging)
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint

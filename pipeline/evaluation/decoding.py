@@ -1,9 +1,9 @@
 """Translates an evaluation set with Ray actors that each load the model once (§6.1).
 
 Each idle actor gets the next chunk of sentences, so a slow actor delays nothing. Every chunk fully occupies its actor,
-and there are no more actors than chunks. Actors share a GPU, because one leaves it idle between
-the small steps of its search. A dead actor is restarted and its chunk redone. The layout affects the time but not the
-results, except for the last bits of sums: in bfloat16, near ties may be decided differently.
+and there are no more actors than chunks. Actors share a GPU, because one leaves it idle between the small steps of its
+search. A dead actor is restarted and its chunk redone. The layout affects the time but not the results, except for the
+last bits of sums: in bfloat16, near ties may be decided differently.
 
 Only the actors import torch, not the stage that waits for them.
 """

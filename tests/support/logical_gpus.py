@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +28,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Hypotheses, TrainingRun
 from pipeline.store.scratch import Scratch
 from pipeline.training.on_ray import train
+from tests.support.waiting import until
 from workflows.engine.cluster import ON_HEAD, set_local_variables
 from workflows.engine.joining import loopback_only
 
@@ -134,21 +134,14 @@ def trained(dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -
 
 
 def all_free() -> None:
-    until(lambda: ray.available_resources().get("GPU") == n_gpus(), "the GPUs are not free again")
-
-
-def until(happened: Callable[[], Any], otherwise: str) -> None:
-    end_s = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < end_s, otherwise
-        time.sleep(0.1)
+    until(lambda: ray.available_resources().get("GPU") == n_gpus(), PATIENCE_S, lambda: "the GPUs are not free again")
 
 
 def _hold(path: Path, event: dict[str, Any]) -> None:
     """Holds a run at update 3 until a file exists. Use it as `emit`."""
     if event.get("step", 0) >= 3:
         path.with_name("held").touch()
-        until(path.exists, f"{path} never came")
+        until(path.exists, PATIENCE_S, lambda: f"{path} never came")
 
 
 def decoded_beside(
@@ -160,7 +153,7 @@ def decoded_beside(
     folder: Path,
 ) -> tuple[TrainingRun, Hypotheses, list[Placed]]:
     reference, scratch = training(dataset, settings, folder / "run", partial(_hold, folder / "decoded"))
-    until((folder / "held").exists, "the run did not begin")
+    until((folder / "held").exists, PATIENCE_S, lambda: "the run did not begin")
     (folder / "hypotheses").mkdir()
     hypotheses = decode(Context(folder / "hypotheses"), checkpoint, text, decoding)
     assert ray.available_resources().get("GPU", 0) <= 1, "the run does not hold its GPU"

@@ -50,6 +50,7 @@ def _verdicts(seeds: Path) -> Iterator[str]:
     from workflows.claims import page
     from workflows.claims.claims import judge
     from workflows.claims.seeds import read
+    from workflows.tables.render import markdown_row
 
     try:
         judged = [each for each in judge(read([seeds]), None) if each.effects]
@@ -59,4 +60,4 @@ def _verdicts(seeds: Path) -> Iterator[str]:
     if judged:
         yield from ("", "### Verdicts", "", page.EXPLANATION, "")
         for row in (page.HEADINGS, ("---",) * len(page.HEADINGS), *page.rows(judged)):
-            yield f"| {' | '.join(text.replace(chr(10), '<br>') for text in row)} |"
+            yield markdown_row(text.replace("\n", "<br>") for text in row)

@@ -113,14 +113,15 @@ def markdown_table(table: Table) -> list[str]:
     lines = []
     if table.rows:
         rule = "|".join("---:" if column.is_number else "---" for column in table.columns)
-        lines += ["", _markdown_row(column.label.replace("\n", " ") for column in table.columns), f"|{rule}|"]
+        lines += ["", markdown_row(column.label.replace("\n", " ") for column in table.columns), f"|{rule}|"]
         for row in table.rows:
             name, *others = (column.text(row) for column in table.columns)
-            lines.append(_markdown_row([f"{name}, {table.measured}" if row.origin == "measured" else name, *others]))
+            lines.append(markdown_row([f"{name}, {table.measured}" if row.origin == "measured" else name, *others]))
     return [*lines, *(["", table.explanation] if table.explanation else [])]
 
 
-def _markdown_row(texts: Iterable[str]) -> str:
+def markdown_row(texts: Iterable[str]) -> str:
+    """Returns texts as a row of a Markdown table."""
     escaped = (
         text.replace("\n", "; ").replace("\\", "\\\\").replace("|", "\\|").replace(" *", " \\*") for text in texts
     )
