@@ -14,21 +14,14 @@ TITLES = {
     "dev_sacrebleu": "sacreBLEU, dev set",
     "dev_f1": "F1, dev set",
     "learning_rate": "learning rate",
-    "gradient_norm": "gradient norm",
-    "tokens_s": "target tokens/s",
 }
-"""The plotted metrics of `metrics.jsonl`, or of a model's series."""
-SMOOTH = {"loss", "gradient_norm", "tokens_s"}
-"""Metrics that vary from update to update: their running mean is plotted, too."""
-CUT = {"dev_perplexity", "gradient_norm"}
-"""Metrics that begin far above their final value."""
+"""The plotted metrics of `metrics.jsonl`, or of a model's series; MLflow shows them all."""
 
 
 def learning_curve(model: TrainedModel, name: str) -> list[Point]:
     """Returns a metric over updates, from `metrics.jsonl` or from the scored checkpoints."""
-    scored = model.series().get(name)
-    if scored is not None:
-        return [(update, value) for update, value in scored.items()]
+    if scored := model.series().get(name):
+        return list(scored.items())
     return [(line["update"], line[name]) for line in model.metrics if name in line]
 
 
@@ -38,7 +31,7 @@ def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", 
     if not lines:
         return []
     title = title or TITLES[name]
-    return [curves(title, "update", lines, file or name, smooth=name in SMOOTH, cut=name in CUT)]
+    return [curves(title, "update", lines, file or name, smooth=name == "loss", cut=name == "dev_perplexity")]
 
 
 def learning_figures(models: Sequence[TrainedModel]) -> list[Markup]:

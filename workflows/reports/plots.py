@@ -6,6 +6,7 @@ curves("loss", "update", [Curve("EN-DE base", [(50, 5.5), (100, 4.9)])], "loss")
 import base64
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -46,6 +47,7 @@ RC: Any = MappingProxyType(
         "grid.linewidth": 0.6,
     }
 )
+DEV_NLL = "dev NLL, nats per token"
 Point = tuple[float, float]
 
 
@@ -128,10 +130,10 @@ def curves(
     return figure(svg(title, against, draw), described, name, ("curve", against, title), rows)
 
 
-def nll_over(budget: str, lines: Sequence[Curve]) -> Markup:
-    """Plots dev NLL over the budget spent on updates, e.g. "FLOP"."""
-    name = f"dev-nll-over-{budget}".lower().replace(" ", "-")
-    return curves("dev NLL, nats per token", budget, lines, name, cut=True)
+def over(title: str, budget: str, lines: Sequence[Curve]) -> Markup:
+    """Plots dev NLL, or another measurement, over the budget spent on updates, e.g. "FLOP"."""
+    name = re.sub("[^a-z]+", "-", f"{title} over {budget}".lower())
+    return curves(title, budget, lines, name, cut=title == DEV_NLL)
 
 
 def _make_logarithmic(axes: Axes) -> None:

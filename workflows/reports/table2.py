@@ -10,8 +10,8 @@ from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
-from workflows.reports.learning import learning_figures
-from workflows.reports.plots import Curve, nll_over
+from workflows.reports.learning import TITLES, learning_figures
+from workflows.reports.plots import DEV_NLL, Curve, over
 from workflows.tables.measurements import Translation
 from workflows.tables.table import Results, Row, Table
 from workflows.tables.table2 import (
@@ -55,17 +55,22 @@ def beside(results: Results, rows: Sequence[Row]) -> str:
     return f"The paper reports {' and '.join(printed)}{other_text}." if printed else ""
 
 
-def competitors(models: Sequence[Translation]) -> list[Markup]:
-    """Plots dev NLL over seconds and over FLOP if several architectures were trained."""
-    if len({model.config.architecture for model in models}) < 2:
+def over_budgets(models: Sequence[Translation]) -> list[Markup]:
+    """Plots dev NLL over seconds and FLOP, and scored checkpoints' BLEU over seconds, if there are several models."""
+    if len({model.model for model in models}) < 2:
         return []
-    seconds, operations = [], []
+    seconds, operations, scored = [], [], []
     for model in models:
         lines = [line for line in model.metrics if "dev_nll" in line]
         flop = model.run.counted_flop / model.run.updates
         seconds.append(Curve(model.label, [(line["train_s"], line["dev_nll"]) for line in lines]))
         operations.append(Curve(model.label, [(line["update"] * flop, line["dev_nll"]) for line in lines]))
-    return [nll_over("seconds of training", seconds), nll_over("FLOP", operations)]
+        if series := model.series().get("dev_sacrebleu"):
+            after = [(line["update"], line["train_s"]) for line in model.metrics]
+            reached_s = {update: next(s for at, s in after if at >= update) for update in series}
+            scored.append(Curve(model.label, [(reached_s[update], bleu) for update, bleu in series.items()]))
+    drawings = [over(DEV_NLL, "seconds of training", seconds), over(DEV_NLL, "FLOP", operations)]
+    return [*drawings, *([over(TITLES["dev_sacrebleu"], "seconds of training", scored)] if scored else [])]
 
 
 def tabulate(
@@ -90,7 +95,7 @@ def tabulate(
         said=said(rows),
         beside=beside(results, rows),
         compared=Table("paper BLEU, test set", page.COMPARED, rows) if rows else None,
-        pictures=competitors(cells),
+        pictures=over_budgets(cells),
         sections=[*page.learning_curves(learning_figures(cells)), *map(page.translations, firsts)],
         models=cells,
         reports=reports,

