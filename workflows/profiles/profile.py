@@ -66,7 +66,7 @@ class SearchGrid(Settings):
     chosen after experimentation on the development set", whose grid is not stated)."""
 
     beam_sizes: tuple[BeamSize, ...] = Field((1, 2, 4, 8), min_length=1)
-    length_penalties: tuple[LengthPenalty, ...] = Field((0.0, 0.6, 1.0), min_length=1)
+    length_penalties: tuple[LengthPenalty, ...] = Field((0.0, 0.6, 1.0, 1.4), min_length=1)
 
 
 GENERATED = "generated"

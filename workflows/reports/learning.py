@@ -28,10 +28,8 @@ def learning_curve(model: TrainedModel, name: str) -> list[Point]:
 def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", file: str = "") -> list[Markup]:
     """Plots a metric, one curve per run that has it; returns an empty list if none has."""
     lines = [Curve(model.label, points) for model in models if (points := learning_curve(model, name))]
-    if not lines:
-        return []
-    title = title or TITLES[name]
-    return [curves(title, "update", lines, file or name, smooth=name == "loss", cut=name == "dev_perplexity")]
+    look = {"smooth": name == "loss", "cut": name == "dev_perplexity"}
+    return [curves(title or TITLES[name], "update", lines, file or name, **look)] if lines else []
 
 
 def learning_figures(models: Sequence[TrainedModel]) -> list[Markup]:
