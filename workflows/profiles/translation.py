@@ -30,8 +30,7 @@ def sized(
 
 def recipes_of(base: TransformerConfig, big: TransformerConfig, **training: Any) -> dict[str, Recipe]:
     """Returns the recipes of base and big, which share their other settings."""
-    models = {"base": base, "big": big}
-    return {name: Recipe(training=TrainingSettings(model=model, **training)) for name, model in models.items()}
+    return {name: Recipe(training=TrainingSettings(model=m, **training)) for name, m in (("base", base), ("big", big))}
 
 
 class Competitor(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from workflows.reports.plots import Curve, Point, curves
+from workflows.reports.plots import Curve, curves
 from workflows.tables.measurements import TrainedModel
 
 TITLES = {
@@ -18,16 +18,13 @@ TITLES = {
 """The plotted metrics of `metrics.jsonl`, or of a model's series; MLflow shows them all."""
 
 
-def learning_curve(model: TrainedModel, name: str) -> list[Point]:
-    """Returns a metric over updates, from `metrics.jsonl` or from the scored checkpoints."""
-    if scored := model.series().get(name):
-        return list(scored.items())
-    return [(line["update"], line[name]) for line in model.metrics if name in line]
-
-
 def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", file: str = "") -> list[Markup]:
-    """Plots a metric, one curve per run that has it; returns an empty list if none has."""
-    lines = [Curve(model.label, points) for model in models if (points := learning_curve(model, name))]
+    """Plots a metric of `metrics.jsonl` or of scored checkpoints over updates; an empty list if no run has it."""
+    lines = []
+    for model in models:
+        logged = [(line["update"], line[name]) for line in model.metrics if name in line]
+        if points := list(model.series().get(name, {}).items()) or logged:
+            lines.append(Curve(model.label, points))
     look = {"smooth": name == "loss", "cut": name == "dev_perplexity"}
     return [curves(title or TITLES[name], "update", lines, file or name, **look)] if lines else []
 

@@ -50,9 +50,8 @@ def said(rows: Sequence[Row]) -> str:
 def beside(results: Results, rows: Sequence[Row]) -> str:
     """States the paper's results for the rows of `scores`."""
     printed = [f"{bleu:.1f}" for row in rows if (bleu := row.number("paper")) is not None]
-    is_other = any(each.what in ("training data", "test set") for each in results.differences)
-    other_text = " (on different data)" * is_other
-    return f"The paper reports {' and '.join(printed)}{other_text}." if printed else ""
+    other = " (on different data)" * any(each.what in ("training data", "test set") for each in results.differences)
+    return f"The paper reports {' and '.join(printed)}{other}." if printed else ""
 
 
 def over_budgets(models: Sequence[Translation]) -> list[Markup]:
