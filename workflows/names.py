@@ -39,6 +39,14 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
     raise UserError(f"{path} {reason}; name a folder written by `aiayn {maker}`, or a label in a run's {RUN}")
 
 
+def named_run(path: Path) -> Run:
+    """Returns a run by its folder or name; a profile's is the newest that has finished. Raises UserError for no run."""
+    runs = (run for root, rest in _in_stores(path) for run in _runs_at(root, rest))
+    if run := next(runs, None):
+        return run
+    raise UserError(f"{path} is no run of a table; `aiayn runs` lists a store's")
+
+
 def _candidates(path: Path, prefixes: tuple[str, ...]) -> Iterator[Path]:
     """Yields the folders that a name may mean. A run's name means its only artifact of the kind."""
     for root, rest in _in_stores(path):
@@ -58,7 +66,7 @@ def _runs_at(root: Path, place: Path) -> Iterator[Run]:
     for name in ("", NEWEST, *map(str, run_numbers(root / place))):
         run = (root / place / name).resolve()
         if run.name.isdecimal() and (run / RUN).is_file():  # a training's record has this name, too
-            yield Run.read(root, run)
+            yield Run.read(root.resolve(), run)
 
 
 def _in_stores(path: Path) -> Iterator[tuple[Path, Path]]:

@@ -9,7 +9,7 @@ aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn claims seeds.csv                                  judges the paper's claims by a table's seeds
-aiayn results runs/table3/multi30k/newest --out page.md one page of finished runs
+aiayn results table3/multi30k --out page.md             one page of finished runs
 aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
 aiayn export huggingface model --out marian             one model -> a model for Hugging Face's transformers
 """

@@ -9,19 +9,19 @@ import typer
 
 from pipeline.errors import UserError
 from workflows.cli.console import console
-from workflows.runs import Run
+from workflows.names import named_run
 
 LOCAL = re.compile(r" --(data|store|address)[ =](\S+)")
 """Options that say where files and machines are."""
 
 
 def results(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, e.g. runs/table3/multi30k/newest.")],
+    runs: Annotated[list[Path], typer.Argument(help="Folders or names of runs, e.g. table3/multi30k/newest.")],
     out: Annotated[Path, typer.Option(help="Markdown file to write; each run's seeds.csv is copied beside it.")],
     title: Annotated[str, typer.Option(help="The page's first heading.")] = "Results",
 ) -> None:
     """Write a page of finished runs: command, commit, devices, tables, and verdicts on the paper's claims."""
-    records = [Run.read(folder.parents[2], folder) for folder in map(Path.resolve, runs)]
+    records = [named_run(path) for path in runs]
     lines, files = [f"# {title}", "", "Written by `aiayn results` from the runs' own records."], dict[Path, bytes]()
     for number, run in enumerate(records, start=1):
         record = run.record
@@ -42,7 +42,7 @@ def results(
             path.write_bytes(content)
     except OSError as error:
         raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another file") from None
-    console.print(f"{out}: {len(records)} runs", highlight=False)
+    console.print(f"page: {out}", highlight=False)
 
 
 def _verdicts(seeds: Path) -> Iterator[str]:

@@ -50,7 +50,7 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
     for arguments, message in (
         (["runs", "--store", str(tmp_path / "none")], "none: no such folder; aiayn table2 writes"),
         (["translate", f"{root}/table2/embedded/en-de-bas"], f"en-de-bas {named} average`"),
-        (["results", f"{root}/table2/embedded/3", "--out", out], "embedded/3/run.json cannot be read"),
+        (["results", f"{root}/table2/embedded/3", "--out", out], "embedded/3 is no run of a table; `aiayn runs`"),
         (["average", f"{root}/table2/embedded/x", "--out", out], f"x {named} train`, or a label in a run's run.json"),
         (["export", "ctranslate2", f"{root}/table2/x", "--out", out], f"x {named} average`"),
     ):
@@ -81,7 +81,7 @@ def test_a_page_has_each_run_s_command_table_and_verdicts(
     run, page, seeds = copy_of_table2.folder / "1", tmp_path / "pages/page.md", tmp_path / "pages/page-1.csv"
 
     def written() -> str:
-        done = command_line.here("workflows.cli", "results", str(run), "--out", str(page), "--title", "Tiny")
+        done = command_line.here("workflows.cli", "results", str(run.parent), "--out", str(page), "--title", "Tiny")
         assert done.returncode == 0, done.stderr
         assert seeds.read_bytes() == (run / "seeds.csv").read_bytes()
         return page.read_text()
