@@ -57,7 +57,6 @@ def measure(folder: Path, pair: str, pairs: int, vocabulary_size: int | None) ->
             "seconds": manifest["seconds"],
             "pairs_s": pairs / manifest["seconds"],
             "cpu_s": usage.cpu_s.get(step.label),
-            "peak_task_memory_gb": manifest["peak_task_memory_bytes"] / 1e9,
         }
     return {
         "pairs": pairs,

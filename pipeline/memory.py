@@ -12,18 +12,12 @@ from pathlib import Path
 
 
 def peak_memory_bytes() -> int:
-    """Returns the peak resident memory since process start, or since `forget_peak_memory` if that is supported."""
+    """Returns the peak resident memory since process start."""
     with suppress(OSError):  # Linux, whose ru_maxrss is inherited from the parent process
         lines = Path("/proc/self/status").read_text().split("\n")
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == "darwin" else 1024)
-
-
-def forget_peak_memory() -> None:
-    """Resets the peak, if the operating system supports it (Linux does)."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")  # man 5 proc: resets the peak
 
 
 def is_out_of_memory(error: BaseException) -> bool:

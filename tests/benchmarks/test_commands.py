@@ -130,7 +130,7 @@ def test_preparation(tmp_path: Path) -> None:
     for rates in result["stages"].values():
         assert rates["pairs_s"] == pytest.approx(8000 / rates["seconds"])
         assert rates["cpu_s"] > 0
-        assert 0.05 < rates["peak_task_memory_gb"] <= max(result["peak_memory_gb"].values()) * 1.1 < 1.5
+    assert 0.05 < max(result["peak_memory_gb"].values()) < 1.5
     assert 0 < result["disk_gb"] <= result["peak_disk_gb"]
     (corpus,) = (tmp_path / "kept" / "store").glob("wmt14-*")
     archives = json.loads((corpus / "corpus.json").read_text())["report"]["archives"]

@@ -16,7 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
-from pipeline.memory import forget_peak_memory, peak_memory_bytes, release_gpu_memory
+from pipeline.memory import release_gpu_memory
 from pipeline.store.artifact import Context, ignore
 from pipeline.store.scratch import CHECK_S
 from pipeline.store.store import Store
@@ -39,7 +39,6 @@ OUT_OF_MEMORY = ("RAY_task_oom_retries", "0")
 def map_on_ray(
     function: Callable[..., Any],
     calls: Iterable[Sequence[Any]],
-    peaks_bytes: list[int] | None = None,
     here: bool = False,
     emit: Callable[[dict[str, Any]], None] = ignore,
     check: Callable[[float], None] = lambda every_s: None,
@@ -47,12 +46,12 @@ def map_on_ray(
     """Implements `Context.map` on Ray: one task per call, results in order.
 
     `check` is called every few seconds. Its first error, or a task's, cancels the other tasks and is raised unchanged.
-    Each task's peak memory is appended to `peaks_bytes`. `here` keeps all tasks on this node. Warnings go to `emit`.
+    `here` keeps all tasks on this node. Warnings go to `emit`.
     """
     node = ray.get_runtime_context().get_node_id()
     placed = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if here else {}
     task = ray.remote(num_cpus=1)(emitting_warnings).options(name=function.__name__, **placed)
-    references = [task.remote(emit, with_peak_memory, function, *arguments) for arguments in calls]
+    references = [task.remote(emit, function, *arguments) for arguments in calls]
     unfinished, results = references, dict[Any, Any]()
     try:
         for reference in references:
@@ -60,24 +59,15 @@ def map_on_ray(
                 finished, unfinished = ray.wait(unfinished, timeout=CHECK_S)
                 results.update(zip(finished, ray.get(finished), strict=True))
                 check(CHECK_S)
-            result, peak_bytes = results.pop(reference)
-            if peaks_bytes is not None:
-                peaks_bytes.append(peak_bytes)
-            yield result
+            yield results.pop(reference)
     except BaseException as error:
         for reference in unfinished:
             ray.cancel(reference)
         raise cause_of(error) from None
 
 
-def with_peak_memory(function: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """Calls the function. Returns its result and this process's peak memory during the call, in bytes."""
-    forget_peak_memory()
-    return function(*arguments), peak_memory_bytes()
-
-
-def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *arguments: Any) -> tuple[Any, int]:
-    """Runs a stage's function in a process with a share of a GPU. Returns the result of `with_peak_memory`.
+def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *arguments: Any) -> Any:
+    """Runs a stage's function in a process with a share of a GPU, and returns its result.
 
     The caller's CPUs are free meanwhile. The stage's `Context.map` runs within the process and adds no files.
     """
@@ -90,19 +80,18 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
         if lack := lacking({"GPU": gpus}, ray.nodes()):
             context.emit({"waiting": f"needs {lack}"})
     try:
-        result: tuple[Any, int] = ray.get(reference)
+        return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
         raise cause_of(error) from None
-    return result
 
 
-def with_gpu(function: Callable[..., Any], context: Context, *arguments: Any) -> tuple[Any, int]:
-    """Calls a stage's function by `with_peak_memory`, on the GPU that Ray assigned to this process."""
+def with_gpu(function: Callable[..., Any], context: Context, *arguments: Any) -> Any:
+    """Calls a stage's function on the GPU that Ray assigned to this process."""
     import torch
 
     device = "cuda" if torch.cuda.is_available() else "cpu"  # Ray may see a GPU that torch cannot use
     try:
-        return with_peak_memory(function, replace(context, device=device), *arguments)
+        return function(replace(context, device=device), *arguments)
     finally:
         release_gpu_memory()
 

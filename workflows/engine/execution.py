@@ -27,16 +27,7 @@ from pipeline.store.scratch import Written
 from pipeline.store.store import Store
 from pipeline.training.layout import lacking
 from pipeline.warning_events import emitting_warnings
-from workflows.engine.cluster import (
-    ON_HEAD,
-    cause_of,
-    check_shared,
-    cluster,
-    map_on_ray,
-    on_gpu,
-    with_gpu,
-    with_peak_memory,
-)
+from workflows.engine.cluster import ON_HEAD, cause_of, check_shared, cluster, map_on_ray, on_gpu, with_gpu
 from workflows.engine.dag import Step, in_order, inputs_now, manifest_of, outdated, resolved
 from workflows.engine.events import Poster, Relay, needs
 from workflows.engine.plan import Reason
@@ -138,21 +129,20 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         "libraries": {name: version(name) for name in LIBRARIES},
     }
 
-    peaks_bytes, added, here = list[int](), dict[str, Written](), store.is_per_node and not step.inputs
+    added, here = dict[str, Written](), store.is_per_node and not step.inputs
 
     def make(folder: Path) -> Artifact:
         shared = store.shared_scratch(step.name, lock)
-        on_ray = partial(map_on_ray, peaks_bytes=peaks_bytes, here=here, emit=post, check=shared.check)
+        on_ray = partial(map_on_ray, here=here, emit=post, check=shared.check)
         context = Context(folder, post, on_ray, shared=shared, warnings=warnings, added=added)
         if ray.get_gpu_ids():  # reserved for the whole step
-            artifact, stage_bytes = with_gpu(step.stage.function, context, *arguments)
+            artifact: Artifact = with_gpu(step.stage.function, context, *arguments)
         elif "GPU" in needs(step):
             if step.stage.gpus > ray.available_resources().get("GPU", 0):
                 post({"waiting": "no GPU is free"})
-            artifact, stage_bytes = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
+            artifact = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
         else:
-            artifact, stage_bytes = with_peak_memory(step.stage.function, context, *arguments)
-        manifest["peak_task_memory_bytes"] = max([stage_bytes, *peaks_bytes])  # the stage itself or one of its tasks
+            artifact = step.stage.function(context, *arguments)
         manifest["warnings"] = ray.get(post.board.warnings.remote(step.fingerprint))
         return artifact
 

@@ -24,10 +24,9 @@ def _describe(context: Context, word: str) -> dict[str, Any]:
 
 
 def test_function_gets_its_folder_and_the_device(ray_cluster: None, tmp_path: Path) -> None:
-    """Without a GPU it runs on the CPU. Its peak memory is returned with its result."""
-    result, peak_bytes = on_gpu(0, _describe, Context(tmp_path), "pairs")
+    """Without a GPU it runs on the CPU."""
+    result = on_gpu(0, _describe, Context(tmp_path), "pairs")
     assert result == {"folder": tmp_path, "device": "cpu", "word": "pairs"}
-    assert 1e6 < peak_bytes < 1e11
 
 
 def test_nodes_get_the_packages_and_no_folder_of_the_same_name(tmp_path: Path) -> None:
