@@ -5,22 +5,24 @@ python -m workflows.reproduce_table3 --profile multi30k --rows base,A1,B  # real
 python -m workflows.reproduce_table3 --seeds 3                            # every row: mean and standard deviation
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from pipeline.errors import UserError
+from pipeline.settings import AveragingSettings, DecodingSettings
 from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import app_of, run_app
 from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request, reproduce, requested
-from workflows.profiles.profile import Profile
+from workflows.profiles.profile import Profile, Recipe
 from workflows.tables import table3
-from workflows.tables.table3_rows import rows
-from workflows.trials import rows_of, trials_of
+from workflows.tables.measurements import Translation
+from workflows.tables.table3_rows import GridRow, rows
 
 TABULATE = Stage(
     "tabulating.tabulate_rows",
@@ -28,6 +30,47 @@ TABULATE = Stage(
     table3.Table3Artifact,
     follows_source=True,
 )
+LAST_CHECKPOINT = AveragingSettings(last=1)
+"""Table 3 does not average checkpoints (§6.2)."""
+
+
+def trials_of(
+    text: stages.Prepared,
+    chosen: Sequence[GridRow],
+    seeds: int,
+    decoding: DecodingSettings,
+    *,
+    base_seeds: int = 1,
+    dev_scores: bool = False,
+) -> dict[str, Translation]:
+    """Returns trials by name: each row with `seeds` seeds, its last checkpoint measured on the dev set (§6.2).
+
+    Seeds are consecutive, beginning with that of the row's settings; base has at least `base_seeds`. A trial decodes
+    with as many workers as it trains with, since other trials may run at the same time.
+    """
+    trials = {}
+    for row in chosen:
+        first, n_seeds = row.training.seed, max(seeds, base_seeds) if row.name == "base" else seeds
+        for seed in range(first, first + n_seeds):
+            name = f"{row.name} seed {seed}" if n_seeds > 1 else row.name
+            settings = row.training.model_copy(update={"seed": seed})
+            recipe, search = Recipe(training=settings, averaging=LAST_CHECKPOINT), decoding.beside(settings)
+            trial = stages.trained(text, name, recipe, search, on_dev=True, with_dev_scores=dev_scores)
+            trials[name] = replace(trial, model=row.name)  # the table adds the seed
+    return trials
+
+
+def rows_of(
+    chosen: Sequence[GridRow], trials: Mapping[str, Translation], failures: Mapping[str, str]
+) -> list[table3.RowTrainings]:
+    """Groups trials with results into the table's rows. A row's failed trials become its reason."""
+    found = []
+    for row in chosen:
+        names = [name for name, trial in trials.items() if trial.model == row.name]
+        measured = tuple(trials[name] for name in names if name not in failures)
+        reasons = [f"{name}: " * (len(names) > 1) + failures[name] for name in names if name in failures]
+        found.append(table3.RowTrainings(row.name, row.difference, measured, "; ".join(reasons)))
+    return found
 
 
 def reproduction(
@@ -44,14 +87,11 @@ def reproduction(
 
     Step labels contain `name`, by default the pair.
     """
-    text = stages.prepared(profile, pair, name)
-    base_seeds = profile.grid.base_seeds
-    trials = trials_of(
-        text, rows(profile.grid, asked), seeds, profile.decoding, base_seeds=base_seeds, dev_scores=dev_scores
-    )
+    text, chosen, base_seeds = stages.prepared(profile, pair, name), rows(profile.grid, asked), profile.grid.base_seeds
+    trials = trials_of(text, chosen, seeds, profile.decoding, base_seeds=base_seeds, dev_scores=dev_scores)
 
     def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:
-        return TABULATE("table 3", rows_of(trials, failures), [text.report], request.command)
+        return TABULATE("table 3", rows_of(chosen, trials, failures), [text.report], request.command)
 
     return Reproduction(
         name="table3",
@@ -59,9 +99,9 @@ def reproduction(
             "profile": profile.name,
             "pair": pair,
             "seeds": seeds,
-            "base_seeds": sum(trial.row.name == "base" for trial in trials),
+            "base_seeds": sum(trial.model == "base" for trial in trials.values()),
         },
-        models={trial.name: trial.evaluation for trial in trials},
+        models=trials,
         reports={pair: text.report},
         tabulate=tabulate,
         tuned=True,

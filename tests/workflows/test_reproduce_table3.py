@@ -4,9 +4,15 @@ from pathlib import Path
 import pytest
 import typer
 
+from pipeline.settings import DecodingSettings
 from tests.support.reproduced import Tracked, written
 from tests.support.tiny_profile import TABLE_3, toml
-from workflows import reproduce_table3
+from workflows import reproduce_table3, stages
+from workflows.profiles.loading import load_profile
+from workflows.profiles.translation import EMBEDDED
+from workflows.reproduce_table3 import trials_of
+from workflows.tables.measurements import Translation
+from workflows.tables.table3_rows import rows
 
 MEASURED = ("base seed 1", "base seed 2", "B1")
 CONFIG = toml({**TABLE_3, "grid.rows.F1.learning_rate_scale": 1e30})
@@ -71,3 +77,32 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     reproduce_table3.main(config=config, asked="base,B1", store=tmp_path)
     assert not list((tmp_path / "store").glob("training-*"))
     assert "stages to run" not in capsys.readouterr().out
+
+
+TEXT = stages.prepared(EMBEDDED, "en-de")
+
+
+def trials(seeds: int, base_seeds: int, first: int = 1) -> dict[str, Translation]:
+    training = EMBEDDED.grid.training.model_copy(update={"seed": first})
+    grid = EMBEDDED.grid.model_copy(update={"training": training})
+    return trials_of(TEXT, rows(grid, "base,A1"), seeds, EMBEDDED.decoding, base_seeds=base_seeds)
+
+
+def test_more_seeds_leave_what_was_trained_with_one() -> None:
+    """The first seed's run is that of a single-seed table, so it is cached. Base gets the greater number of seeds."""
+    single, several = (
+        {name: trial.training.fingerprint for name, trial in trials(1, base_seeds).items()} for base_seeds in (1, 3)
+    )
+    assert several["base seed 1"] == single["base"]
+    assert several["A1"] == single["A1"]
+    assert [*several] == ["base seed 1", "base seed 2", "base seed 3", "A1"]
+    assert len(set(several.values())) == 4
+    assert [*trials(2, 1, first=5)] == ["base seed 5", "base seed 6", "A1 seed 5", "A1 seed 6"]
+
+
+def test_a_trial_decodes_with_the_fewest_workers_of_an_elastic_run() -> None:
+    profile = load_profile("embedded", overrides=["grid.training.workers=2:3"]).for_pair("en-de")
+    (trial,) = trials_of(TEXT, rows(profile.grid, "A1"), 1, profile.decoding).values()
+    hypotheses = trial.hypotheses
+    searches = [value for value in hypotheses.arguments if isinstance(value, DecodingSettings)]
+    assert [search.workers for search in searches] == [2]

@@ -37,8 +37,7 @@ from pipeline.text.normalisation import normalised
 from workflows import stages
 from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
-from workflows.cli.commands import Commands
-from workflows.cli.console import App, console, help_text, run_app
+from workflows.cli.console import App, Commands, console, help_text, run_app
 from workflows.cli.doctor import doctor
 from workflows.cli.options import (
     AddressOption,

@@ -26,6 +26,7 @@ from workflows.engine.dag import Step, in_order, inputs_listed, inputs_now, mani
 PlannedModels: TypeAlias = Mapping[str, tuple[Sequence[Step[Artifact]], Mapping[str, str]]]
 """The final steps of models, and details of their training runs by column heading of the plan, by name."""
 NEVER, FORCED, INPUT = "never built", "forced", "another "
+STYLES = {"not needed": "opacity:0.4", "cached": "stroke-dasharray:4 3"}
 MAX_CHANGES = 6  # with more changed settings, an artifact is another experiment's and explains nothing
 
 
@@ -152,6 +153,36 @@ def _differences(step: Step[Artifact], manifest: Mapping[str, Any]) -> Iterator[
             yield f"{INPUT}{needed.label}"
 
 
+def planned(targets: Sequence[Step[Any]], store: Store, missing: Mapping[Step[Any], str]) -> list[dict[str, Any]]:
+    """Describes the steps behind `targets`, inputs first, with those `missing` by `to_run`, as JSON values."""
+    why = {step.fingerprint: reason.text for step, reason in reasons(missing, store).items()}
+    return [
+        {
+            "label": step.label,
+            "stage": step.stage.name,
+            "fingerprint": step.fingerprint,
+            "why": (cause := why.get(step.fingerprint, "")),
+            "state": "to run" if cause else "cached" if step.is_published(store) else "not needed",
+            "inputs": [needed.label for needed in step.inputs],
+        }
+        for step in in_order(targets)
+    ]
+
+
+def as_mermaid(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Returns a flowchart of `planned` steps that GitHub draws, without edges that other edges imply."""
+    nodes, behind = {step["label"]: f"s{number}" for number, step in enumerate(steps, 1)}, dict[str, set[str]]()
+    lines = ["flowchart TD"]
+    for step in steps:
+        node, inputs = nodes[step["label"]], [nodes[label] for label in step["inputs"]]
+        implied = set().union(*(behind[needed] for needed in inputs))
+        behind[node] = implied.union(inputs)
+        lines.append(f'{node}["{step["label"].replace(chr(34), "#quot;")}"]')
+        lines += [f"{' & '.join(needed for needed in inputs if needed not in implied)} --> {node}"] * bool(inputs)
+        lines += [f"style {node} {STYLES[step['state']]}"] * (step["state"] in STYLES)
+    return "\n    ".join(lines)
+
+
 def print_plan(
     console: Console,
     targets: Sequence[Step[Artifact]],
@@ -161,24 +192,22 @@ def print_plan(
     verbose: bool = False,
 ) -> None:
     """Prints one line per model, or per stage if `verbose`: the steps to run (`to_run`), and why."""
-    why = {step.fingerprint: reason for step, reason in reasons(missing, store).items()}
-    console.print(_stages(targets, store, why) if verbose else _models(targets, models, why))
-    console.print(f"{len(why)} stages to run; store: {store.display_name}", highlight=False, soft_wrap=True)
+    console.print(_stages(targets, store, missing) if verbose else _models(targets, models, reasons(missing, store)))
+    console.print(f"{len(missing)} stages to run; store: {store.display_name}", highlight=False, soft_wrap=True)
 
 
-def _stages(targets: Sequence[Step[Artifact]], store: Store, why: Mapping[str, Reason]) -> Table:
+def _stages(targets: Sequence[Step[Artifact]], store: Store, missing: Mapping[Step[Artifact], str]) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("stage", "", "folder", "why"):
         table.add_column(title, no_wrap=title != "why")
-    for step in in_order(targets):
-        reason = why.get(step.fingerprint)
-        state = "to run" if reason else "cached" if step.is_published(store) else "not needed"
-        table.add_row(step.label, state, store.folder(step.name).name, reason.text if reason else "")
+    for step, about in zip(in_order(targets), planned(targets, store, missing), strict=True):
+        table.add_row(step.label, about["state"], store.folder(step.name).name, about["why"])
     return table
 
 
-def _models(targets: Sequence[Step[Artifact]], models: PlannedModels, why: Mapping[str, Reason]) -> Table:
+def _models(targets: Sequence[Step[Artifact]], models: PlannedModels, found: Mapping[Step[Artifact], Reason]) -> Table:
     """Returns a row for the shared steps, one per model, and one for the steps after them."""
+    why = {step.fingerprint: reason for step, reason in found.items()}
     headings = [*dict.fromkeys(heading for _, about in models.values() for heading in about)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in ("", "to run", *headings, "why"):

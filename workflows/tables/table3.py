@@ -10,12 +10,12 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from model.config import BASE
 from workflows import paper
 from workflows.paper import KIND_NAMES, KINDS, Kind, group
-from workflows.tables.convergence import MAX_FALL, last_fall
 from workflows.tables.differences import differences, in_table_3
 from workflows.tables.measurements import Translation
 from workflows.tables.provenance import reading_notes, seeds_text
@@ -64,6 +64,10 @@ COLUMNS = [
     Column("train_s", "time", "training", unit="s", is_measured=True),
     Column("counted_flop", "FLOP", "training", unit="FLOP", is_measured=True),
 ]
+LAST_PART = 0.1
+"""The last fraction of the updates, over which the fall of dev perplexity is computed."""
+MAX_FALL = 0.05
+"""A run whose dev perplexity falls by more than this fraction over the last part has not converged."""
 SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout")
 """The sizes that rows scale with their base."""
 
@@ -94,25 +98,13 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Trans
         for name, of_row in cells.items()
     }
     lines = [_row(row, measured) for row in rows]
-    correlations = _correlations(measured)
     explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
-    if correlations:
-        explained += f" {correlation_text(correlations)}"
     table, notes = Table("Table 3", COLUMNS, lines, explained), _notes(lines, cells)
-    return Results([table], _differences(cells), notes, _metrics(cells, measured, correlations)), cells
+    return Results([table], _differences(cells), notes, _metrics(cells, measured)), cells
 
 
 Means = Mapping[str, Mapping[Kind, float]]
 """Metrics of each measured row, means over its seeds."""
-
-
-def correlation_text(correlations: Mapping[Kind, tuple[float, int]]) -> str:
-    """States in a sentence how closely the measured order of the rows follows the paper's."""
-    listed = ", ".join(f"{rho:.2f} for {KIND_NAMES[kind]} ({rows} rows)" for kind, (rho, rows) in correlations.items())
-    return (
-        f"Spearman's rank correlation between the measured values and the paper's: {listed}. At 1 the rows are in the "
-        "same order, at 0 the orders are unrelated."
-    )
 
 
 def _row(row: RowTrainings, means: Means) -> Row:
@@ -173,34 +165,29 @@ def _figure(kind: Kind, cell: Translation) -> float:
     return cell.dev.dev_perplexity if kind == "perplexity" else cell.main_bleu.deciding
 
 
-def _correlations(means: Means) -> dict[Kind, tuple[float, int]]:
-    """Returns Spearman's rank correlation of measured and printed values, and the number of rows: at least three."""
-    correlations = {}
-    both = [name for name in means if name in paper.VARIATIONS]
-    for kind in KINDS:
-        printed = [float(getattr(paper.VARIATIONS[name], kind)) for name in both]
-        measured = [means[name][kind] for name in both]
-        # Two rows always correlate at 1 or -1, and a constant column has no order.
-        if len(both) > 2 and min(len(set(printed)), len(set(measured))) > 1:
-            correlations[kind] = statistics.correlation(_ranks(printed), _ranks(measured)), len(both)
-    return correlations
+def last_fall(metrics: Sequence[Mapping[str, Any]], updates: int) -> float | None:
+    """Returns the fraction by which dev perplexity fell over the last tenth of the updates; negative if it rose.
+
+    `metrics` are the lines of `metrics.jsonl`. If dev perplexity was not measured exactly at nine tenths of the
+    updates, its logarithm is interpolated between the neighbouring measurements, which overestimates the fall of a
+    flattening curve. Returns None if nothing was measured by then.
+    """
+    curve = [(line["update"], math.log(line["dev_perplexity"])) for line in metrics if "dev_perplexity" in line]
+    start = (1 - LAST_PART) * updates
+    for (update, before), (next_update, after) in pairwise(curve):
+        if update <= start < next_update:
+            at_start = before + (after - before) * (start - update) / (next_update - update)
+            return -math.expm1(curve[-1][1] - at_start)
+    return None
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Returns the rank of each value, from 1; ties share their mean rank."""
-    return [sum(other < value for other in values) + (values.count(value) + 1) / 2 for value in values]
-
-
-def _metrics(
-    cells: Mapping[str, Sequence[Translation]], means: Means, correlations: Mapping[Kind, tuple[float, int]]
-) -> dict[str, float]:
-    """Returns base's metrics, the number of measured rows, and the rank correlations."""
+def _metrics(cells: Mapping[str, Sequence[Translation]], means: Means) -> dict[str, float]:
+    """Returns base's metrics, and the number of measured rows."""
     metrics: dict[str, float] = {}
     if base := means.get("base"):
         bleu = "sacreBLEU" if cells["base"][0].main_bleu.paper_bleu is None else "paper BLEU"
         metrics = {"dev perplexity base": base["perplexity"], f"{bleu} dev base": base["bleu"]}
-    metrics["rows measured"] = len(means)
-    return metrics | {f"rank correlation by {kind}": rho for kind, (rho, _) in correlations.items()}
+    return {**metrics, "rows measured": len(means)}
 
 
 def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
