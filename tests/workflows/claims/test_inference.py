@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 import pytest
@@ -209,33 +208,6 @@ def test_holm_by_hand() -> None:
     assert holm([0.9, 0.6, 0.5]) == [1, 1, 1]
     assert (holm([]), holm([0.04]), holm([0.02, 0.02])) == ([], [0.04], [0.04, 0.04])
     assert holm([0, 1]) == [0, 1]
-
-
-ROWS_A_B = Groups({"a": [1.0], "b": [2.0]})
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        *((partial(Region, low, 1), "low must be less than high") for low in (1, 2, math.nan, INF)),
-        *(
-            (partial(Groups, {"a": [1.0], "b": [1.0, wrong]}), "row 'b': .* not finite")
-            for wrong in (math.nan, INF, -INF)
-        ),
-        (lambda: Groups({"a": [1.0], "b": []}), "row 'b': no values; give at least one"),
-        (lambda: ROWS_A_B.mean("c"), "no row 'c' among a, b"),
-        (lambda: ROWS_A_B.n("c"), "no row 'c' among a, b"),
-        (lambda: ROWS_A_B.difference("a", "c"), "no row 'c' among a, b"),
-        (lambda: ROWS_A_B.difference("a", "a"), "at least two rows, each once: a"),
-        (lambda: ROWS_A_B.best("a", []), "at least two rows, each once: a"),
-        (lambda: ROWS_A_B.trend(["a"]), "at least two rows, each once: a"),
-        (lambda: every([]), "no claims to combine"),
-        *((partial(holm, [0.5, wrong]), "within 0 and 1") for wrong in (math.nan, -0.1, 1.1)),
-    ],
-)
-def test_what_cannot_be_tested_is_an_error(call: Callable[[], object], message: str) -> None:
-    with pytest.raises((ValueError, KeyError), match=message):
-        call()
 
 
 TABLES = 2_000
