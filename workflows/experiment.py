@@ -18,7 +18,7 @@ from pipeline.store.locks import guarded
 from pipeline.store.store import Store
 from workflows.cli.closing import closing_lines, shown
 from workflows.cli.console import console, print_error
-from workflows.cli.options import ANY_HARDWARE, Common, Hardware
+from workflows.cli.options import Common
 from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import Imported, Step, to_step
@@ -51,15 +51,14 @@ class Request:
     overrides: str = ""
     """The options that change settings, as typed."""
     options: Common = field(default_factory=Common)
-    hardware: Hardware = ANY_HARDWARE
 
 
-def requested(name: str, profile: BaseProfile, options: Common, hardware: Hardware = ANY_HARDWARE) -> Request:
+def requested(name: str, profile: BaseProfile, options: Common) -> Request:
     """Returns the request of the experiment `name` with these options.
 
     Raises UserError for an unusable store, and for options without effect.
     """
-    if hardware != ANY_HARDWARE and (options.until or options.mermaid or not options.plan):
+    if (options.gpus or options.gpu) and (options.until or options.mermaid or not options.plan):
         change = "add --plan" if not options.plan else f"drop {'--until' if options.until else '--mermaid'}"
         raise UserError(f"--gpus and --gpu only affect the forecast of --plan, all of it; {change} or drop them")
     forms = [form for form in ("verbose", "json", "mermaid") if getattr(options, form)]
@@ -69,7 +68,7 @@ def requested(name: str, profile: BaseProfile, options: Common, hardware: Hardwa
         raise UserError(f"--{forms[0]} and --{forms[1]} each print the plan in a form of their own; drop one")
     changes = changes_typed(options.config, options.overrides)
     store = Store.at(options.store).checked()
-    return Request(profile, store, command_line(name, changes), changes, options, hardware)
+    return Request(profile, store, command_line(name, changes), changes, options)
 
 
 def chosen_names(
@@ -178,14 +177,14 @@ def _print_plan(
     experiment: Reproduction, request: Request, targets: Sequence[Step[Any]], forced: Sequence[Step[Any]]
 ) -> None:
     """Prints the stages to run and why, with a forecast if any of them trains; or the DAG, for other programs."""
-    store, options, hardware = request.store, request.options, request.hardware
+    store, options = request.store, request.options
     # First, so that a wrong --gpu is reported before anything is printed.
     missing = to_run(targets, store, forced)
     fingerprints = {step.fingerprint for step in missing}
     runs = [model for model in experiment.models.values() if to_step(model.training).fingerprint in fingerprints]
     shown = None
-    if (runs or hardware.gpu) and not (options.until or options.mermaid):
-        shown = forecast(request.profile, runs, hardware.gpus, hardware.gpu, store)
+    if (runs or options.gpu) and not (options.until or options.mermaid):
+        shown = forecast(request.profile, runs, options.gpus, options.gpu, store)
     settings = request.profile.in_force(request.overrides)
     if options.json:
         about = {"command": request.command.typed, "settings": settings, "store": store.display_name}

@@ -104,7 +104,6 @@ def reproduction(
 def main(
     text: TextOptions,
     common: options.Common,
-    hardware: options.Hardware,
     dev_bleu: options.DevBleuOption = False,
     choose_decoding: Annotated[
         bool,
@@ -118,7 +117,7 @@ def main(
 ) -> None:
     """Builds the DAG, runs missing steps, prints the table."""
     chosen = text.load(common)
-    request = requested("table2", chosen, common, hardware)
+    request = requested("table2", chosen, common)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
     chosen_models = chosen_names("models", models, chosen.recipes, chosen.default_models)
     cells = {"dev_scores": dev_bleu, "choose_decoding": choose_decoding}

@@ -112,7 +112,6 @@ def reproduction(
 def main(
     text: TextOptions,
     common: options.Common,
-    hardware: options.Hardware,
     dev_bleu: options.DevBleuOption = False,
     pair: Annotated[str | None, typer.Option(help="Language pair.  [default: the profile's first]")] = None,
     asked: Annotated[
@@ -129,7 +128,7 @@ def main(
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair).for_grid()
-    request = requested("table3", chosen, common, hardware)
+    request = requested("table3", chosen, common)
     reproduce(reproduction(chosen, pair, asked, seeds, request, dev_scores=dev_bleu), request)
 
 

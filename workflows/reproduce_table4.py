@@ -66,7 +66,6 @@ def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool 
 @options.with_options
 def main(
     common: options.Common,
-    hardware: options.Hardware,
     profile: ProfileOption = None,
     treebank: TreebankOption = None,
     silver: SilverOption = None,
@@ -76,7 +75,7 @@ def main(
     chosen = load_parsing_profile(
         profile, treebank=treebank, silver=silver or [], config=common.config, overrides=common.overrides or []
     )
-    request = requested("table4", chosen, common, hardware)
+    request = requested("table4", chosen, common)
     reproduce(reproduction(chosen, request, dev_scores=dev_f1), request)
 
 

@@ -16,18 +16,15 @@ def closing_lines(run: Path, model_command: str, curves: str) -> list[str]:
     `model_command` is the `aiayn` subcommand for the run's models or empty, `curves` MLflow's command.
     """
     lines = [f"report: {shown(run.parent / 'report.html')}"]
-    if model_command and (names := _model_names(run)):
-        models = [str(_name(run.parent / name)) for name in names]
+    finished = [entry for entry in (run / MODELS).glob("*") if entry.exists()]
+    finished.sort(key=lambda entry: (MODEL_STAGES[0] in entry.resolve().name, entry))  # chosen ones before candidates
+    if model_command and finished:
+        paths = [shown(run.parent / entry.name) for entry in finished]  # without `runs`, as commands accept them
+        models = [str(path.relative_to(DEFAULT_ROOT) if path.is_relative_to(DEFAULT_ROOT) else path) for path in paths]
         more = f" and {len(models) - MAX_MODELS} more" if len(models) > MAX_MODELS else ""
         lines.append(f"models: {', '.join(models[:MAX_MODELS])}{more}")
         lines.append(f"{model_command}: {aiayn()} {model_command} {shlex.quote(models[0])}")
     return [*lines, f"curves: {curves}"]
-
-
-def _model_names(run: Path) -> list[str]:
-    """Returns the names of a run's finished models, chosen ones before candidates."""
-    models = [entry for entry in (run / MODELS).glob("*") if entry.exists()]
-    return [entry.name for entry in sorted(models, key=lambda entry: (MODEL_STAGES[0] in entry.resolve().name, entry))]
 
 
 def shown(path: Path) -> Path:
@@ -41,9 +38,3 @@ def aiayn() -> str:
     if not beside.is_file():
         return f"{shlex.quote(sys.executable)} -m workflows.cli"
     return "aiayn" if on_path and Path(on_path).samefile(beside) else shlex.quote(str(shown(beside)))
-
-
-def _name(path: Path) -> Path:
-    """Returns a model's name as commands accept it: prefixed with the store's folder unless that is `runs`."""
-    path = shown(path)
-    return path.relative_to(DEFAULT_ROOT) if path.is_relative_to(DEFAULT_ROOT) else path

@@ -24,7 +24,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.parsing.evalb import SHORT_WORDS
 from pipeline.parsing.evalb import score_trees as tree_scores
@@ -41,16 +40,15 @@ from workflows.cli.console import App, Commands, console, help_text, run_app
 from workflows.cli.doctor import doctor
 from workflows.cli.options import (
     AddressOption,
-    BatchTokensOption,
     ConfigOption,
     DataOption,
-    DtypeOption,
     ModelArgument,
     OutOption,
     ProfileOption,
+    SearchOptions,
     SetOption,
-    ThreadsOption,
     once,
+    with_options,
 )
 from workflows.cli.prepared import record, recorded, searched
 from workflows.cli.results import results
@@ -94,11 +92,8 @@ score_texts = Imported("pipeline.evaluation.scoring:score_texts")
 export_huggingface = Imported("pipeline.export.huggingface:export")
 write_card = Imported("workflows.cli.card:write_card")
 
-AVERAGING, DECODING = AveragingSettings(), DecodingSettings()
-"""The paper's settings, as defaults."""
 N_BEST_LINE = "`sentence number from 0 ||| translation ||| LogP= log P ||| log P / penalty`"
 """A line of Moses' n-best list format, which rescoring tools read."""
-OWN_DEFAULT = "[default: its table's, or the paper's]"
 CTRANSLATE2 = """\
 import ctranslate2, sentencepiece
 model, pieces = ctranslate2.Translator({folder!r}), sentencepiece.SentencePieceProcessor(model_file={vocabulary!r})
@@ -201,7 +196,7 @@ def average(
     out: OutOption,
     last: Annotated[
         int, typer.Option(min=1, help="Number of most recent checkpoints to average (paper: 5; big: 20).")
-    ] = AVERAGING.last,
+    ] = AveragingSettings().last,
 ) -> None:
     """Average the last checkpoints (paper §6.1) into a model for translation."""
     made_by = TrainingRun(named_folder("train", training, METRICS))
@@ -217,24 +212,11 @@ def average(
     console.print(f"model: {out}", highlight=False, soft_wrap=True)
 
 
-BeamOption = Annotated[
-    int | None, typer.Option("--beam-size", min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
-]
-PenaltyOption = Annotated[
-    float | None, typer.Option("--length-penalty", min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")
-]
-ExtraOption = Annotated[
-    int | None,
-    typer.Option("--max-extra-tokens", min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}"),
-]
-
-
 @app.command()
+@with_options
 def translate(
     model: ModelArgument,
-    beam_size: BeamOption = None,
-    length_penalty: PenaltyOption = None,
-    max_extra_tokens: ExtraOption = None,
+    search: SearchOptions,
     n_best: Annotated[
         int, typer.Option(min=1, help=f"Translations per sentence; above 1, lines of {N_BEST_LINE}.")
     ] = 1,
@@ -242,22 +224,13 @@ def translate(
         bool,
         typer.Option("--scores", help="Prefix each line with log P / penalty and a tab; n-best lists always do."),
     ] = False,
-    batch_tokens: BatchTokensOption = DECODING.batch_tokens,
     engine: Annotated[
         str,
         typer.Option(help="torch, or ctranslate2 (faster on CPUs; its first use exports the model to the store)."),
-    ] = DECODING.engine,
-    dtype: DtypeOption = DECODING.dtype,
-    threads: ThreadsOption = 0,
+    ] = DecodingSettings().engine,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
-    changes: dict[str, Any] = {
-        **_given(beam_size=beam_size, length_penalty=length_penalty, max_extra_tokens=max_extra_tokens),
-        "batch_tokens": batch_tokens,
-        "engine": engine,
-        "dtype": dtype,
-        "threads": threads or usable_cpus(),
-    }
+    changes = {**search.changes, "engine": engine}
     checked(DecodingSettings, **changes)  # reports wrong options before a model is fetched
     folder = named_folder("average", model, "model.safetensors")
     settings = checked(DecodingSettings, **{**searched(model, folder).model_dump(), **changes})
@@ -272,33 +245,19 @@ def translate(
     translate_input(folder, settings, n_best, scores)
 
 
-def _given(**options: float | None) -> dict[str, float]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
 @app.command()
+@with_options
 def parse(
     model: Annotated[Path, typer.Argument(help="Folder or name of a parser, e.g. table4/embedded/supervised.")],
-    beam_size: BeamOption = None,
-    length_penalty: PenaltyOption = None,
-    max_extra_tokens: ExtraOption = None,
+    search: SearchOptions,
     constrained: Annotated[
         bool, typer.Option("--constrained", help="Search only well-formed trees, which need no repair.")
     ] = False,
-    batch_tokens: BatchTokensOption = DECODING.batch_tokens,
-    dtype: DtypeOption = DECODING.dtype,
-    threads: ThreadsOption = 0,
 ) -> None:
     """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."). Writes one bracketed
     tree per line; on a terminal, draws it (paper §6.3)."""
-    changes = {
-        **_given(beam_size=beam_size, length_penalty=length_penalty, max_extra_tokens=max_extra_tokens),
-        "well_formed": constrained,
-        "batch_tokens": batch_tokens,
-        "dtype": dtype,
-        "threads": threads or usable_cpus(),
-    }
-    parse_input(named_folder("average", model, "model.safetensors"), changes)
+    folder = named_folder("average", model, "model.safetensors")
+    parse_input(folder, {**search.changes, "well_formed": constrained})
 
 
 @app.command()

@@ -14,7 +14,9 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
+from pipeline.settings import DecodingSettings
 
 
 def once(overrides: Sequence[str] | None) -> list[str]:
@@ -60,13 +62,7 @@ DevBleuOption = Annotated[
     bool,
     typer.Option("--dev-bleu", help="Also decode the dev set with every kept checkpoint: BLEU over time in MLflow."),
 ]
-BatchTokensOption = Annotated[
-    int, typer.Option("--batch-tokens", min=0, help="Source tokens per decoding batch; 0: by device.")
-]
-DtypeOption = Annotated[
-    str, typer.Option("--dtype", help="float32, bfloat16, auto (bfloat16 if faster), or int8 (CTranslate2 only).")
-]
-ThreadsOption = Annotated[int, typer.Option("--threads", min=0, help="CPU threads; 0: all.")]
+OWN_DEFAULT = "[default: its table's, or the paper's]"
 ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 
@@ -93,12 +89,6 @@ class Common:
     force: Annotated[
         str | None, typer.Option(metavar="STAGE", help="Rerun the stages of this name and all that depend on them.")
     ] = None
-
-
-@dataclass(frozen=True)
-class Hardware:
-    """The options for the hardware of a forecast."""
-
     gpus: Annotated[
         int | None,
         typer.Option(
@@ -110,7 +100,30 @@ class Hardware:
     ] = None
 
 
-ANY_HARDWARE = Hardware()
+@dataclass(frozen=True)
+class SearchOptions:
+    """The options for the search of a trained model; what is None is as in the model's table."""
+
+    beam_size: Annotated[
+        int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
+    ] = None
+    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")] = None
+    max_extra_tokens: Annotated[
+        int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
+    ] = None
+    batch_tokens: Annotated[int, typer.Option(min=0, help="Source tokens per decoding batch; 0: by device.")] = (
+        DecodingSettings().batch_tokens
+    )
+    dtype: Annotated[
+        str, typer.Option(help="float32, bfloat16, auto (bfloat16 if faster), or int8 (CTranslate2 only).")
+    ] = DecodingSettings().dtype
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that the options change, by name."""
+        named = {name: value for name, value in vars(self).items() if value is not None}
+        return {**named, "threads": self.threads or usable_cpus()}
 
 
 def with_options(main: Callable[..., None]) -> Callable[..., None]:

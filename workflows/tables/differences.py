@@ -142,14 +142,8 @@ def _decoding(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
 
 def _hardware(cell: TrainedModel, _printed: Setup) -> tuple[str, str]:
     in_paper = f"{paper.HARDWARE}, float32"
-    is_same = hardware(cell.run, _printed_name) == in_paper
-    return in_paper, "" if is_same else hardware(cell.run)
-
-
-def _printed_name(device_name: str) -> str:
-    """Returns a device's name as the paper prints it, if it is one of the paper's devices."""
-    device = paper_device(device_name)
-    return f"NVIDIA {device}" if device else device_name
+    as_printed = hardware(cell.run, lambda name: f"NVIDIA {device}" if (device := paper_device(name)) else name)
+    return in_paper, "" if as_printed == in_paper else hardware(cell.run)
 
 
 def _duration(cell: TrainedModel, printed: Setup) -> tuple[str, str]:
