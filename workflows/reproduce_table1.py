@@ -14,7 +14,7 @@ from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
 from workflows.cli import options
 from workflows.cli.console import app_of, run_app
 from workflows.command_line import CommandLine
-from workflows.engine.dag import A, Imported, Stage, Step
+from workflows.engine.dag import A, Imported, Stage
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
 from workflows.tables.table1 import Table1Artifact
@@ -34,11 +34,6 @@ ProfileOption = Annotated[
 ]
 
 
-def counted(profile: ComplexityProfile) -> Step[CountsArtifact]:
-    """Returns the step that counts operations, sequential steps and paths."""
-    return COUNT("count operations", profile.layers, profile.sweep, profile.paths)
-
-
 def exclusive(stage: Stage[A], profile: ComplexityProfile) -> Stage[A]:
     """Returns a timing stage that reserves the CPUs or GPU it measures on.
 
@@ -50,7 +45,7 @@ def exclusive(stage: Stage[A], profile: ComplexityProfile) -> Stage[A]:
 
 def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproduction:
     """Returns the experiment: counts, then times, then the table."""
-    counts = counted(profile)
+    counts = COUNT("count operations", profile.layers, profile.sweep, profile.paths)
     measured = exclusive(MEASURE, profile)("measure times", counts, profile.layers, profile.sweep, profile.timing)
     settings = profile.model_dump(mode="json")
     return Reproduction(

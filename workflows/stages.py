@@ -8,6 +8,7 @@ functions are `Imported` when they run, so a command whose steps are all cached 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from pipeline.corpora import embedded, files, multi30k, wmt14
@@ -27,7 +28,7 @@ from pipeline.store.artifacts import (
     Vocabulary,
 )
 from pipeline.text import cleaning, overlap
-from workflows.engine.dag import Imported, Stage, Step
+from workflows.engine.dag import A, Imported, Stage, Step
 from workflows.profiles.profile import Profile, Recipe, SearchGrid
 from workflows.reports.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import Translation
@@ -81,27 +82,27 @@ class Prepared:
     report: Step[CorpusReport]
 
 
-def prepared(profile: Profile, pair: str, name: str = "") -> Prepared:
+def prepared(profile: Profile, pair: str, name: str = "", out: Path | None = None) -> Prepared:
     """Returns the steps from text to token ids that a language pair's models share, and its test sets.
 
-    Labels contain `name`, by default the pair. A workflow with several texts of a pair must give each its own.
+    Labels contain `name`, by default the pair. A workflow with several texts of a pair must give each its own. With
+    `out`, each artifact is a folder there, under a short name. The report is on the batches of the first recipe.
     """
+
+    def placed(step: Step[A], folder: str) -> Step[A]:
+        return replace(step, out=out / folder) if out else step
+
     profile, name = profile.for_pair(pair), name or pair
-    settings = profile.corpora[pair]
-    text, test_sets = text_of(name, settings)
-    dev, clean = test_sets.pop("dev"), CLEAN(f"clean {name}", text, profile.cleaning)
-    learned = LEARN_VOCABULARY(f"vocabulary {name}", clean, profile.vocabulary)
-    dataset = ENCODE(f"encode {name}", clean, dev, learned, profile.encoding)
-    overlaps = OVERLAP(f"overlap {name}", clean, [dev, *test_sets.values()])
-    reported = report(f"report {name}", profile, clean, learned, dataset, overlaps)
-    return Prepared(name, pair, profile.data, clean, dev, test_sets, learned, dataset, reported)
-
-
-def report(label: str, profile: Profile, *text: Step[Any]) -> Step[CorpusReport]:
-    """Returns the step that reports on corpus, vocabulary, dataset and overlaps, in the batches of the first recipe."""
+    text, sets = text_of(name, profile.corpora[pair])
+    test_sets = {each: placed(step, f"evaluation-{each}") for each, step in sets.items()}
+    dev, clean = test_sets.pop("dev"), placed(CLEAN(f"clean {name}", placed(text, "text"), profile.cleaning), "corpus")
+    learned = placed(LEARN_VOCABULARY(f"vocabulary {name}", clean, profile.vocabulary), "vocabulary")
+    dataset = placed(ENCODE(f"encode {name}", clean, dev, learned, profile.encoding), "dataset")
+    overlaps = placed(OVERLAP(f"overlap {name}", clean, [dev, *test_sets.values()]), "overlap")
     training = next(iter(profile.recipes.values())).training
-    batches = {name: getattr(training, name) for name in ("budget_tokens", "seed")}
-    return REPORT(label, *text, profile.data, TrainingSettings(**batches))
+    batches = TrainingSettings(budget_tokens=training.budget_tokens, seed=training.seed)
+    report = placed(REPORT(f"report {name}", clean, learned, dataset, overlaps, profile.data, batches), "report")
+    return Prepared(name, pair, profile.data, clean, dev, test_sets, learned, dataset, report)
 
 
 def trained(

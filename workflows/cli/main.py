@@ -16,7 +16,6 @@ aiayn export huggingface model --out marian             one model -> a model for
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,19 +126,12 @@ def prepare(
     chosen = chosen.for_pair(pair)
     console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True)
     folder = out.absolute()
-
-    text, sets = stages.text_of(pair, chosen.corpora[pair])
-    text = replace(text, out=folder / "text")
-    sets = {name: replace(step, out=folder / f"evaluation-{name}") for name, step in sets.items()}
-    corpus = replace(stages.CLEAN("clean", text, chosen.cleaning), out=folder / "corpus")
-    vocabulary = replace(stages.LEARN_VOCABULARY("vocabulary", corpus, chosen.vocabulary), out=folder / "vocabulary")
-    dataset = replace(stages.ENCODE("encode", corpus, sets["dev"], vocabulary, chosen.encoding), out=folder / "dataset")
-    overlaps = replace(stages.OVERLAP("overlap", corpus, [*sets.values()]), out=folder / "overlap")
-    report = replace(stages.report("report", chosen, corpus, vocabulary, dataset, overlaps), out=folder / "report")
-    _, reported, *_ = run([dataset, report, *sets.values()], Store(folder), [View(console)], address)
+    text = stages.prepared(chosen, pair, out=folder)
+    steps = [text.dataset, text.report, text.dev, *text.test_sets.values()]
+    _, report, *_ = run(steps, Store(folder), [View(console)], address)
     record(folder, chosen)
     console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
-    console.print(f"report: {out / 'report'}: {reported.summary}", highlight=False, soft_wrap=True)
+    console.print(f"report: {out / 'report'}: {report.summary}", highlight=False, soft_wrap=True)
 
 
 @app.command()
