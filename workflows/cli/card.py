@@ -5,12 +5,10 @@ write_card(Path("exported"), checkpoint, "transformers", "from transformers impo
 
 from collections.abc import Iterator
 from importlib.metadata import version
-from math import prod
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-
+from model.flops import count_parameters
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.hashes import STORE
@@ -79,13 +77,11 @@ def _rows(checkpoint: Checkpoint, made: dict[str, Any]) -> Iterator[tuple[str, s
         yield "training text", f"{' and '.join(names)}, {sum(made['cleaning']['figures']['shards']):,} pairs"
         yield "licence of the text", " and ".join(licences)
     config = checkpoint.config
-    with safe_open(checkpoint.folder / "model.safetensors", "numpy") as weights:
-        parameters = sum(prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     yield (
         "model",
         f"{config.n_layers} + {config.n_layers} layers, d_model {config.d_model}, d_ff {config.d_ff}, {config.n_heads} "
         f"heads of d_k {config.d_k} and d_v {config.d_v}, {config.positions} positions, "
-        f"{config.vocabulary_size:,} pieces, {parameters:,} parameters",
+        f"{config.vocabulary_size:,} pieces, {count_parameters(config):,} parameters",
     )
     training = made.get("training", {})
     for settings in training.get("settings", ()):

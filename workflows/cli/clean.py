@@ -61,7 +61,8 @@ def plan(store: Store) -> list[Unneeded]:
     """
     if not store.artifacts.is_dir():
         raise UserError(f"--store {store.root}: not a store: it has no folder {store.artifacts.name}; check --store")
-    making, needed = owners(store), _needed(store)
+    making, named = owners(store), set(names_into(store))
+    needed = named | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in named))}
     for name, owner in making.items():
         if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
             raise UserError(f"{owner} is building {owner.task} here outside any run; clean when it has ended")
@@ -81,12 +82,6 @@ def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
         hidden = hide(store, [folder.name for folder in folders])
     delete(hidden)
     return folders
-
-
-def _needed(store: Store) -> set[str]:
-    """Returns the names of the artifacts that runs use, including inputs of inputs."""
-    named = set(names_into(store))
-    return named | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in named))}
 
 
 def _described(store: Store, name: str) -> Unneeded:
@@ -120,20 +115,15 @@ def clean_store(
     if not shown:
         console.print(f"nothing to delete in {store}", highlight=False, soft_wrap=True)
         return
-    console.print(_table(shown, sizes_bytes))
-    deleted = clean(where, shown) if yes else shown
-    total = f"{filesize.decimal(sum(sizes_bytes[folder.name] for folder in deleted))} in {len(deleted)} folders"
-    console.print(f"\nfreed {total}" if yes else f"\nwould free {total}; --yes deletes them", highlight=False)
-
-
-def _table(shown: Sequence[Unneeded], sizes_bytes: dict[str, int]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("folder", "content"):
         table.add_column(heading, header_style="bold", overflow="fold")
     for heading in ("age", "size"):
         table.add_column(heading, header_style="bold", justify="right", no_wrap=True)
-    now_s = time.time()
     for folder in shown:
-        age = duration(max(now_s - folder.modified_s, 0))
+        age = duration(max(time.time() - folder.modified_s, 0))
         table.add_row(folder.name, folder.what, age, filesize.decimal(sizes_bytes[folder.name]))
-    return table
+    console.print(table)
+    deleted = clean(where, shown) if yes else shown
+    total = f"{filesize.decimal(sum(sizes_bytes[folder.name] for folder in deleted))} in {len(deleted)} folders"
+    console.print(f"\nfreed {total}" if yes else f"\nwould free {total}; --yes deletes them", highlight=False)

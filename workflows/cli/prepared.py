@@ -7,8 +7,6 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Hypotheses
@@ -39,7 +37,7 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
         return None
     try:
         return Profile(corpora={}, **json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, ValidationError):
+    except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
         raise UserError(f"this version cannot read the settings in {path}; remove it and choose a --profile") from None
 
 

@@ -179,7 +179,8 @@ def as_mermaid(steps: Sequence[Mapping[str, Any]]) -> str:
         behind[node] = implied.union(inputs)
         lines.append(f'{node}["{step["label"].replace(chr(34), "#quot;")}"]')
         lines += [f"{' & '.join(needed for needed in inputs if needed not in implied)} --> {node}"] * bool(inputs)
-        lines += [f"style {node} {STYLES[step['state']]}"] * (step["state"] in STYLES)
+        if style := STYLES.get(step["state"]):
+            lines.append(f"style {node} {style}")
     return "\n    ".join(lines)
 
 

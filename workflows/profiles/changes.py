@@ -54,16 +54,11 @@ def checked(settings: type[SettingsT], within: str = "", **values: Any) -> Setti
     try:
         return settings(**values)
     except ValidationError as error:
-        raise UserError(one_line(error, within)) from None
-
-
-def one_line(error: ValidationError, within: str = "") -> str:
-    """Formats pydantic's errors as one line."""
-    mistakes = []
-    for mistake in error.errors():
-        where = within + ".".join(str(part) for part in mistake["loc"]) or "settings"
-        mistakes.append(f"{where}: {mistake['msg'].removeprefix('Value error, ')}")
-    return "; ".join(mistakes)
+        mistakes = []
+        for mistake in error.errors():
+            where = within + ".".join(str(part) for part in mistake["loc"]) or "settings"
+            mistakes.append(f"{where}: {mistake['msg'].removeprefix('Value error, ')}")
+        raise UserError("; ".join(mistakes)) from None
 
 
 def merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path: str = "") -> None:
@@ -111,13 +106,8 @@ def read_override(override: str) -> dict[str, Any]:
     *parents, last = key.strip().split(".")
     for parent in parents:
         inner = inner.setdefault(parent, {})
-    inner[last] = _value(value.strip())
-    return nested
-
-
-def _value(text: str) -> Any:
-    """Parses a TOML value, else returns the text itself: `--set seed=3`, `--set training.dtype=float32`."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+        inner[last] = tomllib.loads(f"value = {value.strip()}")["value"]
+    except tomllib.TOMLDecodeError:  # text without quotation marks: --set training.dtype=float32
+        inner[last] = value.strip()
+    return nested
