@@ -1,20 +1,13 @@
 import math
-from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
 from model.attention import AdditiveAttention, DotProductAttention, ScaledDotProductAttention
-from model.batch import Batch
-from model.config import TransformerConfig
 from model.layouts import masking_bias
-from model.search import beam_search
-from model.transformer import Transformer
 
 MASKED = 2
 """The key masked by the input's bias."""
-CONFIG = TransformerConfig(13, 2, d_model=16, d_ff=32, n_heads=2, d_k=4, d_v=6)
 
 
 def random_input() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -57,20 +50,3 @@ def test_masked_positions_have_no_weight(function: ScaledDotProductAttention) ->
     for position in (MASKED, MASKED + 1):
         k_BHMK[:, :, position], v_BHMV[:, :, position] = 9.0, 9.0
         assert function(q_BHLK, k_BHMK, v_BHMV, bias_M).equal(x_BHLV) == (position == MASKED)
-
-
-@pytest.mark.parametrize("attention", ["dot_product", "additive"])
-def test_a_model_trains_and_searches_with_the_function(attention: Any) -> None:
-    """All parameters learn; cached decoding gives the probability of uncached decoding."""
-    torch.manual_seed(2)
-    model = Transformer(replace(CONFIG, attention=attention, dropout=0.0)).double()
-    source_BS, target_BT = torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([[8, 3, 0], [9, 7, 3]])
-    batch = Batch.padded(source_BS, target_BT, torch.float64)
-    model(batch.source, batch.inputs).square().sum().backward()
-    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
-    assert sum(".function." in name for name, _ in model.named_parameters()) == (18 if attention == "additive" else 0)
-    best = beam_search(model, source_BS[:1], max_extra_tokens=2)[0][0]
-    output = Batch.padded(source_BS[:1], torch.tensor([[*best.tokens, 3]]), torch.float64)
-    log_p_NV = model.logits(model(output.source, output.inputs)).log_softmax(-1)
-    scored = log_p_NV[torch.arange(len(best.tokens) + 1), [*best.tokens, 3]].sum().item()
-    assert scored == pytest.approx(best.log_probability)

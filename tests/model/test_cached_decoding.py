@@ -9,13 +9,15 @@ from model.architectures import make_decoder
 from model.config import BEGIN_ID
 from tests.model.test_transformer import SOURCE_BS, TINY
 from tests.model.test_transformer import random_model as random_transformer
-from tests.support.baselines import random_model
+from tests.support.baselines import NAMES, random_model
 from tests.support.batches import hidden_of
 
 FREE_SIZES = {"d_k": 5, "d_v": 3}
 MODELS = {
     "sinusoidal": lambda: random_transformer(replace(TINY, **FREE_SIZES)),
     "learned": lambda: random_transformer(replace(TINY, **FREE_SIZES, positions="learned")),
+    "additive": lambda: random_transformer(replace(TINY, **FREE_SIZES, attention="additive")),
+    "dot_product": lambda: random_transformer(replace(TINY, **FREE_SIZES, attention="dot_product")),
     "recurrent": lambda: random_model("recurrent", vocabulary_size=23),
     "convolutional": lambda: random_model("convolutional", vocabulary_size=23),
 }
@@ -55,5 +57,5 @@ def test_cached_decoding_is_uncached_decoding(
         grown_BWT = tokens_BWT.gather(1, parents_BW[:, :, None].expand(-1, -1, tokens_BWT.shape[2]))
         new_BW1 = torch.randint(4, 23, (len(source_BS), width, 1)).to(device)
         tokens_BWT = torch.cat((grown_BWT, new_BW1), dim=2)
-    if name in ("sinusoidal", "learned"):
+    if name not in NAMES:
         assert (cache.bias_BWM.shape[2] < 1 + 1 + 4 + 3 + 3 + 5) == pruned

@@ -1,4 +1,4 @@
-"""Counts for the layer types: FLOP without computing, sequential products, and path lengths by gradients."""
+"""Counts for the layer types: FLOP without computing, and path lengths by gradients."""
 
 import math
 from pathlib import Path
@@ -7,26 +7,11 @@ import pytest
 import torch
 
 from model.banded import count_pairs
-from pipeline.complexity.count import Kernels, count, longest_path, products_in_sequence
-from pipeline.complexity.layers import make
+from pipeline.complexity.count import Kernels, count, longest_path
 from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, PathSettings, SweepSettings
 from pipeline.store.artifact import Context
 
 SETTINGS = LayerSettings(kernel=5, window=6)
-IN_SEQUENCE: dict[LayerType, tuple[int, int]] = {
-    "self-attention": (2, 2),
-    "recurrent": (7, 12),
-    "convolutional": (1, 1),
-    "restricted self-attention": (2, 2),
-    "separable convolution": (2, 2),
-}
-"""Sequential products for 7 and 12 positions."""
-
-
-@pytest.mark.parametrize("layer_type", LAYER_TYPES)
-def test_only_recurrence_has_more_products_in_sequence_for_more_positions(layer_type: LayerType) -> None:
-    layer = make(layer_type, SETTINGS, 8)
-    assert tuple(products_in_sequence(layer, n, 8) for n in (7, 12)) == IN_SEQUENCE[layer_type]
 
 
 def expected(layer_type: LayerType, kernels: Kernels, n: int) -> int:

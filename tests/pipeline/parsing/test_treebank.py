@@ -109,52 +109,34 @@ def test_a_word_with_a_space_inside_stays_one_word(tmp_path: Path, here: Context
     assert f"(NN a{sign}b{sign}" in next(read_lines(text.sets["test"].gold_trees))
 
 
-def test_silver_trees_follow_the_gold_ones(wsj: Path, tmp_path: Path, here: Context) -> None:
-    """Silver files follow in order, each a collection, in training only, with the gold trees' symbols."""
+def test_tags_and_silver_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> None:
+    """Words are written as tags in all splits. Silver files follow the gold trees in order, and recombined trees come
+    last, each a collection, in training only, without new symbols."""
     write_lines(tmp_path / "one.gz", [SILVER.format(i) for i in range(7)])
     (tmp_path / "two").write_text(SILVER.format(7).replace(" ", "\n"))
-    settings = TreebankSettings(treebank=wsj, silver=(tmp_path / "one.gz", tmp_path / "two"))
-    text = read_text(here.folder, settings)
-    assert names(text, "train")[60:] == [f"silver{i}" for i in range(8)]
-    assert lines(text, "train", 1)[-1] == "(S (NP XX )NP (VP XX (NP XX )NP )VP )S"
-    assert [(shard.pairs, shard.collection) for shard in text.corpus.shards] == [
-        (60, "treebank"),
-        (7, "one.gz"),
-        (1, "two"),
-    ]
-
-
-def test_tags_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> None:
-    """Words are written as tags in all splits. Recombined trees come last, in training only, without new symbols."""
-    write_lines(tmp_path / "silver", [SILVER.format(0)])
     recombination = RecombinationSettings(trees=11, constituents=0)
-    settings = TreebankSettings(
-        treebank=wsj, silver=(tmp_path / "silver",), write_tags=True, recombination=recombination
-    )
+    silver = (tmp_path / "one.gz", tmp_path / "two")
+    settings = TreebankSettings(treebank=wsj, silver=silver, write_tags=True, recombination=recombination)
     text = read_text(here.folder, settings)
+    assert names(text, "train")[60:68] == [f"silver{i}" for i in range(8)]
+    assert lines(text, "train", 1)[67] == "(S (NP XX/NN )NP (VP XX/VBZ (NP XX/NN )NP )VP )S"
     assert lines(text, "dev", 1)[0] == "(S (NP XX/NN )NP (VP XX/VBZ (ADJP XX/JJ )ADJP )VP XX/. )S"
     assert [*text.corpus.symbols] == sorted(
         ["XX", "XX/NN", "XX/VBZ", "XX/JJ", "XX/.", *(b + x for b in "()" for x in ("S", "NP", "VP", "ADJP"))]
     )
     assert [(shard.pairs, shard.collection) for shard in text.corpus.shards] == [
         (60, "treebank"),
-        (1, "silver"),
+        (7, "one.gz"),
+        (1, "two"),
         (11, "recombined"),
     ]
     gold = set(lines(text, "train")[:60])
     assert not gold & {line for split in ("dev", "test") for line in lines(text, split)}
     held_out = {line.split()[0] for split in ("dev", "test") for line in lines(text, split)}
     assert not held_out & {word for line in lines(text, "train") for word in line.split()}
-    write_lines(tmp_path / "silver", [SILVER.format(0).replace("NN", "NNS")])
-    with pytest.raises(UserError, match=r"silver, line 1: no training tree of the treebank has the tag 'NNS'"):
+    write_lines(tmp_path / "two", [SILVER.format(0).replace("NN", "NNS")])
+    with pytest.raises(UserError, match=r"two, line 1: no training tree of the treebank has the tag 'NNS'"):
         read_text(tmp_path / "other", settings)
-
-
-def test_a_wrong_tree_names_its_file_and_line(wsj: Path, here: Context) -> None:
-    path = wsj / "07" / "wsj_0701.mrg"
-    path.write_text(path.read_text() + "(S (NP a b))\n")
-    with pytest.raises(UserError, match=r"07/wsj_0701.mrg, line 13: the word 'b' is not alone in its bracket"):
-        read_text(here.folder, TreebankSettings(treebank=wsj))
 
 
 def test_identity_is_of_content(wsj: Path, tmp_path: Path) -> None:

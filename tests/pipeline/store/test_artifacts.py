@@ -1,4 +1,3 @@
-import errno
 import os
 import stat
 from pathlib import Path
@@ -8,7 +7,7 @@ import pytest
 import torch
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, build_folder, publish
+from pipeline.store.artifact import MANIFEST, Artifact, publish
 from pipeline.store.artifacts import Checkpoint, Corpus, Scores, TrainingRun
 from pipeline.store.hashes import file_sha256
 from pipeline.store.tensors import write_tensors
@@ -66,31 +65,6 @@ def test_a_flipped_bit_in_any_byte_and_every_truncation_is_detected(tmp_path: Pa
         path.write_bytes(whole)
     assert artifact.damage() is None
     artifact.check()
-
-
-@pytest.mark.parametrize("code", [errno.ESTALE, errno.EACCES, errno.EMFILE, errno.EIO, errno.ETIMEDOUT])
-def test_what_cannot_be_read_is_not_damaged(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A temporary failure of a file server is a one-line error with a remedy, and no reason to rebuild the artifact."""
-    artifact = publish(tmp_path / "a", _write, {})
-    whole = Path.open
-
-    def fail(path: Path, *arguments: Any, **named: Any) -> Any:
-        if path.name == "text.txt":
-            raise OSError(code, os.strerror(code), str(path))
-        return whole(path, *arguments, **named)
-
-    monkeypatch.setattr(Path, "open", fail)
-    with pytest.raises(UserError, match=r"/a/part/text\.txt cannot be read \(.*\); restore access .* same command"):
-        artifact.damage()
-    monkeypatch.undo()
-    assert artifact.damage() is None
-
-
-def test_a_process_that_lost_its_lock_publishes_and_removes_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^another command has taken over .*a because"):
-        publish(tmp_path / "a", _write, {}, holds_lock=lambda: False)
-    assert not (tmp_path / "a").exists()
-    assert (build_folder(tmp_path / "a") / "part" / "text.txt").exists()
 
 
 def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None:

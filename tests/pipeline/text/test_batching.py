@@ -1,8 +1,6 @@
 """pipeline.text.batching: the plan of an epoch, as a pure function."""
 
-import gzip
 from itertools import chain, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -122,12 +120,3 @@ def test_an_update_too_large_for_the_text_is_refused() -> None:
         plan_of((long, long), budget_tokens=100)
     with pytest.raises(UserError, match="empty"):
         plan_of((long[:0], long[:0]))
-
-
-def test_little_padding_on_real_text(data: Path) -> None:
-    words = []
-    for language in ("en", "de"):
-        with gzip.open(data / "multi30k" / f"train.{language}.gz", "rt", encoding="utf-8", newline="\n") as file:
-            words.append(np.array([len(line.split()) + 1 for line in file], np.int32))
-    for budget_tokens in (400, 4096, 25_000):
-        assert plan_epoch(*words, TrainingSettings(budget_tokens=budget_tokens), epoch=0).padding_fraction < 0.05

@@ -119,10 +119,6 @@ def test_few_families_have_a_wrong_verdict() -> None:
     assert wrong / tables < ALPHA + 3 * (ALPHA * (1 - ALPHA) / tables) ** 0.5
 
 
-def test_every_claim_has_its_own_words() -> None:
-    assert len({claim.text for claim in CLAIMS}) == len(CLAIMS) == 12
-
-
 HEADER = "model,pair,seed,data,dtype,updates"
 WRONG: Sequence[tuple[str, str, str]] = [
     ("", r"seeds\.csv has no column data, dtype, model, pair, seed, updates; name a seeds\.csv that", "empty"),

@@ -46,9 +46,6 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
     ("arguments", "message"),
     [
         (["workflows.reproduce_table1", "--set", "layers.kernel=4"], "kernel is 4; it must be odd"),
-        (["workflows.reproduce_table1", "--set", "timing.rounds"], "write it as key=value"),
-        (["workflows.reproduce_table4", "--silver", "x.trees"], "name its folder with --treebank"),
-        (["workflows.reproduce_table4", "--treebank", "none"], "is not a treebank"),
         (["workflows.reproduce_table2", "--profile", "huge"], "no profile 'huge'; choose one of embedded, multi30k"),
         (["workflows.reproduce_table2", "--beam", "4"], "see workflows.reproduce_table2 --help"),
         (["workflows.cli", "table2", "--beam", "4"], "see aiayn table2 --help"),
@@ -66,7 +63,6 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table2", "--plan", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
-        (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (["workflows.cli", "translate", ".", "--beam-size", "1000000"], "beam_size"),
         (["workflows.cli", "clean", "--store", "no-such-store"], "not a store: it has no folder"),
         (["workflows.cli", "train", ".", "--out", "x"], "holds no dataset.json; name a folder written by `aiayn prep"),
@@ -144,6 +140,7 @@ def test_an_output_that_takes_nothing_is_one_line_and_status_2(tmp_path: Path) -
         ("", ">&-", 0, "", ""),
         ("", "--set seed=1 <&- >&-", 2, "", "there is no setting 'seed'"),
         ("LC_ALL=C", "2>&-", 0, "settings of profile cpu; changed by --config 'größe.toml'", ""),
+        ("PYTHONIOENCODING=ascii", "", 0, r"settings of profile cpu; changed by --config 'gr\xf6\xdfe.toml'", ""),
         ("PYTHONIOENCODING=ascii", "--set größe=1", 2, "", r"'gr\xf6\xdfe'"),
     ],
 )
@@ -169,12 +166,6 @@ def test_a_closed_stream_s_number_is_no_other_file_s() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_an_ascii_terminal_gets_every_line(tmp_path: Path) -> None:
-    code = r"from workflows.cli.console import console, open_streams; open_streams(); console.print('8 \xd7 H100')"
-    shell = f'LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 {sys.executable} -c "{code}"'
-    assert _in_shell(shell, tmp_path).stdout == "8 \\xd7 H100\n"
-
-
 def test_a_deleted_working_directory_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     gone = _in_shell(f"cd gone; rmdir ../gone; {sys.executable} {PLAN}", tmp_path)
@@ -193,12 +184,14 @@ def test_a_reader_that_leaves_ends_a_command_quietly(tmp_path: Path) -> None:
         (OSError(errno.EIO, "Input/output error", "/mnt/a"), "/mnt/a: Input/output error; the file system does not"),
         (OSError(errno.ESTALE, "Stale file handle", "/mnt/a"), "/mnt/a: Stale file handle; the file system does not"),
         (OSError(errno.EMFILE, "Too many open files"), "error: Too many open files; allow more open files: ulimit -n"),
+        (TimeoutError(errno.ETIMEDOUT, "Connection timed out"), None),
     ],
 )
 def test_what_a_file_system_refuses_is_one_line(
-    raised: OSError, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    raised: OSError, message: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Errors that tests cannot cause: a failing disk or server, or a reached limit."""
+    """Errors that tests cannot cause: a failing disk or server, or a reached limit. One of our own, without a path that
+    the user could fix, keeps its traceback."""
     app = typer.Typer()
 
     @app.command()
@@ -206,10 +199,11 @@ def test_what_a_file_system_refuses_is_one_line(
         raise raised
 
     monkeypatch.setattr(sys, "argv", ["main"])
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit if message else TimeoutError) as ended:
         run_app(app, "main")
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err
+    if message:
+        assert getattr(ended.value, "code", None) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_without_a_command_there_is_help(command_line: CommandLine) -> None:
@@ -219,19 +213,6 @@ def test_without_a_command_there_is_help(command_line: CommandLine) -> None:
     assert "\n  table2 " in done.stderr
     done = command_line.here("workflows.cli", "--version")
     assert (done.returncode, done.stdout) == (0, f"aiayn {version('aiayn')}\n")
-
-
-def test_an_error_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Errors without a path that the user could fix are not user errors."""
-    app = typer.Typer()
-
-    @app.command()
-    def main() -> None:
-        raise TimeoutError(errno.ETIMEDOUT, "Connection timed out")
-
-    monkeypatch.setattr(sys, "argv", ["main"])
-    with pytest.raises(TimeoutError):
-        run_app(app, "main")
 
 
 def _run(folder: Path) -> Path:

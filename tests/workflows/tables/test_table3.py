@@ -38,13 +38,6 @@ def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_r
     assert table.metrics["sacreBLEU dev base"] == pytest.approx(100)
 
 
-def test_differences_from_base_stay_in_their_column(trained_row: TrainedRow) -> None:
-    row = by_name(table3.compute([trained_row("base", 7.0, 7.5), trained_row("B1", 8.0)])[0])["B1"]
-    printed = {key: row.values[f"{key}.paper_delta"] for key in ("perplexity", "bleu")}
-    assert printed == {"perplexity": 0.24, "bleu": -0.7}  # 5.16 - 4.92, 25.1 - 25.8
-    assert row.values["perplexity.delta"] == pytest.approx(0.75)
-
-
 def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
     lines: list[dict[str, float]] = []
     for update, perplexity in points:
