@@ -1,4 +1,3 @@
-import itertools
 import math
 import sys
 from collections.abc import Callable
@@ -46,11 +45,6 @@ def log_probabilities(model: Transformer, source: list[int], prefixes: list[list
         inputs = torch.tensor([[BEGIN_ID, *prefix] for prefix in prefixes])
         hidden = hidden_of(model, torch.tensor([source]).expand(len(prefixes), -1), inputs)
         return torch.log_softmax(model.logits(hidden), dim=-1)
-
-
-def log_probability(model: Transformer, source: list[int], tokens: list[int]) -> float:
-    wanted = torch.tensor([*tokens, END_ID])
-    return log_probabilities(model, source, [tokens])[0].gather(1, wanted[:, None]).sum().item()
 
 
 def plain_search(
@@ -102,20 +96,6 @@ def test_batched_search_is_plain_search(beam: int, alpha: float, n_best: int, sc
         )
         for source, ours in zip(sentences, found, strict=True):
             assert_same(ours, plain_search(model, source, beam, alpha, 6, n_best))
-
-
-def test_wide_beam_finds_the_best_of_all_outputs() -> None:
-    vocabulary_size, source, extra = 7, [5, END_ID], 3
-    model = tiny(3, vocabulary_size, scale=1.5)
-    words, limit = range(END_ID + 1, vocabulary_size), len(source) + extra
-    texts = [text for length in range(limit) for text in itertools.product(words, repeat=length)]
-    scored = []
-    for text in texts:
-        log_p = log_probability(model, source, list(text))
-        scored.append(Hypothesis(list(text), log_p / ((6 + len(text)) / 6) ** 0.6, log_p))
-    scored.sort(key=lambda hypothesis: -hypothesis.score)
-    found = beam_search(model, batch([source]), beam_size=150, max_extra_tokens=extra, n_best=10)
-    assert_same(found[0], scored[:10])
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf])

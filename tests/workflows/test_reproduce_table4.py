@@ -107,15 +107,6 @@ def test_both_rows_then_again_then_another_beam(
     assert [sorted(point.step for point in of_run) for of_run in points if of_run] == [[3, 6]]
 
 
-def test_the_paper_s_settings_are_chosen_for_its_treebank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    reproduce_table4.main(treebank=make_wsj(tmp_path / "wsj"), plan=True, verbose=True, store=tmp_path / "new")
-    output = capsys.readouterr().out
-    assert output.startswith("settings of profile wsj: WSJ\n")
-    train = "train supervised dropout 0.3 attention 0.2 rate 0.5"
-    assert all(step in output for step in (train, "choose supervised", "parse supervised test free", "table 4"))
-    assert not (tmp_path / "new").exists()
-
-
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_wrong_tree_of_the_test_set_is_found_before_anything_is_trained(tmp_path: Path) -> None:
     treebank = make_wsj(tmp_path / "wsj")

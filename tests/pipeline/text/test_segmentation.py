@@ -38,13 +38,6 @@ def check(segment: Segmenter, model: Path, lines: list[str]) -> None:
     assert ids.tolist() == [i for row in expected for i in row]
 
 
-def test_real_text(model: Path, pairs: list[tuple[str, str]]) -> None:
-    segment = segmenter(model)
-    for _ in range(2):
-        for lines in zip(*pairs, strict=True):
-            check(segment, model, list(lines))
-
-
 ODD = st.sampled_from(
     ["\u2581", " ", "  ", "\t", "\r", "\u00a0", "\u2028", "\ufeff", "</s>", "<s>", "☃", "\0", "the", "e"]
 )

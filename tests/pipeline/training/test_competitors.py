@@ -18,7 +18,6 @@ from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSetti
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, EvaluationSet, TrainingRun
 from pipeline.training import devices
-from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from tests.support.baselines import NAMES
 from tests.support.tiny_training import TINY, curve, train_as, train_in_processes, weights, with_fields
@@ -88,12 +87,3 @@ def test_only_the_transformer_is_packed_and_compiled(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(devices, "compiles", lambda device: True)
     compiling = [devices.WorkerDevice.here("cpu", settings_of(name)).compiles for name in ARCHITECTURES]
     assert packing == compiling == [name == "transformer" for name in ARCHITECTURES]
-
-
-def test_another_architecture_is_another_training(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Runs of versions with one architecture keep their identity, and no other model resumes a checkpoint."""
-    assert "architecture" not in TINY.identity()["model"]
-    assert settings_of("recurrent").identity()["model"]["architecture"] == "recurrent"
-    train_as(Workers(), dataset, settings_of("recurrent"), tmp_path / "run", until=2)
-    with pytest.raises(UserError, match=r"model\.architecture was .*recurrent"):
-        Training(Workers(), dataset, settings_of("transformer"), tmp_path / "run")

@@ -124,15 +124,6 @@ def test_a_packed_batch_that_is_too_large_is_divided(dataset: EncodedDataset) ->
     assert sorted(halves[0] + halves[1]) == sorted(whole)
 
 
-def test_a_part_of_an_epoch_is_read_without_another_plan(dataset: EncodedDataset) -> None:
-    """Updates that end within an epoch need no plan of the next. Continuing in it computes no plan again."""
-    updates = Updates(EncodedSplit.open(dataset, "train"), TINY, Workers(), torch.float32)
-    planned = updates._plans[0]
-    assert len(list(updates.between(0, 3))) == 3
-    assert len(list(updates.between(3, EPOCH_UPDATES))) == EPOCH_UPDATES - 3
-    assert updates._plans == {0: planned}
-
-
 def test_nodes_that_plan_differently_do_not_train(dataset: EncodedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes with different plans would skip some pairs and repeat others."""
     monkeypatch.setattr(OneOfMany, "differs", True)

@@ -39,18 +39,6 @@ def _publish(step: Step[Artifact], store: Store, text: str | None = None, **chan
     return publish(store.folder(step.name), make, manifest | changes)
 
 
-def test_only_needed_steps_run(tmp_path: Path) -> None:
-    """A published output needs no inputs. A missing output needs only its missing inputs."""
-    step = joined(tmp_path)
-    left, right = step.inputs
-    _publish(left, Store(tmp_path))
-    assert [needed.label for needed in to_run([step], Store(tmp_path))] == ["right", "join"]
-    _publish(right, Store(tmp_path))
-    _publish(step, Store(tmp_path))
-    shutil.rmtree(Store(tmp_path).folder(left.name))
-    assert to_run([step], Store(tmp_path)) == {}
-
-
 def test_damaged_artifacts_count_as_missing(tmp_path: Path) -> None:
     """A damaged output is rebuilt from its intact inputs. Damage is reported, and absence is not damage."""
     step = joined(tmp_path)

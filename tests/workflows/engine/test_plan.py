@@ -66,6 +66,7 @@ def test_another_experiment_under_the_same_label_explains_nothing(store: Store) 
     some, all_of_them = Settings(text="b", **changes), Settings(text="b", f=1, **changes)
     assert _why(WRITE("many", some), store)["many"].text.startswith("built with text a (here b), a 0 (here 1), ")
     assert _why(WRITE("many", all_of_them), store) == {"many": Reason("never built")}
+    assert grouped({WRITE("many", all_of_them): Reason("never built")}) == []
 
 
 def test_another_input_that_is_there_is_a_cause(store: Store) -> None:
@@ -80,19 +81,6 @@ def test_versions_source_and_arguments(store: Store) -> None:
     assert _why(following, store) == {"join": Reason("the source has changed")}
     steps = [WRITE("left", WriteSettings(text="a")), WRITE("right", WriteSettings(text="b"))]
     assert _why(JOIN("join", [Pair(*steps)], Path("other")), store) == {"join": Reason("built with other arguments")}
-
-
-def test_what_was_never_made_and_what_is_damaged(store: Store, tmp_path: Path) -> None:
-    """An unknown label was never built. A changed file is named."""
-    new = WRITE("new", WriteSettings(text="z"))
-    assert _why(new, store) == {"new": Reason("never built")}
-    assert grouped(reasons(to_run([new], store), store)) == []
-    other = Store(tmp_path)
-    run([new], other)
-    (other.folder(new.name) / "words.txt").write_text("changed")
-    (reason,) = _why(new, other).values()
-    assert reason.text.startswith("damaged: ")
-    assert "words.txt" in reason.text
 
 
 def test_a_manifest_that_cannot_be_read_explains_nothing(store: Store, tmp_path: Path) -> None:
