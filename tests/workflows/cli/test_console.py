@@ -46,6 +46,9 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
     ("arguments", "message"),
     [
         (["workflows.reproduce_table1", "--set", "layers.kernel=4"], "kernel is 4; it must be odd"),
+        (["workflows.reproduce_table1", "--set", "timing.rounds"], "write it as key=value"),
+        (["workflows.reproduce_table4", "--silver", "x.trees"], "name its folder with --treebank"),
+        (["workflows.reproduce_table4", "--treebank", "none"], "is not a treebank"),
         (["workflows.reproduce_table2", "--profile", "huge"], "no profile 'huge'; choose one of embedded, multi30k"),
         (["workflows.reproduce_table2", "--beam", "4"], "see workflows.reproduce_table2 --help"),
         (["workflows.cli", "table2", "--beam", "4"], "see aiayn table2 --help"),
@@ -63,6 +66,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table2", "--plan", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
+        (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (["workflows.cli", "translate", ".", "--beam-size", "1000000"], "beam_size"),
         (["workflows.cli", "clean", "--store", "no-such-store"], "not a store: it has no folder"),
         (["workflows.cli", "train", ".", "--out", "x"], "holds no dataset.json; name a folder written by `aiayn prep"),
