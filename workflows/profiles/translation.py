@@ -109,7 +109,7 @@ _MULTI30K: dict[str, Any] = {
     "threads": 2,
     "gpu_share": 0.25,
 }
-_LONGER = sized(BASE, 2, 256, 512, 4, 0.25)  # docs/results/2026-11-28_epyc-avx512bf16-2-cores.md
+_LONG = {"model": sized(BASE, 2, 256, 512, 4, 0.25), "updates": 20_000, "keep_checkpoints": 10}  # docs/log.md
 MULTI30K = Profile(
     name="multi30k",
     data="Multi30k task 1",
@@ -121,7 +121,7 @@ MULTI30K = Profile(
         dropout=0.2,
         competitors={"recurrent": Competitor(2, 264, 1.4), "convolutional": Competitor(4, 200, 5.6)},  # docs/log.md
     )
-    | {"long": Recipe(training=TrainingSettings(**_MULTI30K | {"updates": 11_000, "model": _LONGER}))},
+    | {"long": Recipe(training=TrainingSettings(**_MULTI30K | _LONG), averaging=AveragingSettings(last=10))},
     grid=Grid(
         text={"vocabulary": {"size": 3000}},
         training=TrainingSettings(
