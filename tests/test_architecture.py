@@ -34,7 +34,7 @@ MOST_LINES = {
     "model/kernels": (318, 600),
     "workflows": (11_213, 9_500),
     "benchmarks": (1_474, 1_500),
-    "tests": (21_279, 20_000),
+    "tests": (21_298, 20_000),
     "a table": (7_167, 5_200),
     "a file": (400, 400),
 }

@@ -98,13 +98,25 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Trans
         for name, of_row in cells.items()
     }
     lines = [_row(row, measured) for row in rows]
+    correlations = _correlations(measured)
     explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
+    if correlations:
+        explained += f" {correlation_text(correlations)}"
     table, notes = Table("Table 3", COLUMNS, lines, explained), _notes(lines, cells)
-    return Results([table], _differences(cells), notes, _metrics(cells, measured)), cells
+    return Results([table], _differences(cells), notes, _metrics(cells, measured, correlations)), cells
 
 
 Means = Mapping[str, Mapping[Kind, float]]
 """Metrics of each measured row, means over its seeds."""
+
+
+def correlation_text(correlations: Mapping[Kind, tuple[float, int]]) -> str:
+    """States in a sentence how closely the measured order of the rows follows the paper's."""
+    listed = ", ".join(f"{rho:.2f} for {KIND_NAMES[kind]} ({rows} rows)" for kind, (rho, rows) in correlations.items())
+    return (
+        f"Spearman's rank correlation between the measured values and the paper's: {listed}. At 1 the rows are in the "
+        "same order, at 0 the orders are unrelated."
+    )
 
 
 def _row(row: RowTrainings, means: Means) -> Row:
@@ -165,6 +177,24 @@ def _figure(kind: Kind, cell: Translation) -> float:
     return cell.dev.dev_perplexity if kind == "perplexity" else cell.main_bleu.deciding
 
 
+def _correlations(means: Means) -> dict[Kind, tuple[float, int]]:
+    """Returns Spearman's rank correlation of measured and printed values, and the number of rows: at least three."""
+    correlations = {}
+    both = [name for name in means if name in paper.VARIATIONS]
+    for kind in KINDS:
+        printed = [float(getattr(paper.VARIATIONS[name], kind)) for name in both]
+        measured = [means[name][kind] for name in both]
+        # Two rows always correlate at 1 or -1, and a constant column has no order.
+        if len(both) > 2 and min(len(set(printed)), len(set(measured))) > 1:
+            correlations[kind] = statistics.correlation(_ranks(printed), _ranks(measured)), len(both)
+    return correlations
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Returns the rank of each value, from 1; ties share their mean rank."""
+    return [sum(other < value for other in values) + (values.count(value) + 1) / 2 for value in values]
+
+
 def last_fall(metrics: Sequence[Mapping[str, Any]], updates: int) -> float | None:
     """Returns the fraction by which dev perplexity fell over the last tenth of the updates; negative if it rose.
 
@@ -181,13 +211,16 @@ def last_fall(metrics: Sequence[Mapping[str, Any]], updates: int) -> float | Non
     return None
 
 
-def _metrics(cells: Mapping[str, Sequence[Translation]], means: Means) -> dict[str, float]:
-    """Returns base's metrics, and the number of measured rows."""
+def _metrics(
+    cells: Mapping[str, Sequence[Translation]], means: Means, correlations: Mapping[Kind, tuple[float, int]]
+) -> dict[str, float]:
+    """Returns base's metrics, the number of measured rows, and the rank correlations."""
     metrics: dict[str, float] = {}
     if base := means.get("base"):
         bleu = "sacreBLEU" if cells["base"][0].main_bleu.paper_bleu is None else "paper BLEU"
         metrics = {"dev perplexity base": base["perplexity"], f"{bleu} dev base": base["bleu"]}
-    return {**metrics, "rows measured": len(means)}
+    metrics["rows measured"] = len(means)
+    return metrics | {f"rank correlation by {kind}": rho for kind, (rho, _) in correlations.items()}
 
 
 def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:

@@ -1,6 +1,6 @@
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -36,6 +36,25 @@ def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_r
     assert row.values["bleu.delta"] == pytest.approx(row.values["sacrebleu"] - 100) != 0
     assert any("EN-ZH: paper BLEU is not defined" in note for note in table.notes)
     assert table.metrics["sacreBLEU dev base"] == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("perplexities", "spearman"),
+    [
+        # Printed: base 4.92, C1 6.11, C2 5.19, E 4.92: ranks 1.5, 4, 3, 1.5.
+        ((5.0, 8.0, 7.0, 5.0), 1.0),
+        ((5.0, 8.0, 7.0, 6.0), 4.5 / math.sqrt(4.5 * 5)),  # ranks 1, 4, 3, 2: squares about the mean add to 4.5 and 5
+        ((8.0, 5.0, 7.0, 7.0), -3.75 / 4.5),  # ranks 4, 1, 2.5, 2.5
+    ],
+)
+def test_rank_correlation_with_ties(trained_row: TrainedRow, perplexities: Sequence[float], spearman: float) -> None:
+    """Tied rows share the mean of their ranks. Expected values are computed by hand."""
+    names = ("base", "C1", "C2", "E")
+    table, _ = table3.compute([trained_row(*figures) for figures in zip(names, perplexities, strict=True)])
+    correlations = {name: figure for name, figure in table.metrics.items() if "correlation" in name}
+    # BLEU is the same in all rows, so their order cannot be compared
+    assert correlations == {"rank correlation by perplexity": pytest.approx(spearman)}
+    assert f"{spearman:.2f} for perplexity (4 rows)." in table.tables[0].explanation
 
 
 def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
