@@ -30,12 +30,12 @@ TRITON = "model.kernels.attention_triton"
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
 MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
-    "model pipeline": (16_657, 16_500),
+    "model pipeline": (16_651, 16_500),
     "model/kernels": (318, 600),
-    "workflows": (11_213, 9_500),
-    "benchmarks": (1_474, 1_500),
+    "workflows": (11_020, 9_500),
+    "benchmarks": (1_473, 1_500),
     "tests": (21_298, 20_000),
-    "a table": (7_167, 5_200),
+    "a table": (7_147, 5_200),
     "a file": (400, 400),
 }
 """Python lines of folders, of what a table imports from workflows/, and of any one file."""
