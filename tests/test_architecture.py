@@ -34,7 +34,7 @@ MOST_LINES = {
     "model/kernels": (318, 600),
     "workflows": (11_020, 9_500),
     "benchmarks": (1_473, 1_500),
-    "tests": (21_298, 20_000),
+    "tests": (21_297, 20_000),
     "a table": (7_147, 5_200),
     "a file": (400, 400),
 }

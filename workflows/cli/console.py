@@ -15,13 +15,11 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperOption
 from typer.exceptions import TyperException
-from typer.main import get_command
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import DISK_FULL
-from workflows.experiments import EXPERIMENTS
 
 USER_ERROR, INTERRUPTED = 2, 130
 NOT_ALLOWED = "choose another location or fix its permissions"
@@ -86,21 +84,6 @@ def app_of(module: str) -> App:
     found, app = import_module(module), App()
     app.command(help=help_text(found.__doc__))(found.main)
     return app
-
-
-class Commands(TyperGroup):
-    """An app's own commands and the experiments', whose modules are imported when they run."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        listed = {name: TyperCommand(name, short_help=each.summary) for name, each in EXPERIMENTS.items()}
-        self.commands = {**listed, **self.commands}
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns the name of the command to run, the command, and its arguments."""
-        name, command, rest = super().resolve_command(ctx, args)
-        experiment = EXPERIMENTS.get(name or "")
-        return name, get_command(app_of(experiment.module)) if experiment else command, rest
 
 
 def help_text(docstring: str | None) -> str:

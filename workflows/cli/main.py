@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand, TyperGroup
 
 from pipeline.errors import UserError
 from pipeline.parsing.evalb import SHORT_WORDS
@@ -35,7 +36,7 @@ from pipeline.text.normalisation import normalised
 from workflows import stages
 from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
-from workflows.cli.console import App, Commands, console, help_text, run_app
+from workflows.cli.console import App, app_of, console, help_text, run_app
 from workflows.cli.doctor import doctor
 from workflows.cli.options import (
     AddressOption,
@@ -55,6 +56,7 @@ from workflows.cli.runs import runs
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
+from workflows.experiments import EXPERIMENTS
 from workflows.names import named_folder, store_beside
 from workflows.profiles.changes import changes_typed, checked, read_config
 from workflows.profiles.loading import load_profile
@@ -65,6 +67,23 @@ EXPORT = """Exports a trained model for other programs, with one command per for
 aiayn export ctranslate2 model --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
 aiayn export huggingface model --out marian   for Hugging Face's transformers, as MarianMTModel
 """
+
+
+class Commands(TyperGroup):
+    """The commands of this module and the experiments', whose modules are imported when they run."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        listed = {name: TyperCommand(name, short_help=each.summary) for name, each in EXPERIMENTS.items()}
+        self.commands = {**listed, **self.commands}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns the name of the command to run, the command, and its arguments."""
+        name, command, rest = super().resolve_command(ctx, args)
+        experiment = EXPERIMENTS.get(name or "")
+        return name, typer.main.get_command(app_of(experiment.module)) if experiment else command, rest
+
+
 app = App(cls=Commands, no_args_is_help=True, help=help_text(__doc__))
 export = App(no_args_is_help=True, help=help_text(EXPORT))
 app.add_typer(export, name="export")

@@ -21,9 +21,8 @@ def results(
     title: Annotated[str, typer.Option(help="The page's first heading.")] = "Results",
 ) -> None:
     """Write a page of finished runs: command, commit, devices, tables, and verdicts on the paper's claims."""
-    records = [named_run(path) for path in runs]
     lines, files = [f"# {title}", "", "Written by `aiayn results` from the runs' own records."], dict[Path, bytes]()
-    for number, run in enumerate(records, start=1):
+    for number, run in enumerate(map(named_run, runs), start=1):
         record = run.record
         if record.ended is None or not (tables := sorted(run.folder.glob("table*.md"))):
             raise UserError(f"{run.folder} has no finished table; rerun its command: {record.command}")

@@ -6,7 +6,6 @@ curves("loss", "update", [Curve("EN-DE base", [(50, 5.5), (100, 4.9)])], "loss")
 import base64
 import csv
 import io
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -47,7 +46,6 @@ RC: Any = MappingProxyType(
         "grid.linewidth": 0.6,
     }
 )
-DEV_NLL = "dev NLL, nats per token"
 Point = tuple[float, float]
 
 
@@ -128,12 +126,6 @@ def curves(
     rows = [(line.label, f"{x:.6g}", f"{y:.6g}") for line in lines for x, y in line.points]
     described = f"{title} against {against}: {ends}"
     return figure(svg(title, against, draw), described, name, ("curve", against, title), rows)
-
-
-def over(title: str, budget: str, lines: Sequence[Curve]) -> Markup:
-    """Plots dev NLL, or another measurement, over the budget spent on updates, e.g. "FLOP"."""
-    name = re.sub("[^a-z]+", "-", f"{title} over {budget}".lower())
-    return curves(title, budget, lines, name, cut=title == DEV_NLL)
 
 
 def _make_logarithmic(axes: Axes) -> None:

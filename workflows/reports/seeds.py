@@ -37,10 +37,7 @@ def _at_equal_flop(models: Sequence[TrainedModel]) -> list[dict[str, float]]:
 
     Curves are interpolated between validations. A run whose first validation came later has no value.
     """
-    curves = []
-    for model in models:
-        per_update = model.run.counted_flop / model.run.updates
-        curves.append([(line["update"] * per_update, line["dev_nll"]) for line in model.metrics if "dev_nll" in line])
+    curves = [model.nll_over_flop() for model in models]
     values: list[dict[str, float]] = []
     for model, curve in zip(models, curves, strict=True):
         beside = [each for other, each in zip(models, curves, strict=True) if other.pair == model.pair]

@@ -11,7 +11,7 @@ from workflows.command_line import UNKNOWN, CommandLine
 from workflows.reports import page
 from workflows.reports.corpus import CorpusReport
 from workflows.reports.learning import TITLES, learning_figures
-from workflows.reports.plots import DEV_NLL, Curve, over
+from workflows.reports.plots import Curve, curves
 from workflows.tables.measurements import Translation
 from workflows.tables.table import Results, Row, Table
 from workflows.tables.table2 import (
@@ -60,16 +60,21 @@ def over_budgets(models: Sequence[Translation]) -> list[Markup]:
         return []
     seconds, operations, scored = [], [], []
     for model in models:
-        lines = [line for line in model.metrics if "dev_nll" in line]
-        flop = model.run.counted_flop / model.run.updates
-        seconds.append(Curve(model.label, [(line["train_s"], line["dev_nll"]) for line in lines]))
-        operations.append(Curve(model.label, [(line["update"] * flop, line["dev_nll"]) for line in lines]))
+        over_seconds = [(line["train_s"], line["dev_nll"]) for line in model.metrics if "dev_nll" in line]
+        seconds.append(Curve(model.label, over_seconds))
+        operations.append(Curve(model.label, model.nll_over_flop()))
         if series := model.series().get("dev_sacrebleu"):
             after = [(line["update"], line["train_s"]) for line in model.metrics]
             reached_s = {update: next(s for at, s in after if at >= update) for update in series}
             scored.append(Curve(model.label, [(reached_s[update], bleu) for update, bleu in series.items()]))
-    drawings = [over(DEV_NLL, "seconds of training", seconds), over(DEV_NLL, "FLOP", operations)]
-    return [*drawings, *([over(TITLES["dev_sacrebleu"], "seconds of training", scored)] if scored else [])]
+    nll, passed = "dev NLL, nats per token", "seconds of training"
+    drawings = [
+        curves(nll, passed, seconds, "dev-nll-over-seconds-of-training", cut=True),
+        curves(nll, "FLOP", operations, "dev-nll-over-flop", cut=True),
+    ]
+    if scored:
+        drawings.append(curves(TITLES["dev_sacrebleu"], passed, scored, "dev-sacrebleu-over-seconds-of-training"))
+    return drawings
 
 
 def tabulate(

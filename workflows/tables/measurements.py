@@ -156,6 +156,11 @@ class TrainedModel:
         """How the evaluation set was decoded."""
         return to_artifact(self.hypotheses).load()
 
+    def nll_over_flop(self) -> list[tuple[float, float]]:
+        """Returns the counted FLOP until each validation, with its dev NLL."""
+        per_update = self.run.counted_flop / self.run.updates
+        return [(line["update"] * per_update, line["dev_nll"]) for line in self.metrics if "dev_nll" in line]
+
     def final_metrics(self) -> dict[str, float]:
         """Returns the metrics measured after training, by MLflow name."""
         metrics = {

@@ -74,7 +74,9 @@ def test_several_models_are_drawn_over_seconds_and_flop(cell: Callable[..., Tran
     scored = {update: 20.0 + update / 50 for update in (50, 130, 400)}  # 130 has no line of its own
     series = DevScores(tmp_path).write(DevScoresRecord(series={"dev_sacrebleu": scored}))
     base, other = replace(cell("en-de", "base"), dev_scores=series), cell("en-de", "recurrent")
-    nll_s, nll_flop, bleu_s = csv_files("".join(table2_report.over_budgets([base, other]))).values()
+    files = csv_files("".join(table2_report.over_budgets([base, other])))
+    names = ("dev-nll-over-seconds-of-training", "dev-nll-over-flop", "dev-sacrebleu-over-seconds-of-training")
+    nll_s, nll_flop, bleu_s = (files[f"{name}.csv"] for name in names)
     assert {row[0] for row in nll_s[1:]} == {row[0] for row in nll_flop[1:]} == {"EN-DE base", "EN-DE recurrent"}
     assert [row[1:] for row in bleu_s[1:]] == [["12.5", "21"], ["37.5", "22.6"], ["100", "28"]]  # update / 4 seconds
     assert table2_report.over_budgets([base]) == []

@@ -58,10 +58,7 @@ def test_rank_correlation_with_ties(trained_row: TrainedRow, perplexities: Seque
 
 
 def curve(*points: tuple[int, float]) -> list[dict[str, float]]:
-    lines: list[dict[str, float]] = []
-    for update, perplexity in points:
-        lines += [{"update": update, "loss": 3.0}, {"update": update, "dev_perplexity": perplexity}]
-    return lines
+    return [{"update": update, name: value} for update, value in points for name in ("loss", "dev_perplexity")]
 
 
 @pytest.mark.parametrize(
