@@ -4,7 +4,9 @@ Ray may change them in any release; tests/pipeline/test_ray_private.py shows whi
 """
 
 import re
-from contextlib import suppress
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import ray
@@ -74,3 +76,14 @@ def remove_abandoned_placement_groups() -> None:
         if ours and by_dead_actor and group.state != PlacementGroupTableData.REMOVED:
             with suppress(ray.exceptions.RpcError):  # a busy head; removed after the next failure
                 remove_placement_group(PlacementGroup(ray.PlacementGroupID(group.placement_group_id)))
+
+
+@contextmanager
+def handler_kept(number: signal.Signals) -> Iterator[None]:
+    """Restores a signal's handler, if any, which `ray.init` (SIGTERM) or Ray Train (SIGINT) replaces in the body."""
+    before = signal.getsignal(number)
+    try:
+        yield
+    finally:
+        if callable(before) and signal.getsignal(number) is not before:
+            signal.signal(number, before)

@@ -32,7 +32,6 @@ MAX_COUNT = 10**9
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Seed = Annotated[int, Field(ge=0, lt=1 << 63)]
 """The range accepted by torch and NumPy."""
-Threads = Annotated[int, Field(ge=1, le=4096)]
 GpuShare = Annotated[float, Field(ge=0.01, le=1)]
 LONGEST_TOKENS = 1024
 """Maximum sentence length that a model computes whole, END_ID included, since attention's memory is quadratic. Training
@@ -69,7 +68,6 @@ def _number_of_workers(value: Any) -> int | tuple[int, int]:
 
 Workers = Annotated[int | tuple[int, int], BeforeValidator(_number_of_workers)]
 """A number, or a minimum and a maximum: (2, 8), as text "2:8"."""
-
 
 MAX_PROFILED = 20
 """Maximum updates per profile: for base, writing them takes minutes, in which all workers wait."""
@@ -174,8 +172,8 @@ class TrainingSettings(Settings):
     elastic, from 2 to 8. The updates do not depend on it."""
     pass_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
     """Tokens a side that a worker computes at once, about; 0: as many as its memory holds, on a CPU up to 4,096."""
-    threads: Threads = not_in_fingerprint(1)
-    """CPU threads per worker."""
+    threads: int = not_in_fingerprint(1, ge=0, le=MAX_WORKERS)
+    """CPU threads per worker; 0: two, or where a table trains several models, one in a single worker each."""
     device: Device = not_in_fingerprint("auto")
     gpu_share: GpuShare = not_in_fingerprint(1.0)
     """Share of a GPU that a single worker reserves, so that other models use the rest. Several have one GPU each."""
@@ -189,6 +187,11 @@ class TrainingSettings(Settings):
     def worker_bounds(self) -> tuple[int, int]:
         """The fewest and most workers, the same unless elastic; 0 if unset."""
         return self.workers if isinstance(self.workers, tuple) else (self.workers, self.workers)
+
+    @property
+    def cpus_per_worker(self) -> int:
+        """CPUs that a worker reserves, one a thread."""
+        return self.threads or 2
 
     @property
     def gpus_per_worker(self) -> float:
@@ -247,7 +250,7 @@ class DecodingSettings(Settings):
     workers: int = not_in_fingerprint(0, ge=0, le=MAX_WORKERS)
     """Number of Ray actors, shared by the test sets; 0: one per CPU or four per GPU, but no more than the
     sentences can occupy."""
-    threads: Threads = not_in_fingerprint(1)
+    threads: int = not_in_fingerprint(1, ge=1, le=MAX_WORKERS)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
     gpu_share: GpuShare = not_in_fingerprint(1.0)
@@ -259,13 +262,9 @@ class DecodingSettings(Settings):
         dtype = "auto" if self.dtype == "int8" else self.dtype
         return self.model_copy(update={"engine": "torch", "dtype": dtype})
 
-    def beside(self, training: TrainingSettings) -> "DecodingSettings":
-        """Returns these settings with the workers of a run, the fewest if it is elastic, so that other runs fit too."""
-        return self.model_copy(update={"workers": training.worker_bounds[0]}).sharing(training)
-
-    def sharing(self, training: TrainingSettings) -> "DecodingSettings":
-        """Returns these settings with a run's share of a GPU, if that is less."""
-        return self.model_copy(update={"gpu_share": min(self.gpu_share, training.gpus_per_worker)})
+    def beside(self, training: TrainingSettings, **changes: Any) -> "DecodingSettings":
+        """Returns these settings with a run's share of a GPU, if that is less, and with `changes`."""
+        return self.model_copy(update={"gpu_share": min(self.gpu_share, training.gpus_per_worker), **changes})
 
     def searching_like(self, chosen: "DecodingSettings") -> "DecodingSettings":
         """Returns these settings with a chosen search's beam, length penalty and maximum length."""

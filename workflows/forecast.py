@@ -150,7 +150,7 @@ def _seconds(
         return None
     if not on_gpu:
         rate = matmul_flop_s("cpu", dtype_of(training.dtype, "cpu"))  # with torch's threads, as many as there are cores
-        used = min(1.0, training.threads * training.worker_bounds[1] / torch.get_num_threads() or 1.0)
+        used = min(1.0, training.cpus_per_worker * training.worker_bounds[1] / torch.get_num_threads() or 1.0)
         return training.updates * update_flop / (rates[width] * rate * used)
     devices = min(gpus or torch.cuda.device_count() or 1, training.most_workers)
     speed = SPEEDS[gpu.lower()] if gpu else matmul_flop_s("cuda", torch.bfloat16) / H200_MATMUL_FLOP_S

@@ -58,7 +58,7 @@ class ParserGrid:
             averaged = name if chosen else f"{name} candidate"
             checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
             perplexity = replace(stages.PERPLEXITY, gpus=settings.gpus_per_worker)
-            decoding = self.profile.decoding.beside(settings)
+            decoding = self.profile.decoding.beside(settings, workers=settings.worker_bounds[0])
             hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.dev, decoding)
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.dev)
             candidates.append(

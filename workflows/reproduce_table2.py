@@ -47,7 +47,7 @@ def cells_of(
 ) -> list[Translation]:
     """The DAG from text to scores, for each cell of `pairs` and `models` and each seed: §5.1, §5.2-5.4, §6.1.
 
-    Seeds are consecutive, beginning with the recipe's.
+    Seeds are consecutive, beginning with the recipe's. Several models train side by side, a thread each unless set.
     """
     cells = []
     for pair in pairs:
@@ -56,12 +56,15 @@ def cells_of(
         substituted = stages.word_by_word(text, of_pair.corpora[pair])
         for model in models:
             recipe = of_pair.recipes[model]
-            for seed in range(recipe.training.seed, recipe.training.seed + seeds):
+            training = recipe.training
+            if len(pairs) * len(models) * seeds > 1 and not training.threads:  # more updates than of two threads each
+                training = training.model_copy(update={"threads": 1, "workers": training.workers or 1})
+            for seed in range(training.seed, training.seed + seeds):
                 name = f"{model} seed {seed}" if seeds > 1 else model
                 cell = stages.trained(
                     text,
                     name,
-                    recipe.model_copy(update={"training": recipe.training.model_copy(update={"seed": seed})}),
+                    recipe.model_copy(update={"training": training.model_copy(update={"seed": seed})}),
                     of_pair.decoding,
                     with_dev_scores=dev_scores,
                     chosen_from=of_pair.choice if choose_decoding else None,

@@ -54,7 +54,8 @@ def trials_of(
         for seed in range(first, first + n_seeds):
             name = f"{row.name} seed {seed}" if n_seeds > 1 else row.name
             settings = row.training.model_copy(update={"seed": seed})
-            recipe, search = Recipe(training=settings, averaging=LAST_CHECKPOINT), decoding.beside(settings)
+            recipe = Recipe(training=settings, averaging=LAST_CHECKPOINT)
+            search = decoding.beside(settings, workers=settings.worker_bounds[0])
             trial = stages.trained(text, name, recipe, search, on_dev=True, with_dev_scores=dev_scores)
             trials[name] = replace(trial, model=row.name)  # the table adds the seed
     return trials

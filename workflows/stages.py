@@ -122,7 +122,7 @@ def trained(
     """
     name = f"{text.name} {model}"
     is_transformer = recipe.training.model.architecture == "transformer"  # CTranslate2 supports no other
-    decoding = (decoding if is_transformer else decoding.on_torch).sharing(recipe.training)
+    decoding = (decoding if is_transformer else decoding.on_torch).beside(recipe.training)
     training = TRAIN(f"train {name}", text.dataset, recipe.training)
     checkpoint = AVERAGE(f"average {name}", training, recipe.averaging)
     translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint

@@ -90,7 +90,7 @@ def lacking(needed: Mapping[str, float], nodes: Sequence[Node]) -> str:
 
 def resources(settings: TrainingSettings, on_gpus: bool) -> dict[str, float]:
     """Returns what a worker reserves, by Ray's names."""
-    return {"CPU": settings.threads, **({"GPU": settings.gpus_per_worker} if on_gpus else {})}
+    return {"CPU": settings.cpus_per_worker, **({"GPU": settings.gpus_per_worker} if on_gpus else {})}
 
 
 def listed(resources: Mapping[str, float]) -> str:

@@ -105,7 +105,7 @@ class Training:
         """The first update after which to call `is_preempted` again."""
         self.writer = CheckpointWriter(folder, scratch)
         if workers.device == "cpu":
-            torch.set_num_threads(settings.threads)
+            torch.set_num_threads(settings.cpus_per_worker)
         elif settings.exact_reduction:
             make_deterministic()
         with workers.raise_at_all_ranks():
@@ -185,7 +185,7 @@ class Training:
                 "split their lines",
                 *(left_out, len(self.data.dev), LONGEST_TOKENS),
             )
-        begin_segment(self.state, self.workers, self.negotiated, self.settings.threads, captured)
+        begin_segment(self.state, self.workers, self.negotiated, self.settings.cpus_per_worker, captured)
         self.workers.set_timeout(UPDATE_TIMEOUT)  # all have finished slow start-up work
         gc.collect()
         self.start.end("rest")

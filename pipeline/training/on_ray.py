@@ -19,8 +19,7 @@ import shutil
 import signal
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +29,7 @@ import ray
 from pipeline.environment import worker_environment
 from pipeline.errors import LostProcessError, UserError
 from pipeline.memory import release_gpu_memory
-from pipeline.ray_private import LOST, lean_torch_trainer, lost_process, remove_abandoned_placement_groups
+from pipeline.ray_private import LOST, handler_kept, lean_torch_trainer, lost_process, remove_abandoned_placement_groups
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, Listener
 from pipeline.store.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
@@ -57,9 +56,9 @@ REGROW_S = 30.0
 def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings) -> TrainingRun:
     """Trains a model, resuming an interrupted call's work in `context.folder`.
 
-    Requires a Ray connection. Each worker reserves `settings.threads` CPUs and, on GPUs, one GPU, and waits until they
-    are free. Raises UserError if the cluster's nodes can never hold the workers, LostProcessError after more than
-    MAX_FAILURES failures, and a worker's own error, with its traceback as a note.
+    Requires a Ray connection. Each worker waits for its CPUs and, on GPUs, its GPU. Raises UserError if the cluster's
+    nodes can never hold the workers, LostProcessError after more than MAX_FAILURES failures, and a worker's own error,
+    with its traceback as a note.
     """
     training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
     layout = layout_on(ray.nodes(), settings)
@@ -201,7 +200,7 @@ def _layout_again(work: _Work) -> ClusterLayout:
 def _in_a_task(work: _Work) -> "TrainingRecord":
     """Trains with a single worker in Ray Train's local mode, in a task."""
     task = ray.remote(
-        num_cpus=work.settings.threads,
+        num_cpus=work.settings.cpus_per_worker,
         max_retries=0,
         **process_options(work.settings.gpus_per_worker * work.on_gpus, ray.nodes(), work.settings.exact_reduction),
         scheduling_strategy="DEFAULT",  # else it would run in the caller's placement group
@@ -253,7 +252,7 @@ def _in_a_group(work: _Work, layout: ClusterLayout, ray_folder: Path) -> "Traini
         ),
     )
     try:
-        with _sigint_restored():
+        with handler_kept(signal.SIGINT):
             record: TrainingRecord = trainer.fit().return_value
     except WorkerGroupError as error:
         failures = [*error.worker_failures.values()]
@@ -289,14 +288,3 @@ def _unconnected_torch_config() -> "TorchConfig":
             return Unconnected
 
     return UnconnectedTorchConfig()
-
-
-@contextmanager
-def _sigint_restored() -> Iterator[None]:
-    """Restores the SIGINT handler, which Ray Train replaces beyond the end of training."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGINT) is not before:
-            signal.signal(signal.SIGINT, before)

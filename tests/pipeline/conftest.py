@@ -2,7 +2,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
 from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
@@ -94,8 +93,3 @@ def finished_run(one_worker: Path, dataset: EncodedDataset, tmp_path: Path) -> T
 def many_recoveries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of this process have a recovery checkpoint at each logged update, however short they are."""
     monkeypatch.setattr(CheckpointWriter, "recovery_is_due", True)
-
-
-@pytest.fixture
-def one_thread() -> None:
-    torch.set_num_threads(1)

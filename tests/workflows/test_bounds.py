@@ -25,7 +25,7 @@ LOADERS: dict[str, Callable[..., Settings]] = {
 }
 MEANS_SOMETHING_AT_0 = re.compile(
     r"(seed|workers|dropouts?|attention_dropouts?|attention_window|beta_1|beta_2|label_smoothing|length_penalt(y|ies)"
-    r"|batch_tokens|pass_tokens|replaced_constituents|replaced_words|constituents|timing\.threads)$"
+    r"|batch_tokens|pass_tokens|replaced_constituents|replaced_words|constituents|(timing|training)\.threads)$"
 )
 """Settings for which 0 is valid: off, no limit, automatic, or a number."""
 HUGE = ("1" + 20 * "0", "1e300")

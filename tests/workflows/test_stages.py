@@ -1,5 +1,5 @@
 from pkgutil import resolve_name
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -55,3 +55,17 @@ def test_only_a_transformer_is_exported_for_decoding() -> None:
         for model, cell in cells.items()
     }
     assert exported == {"base": ["export en-de base"], "recurrent": []}
+
+
+def test_several_models_train_side_by_side() -> None:
+    """A thread each, unless set; a model that trains alone has two."""
+
+    def layout(*models: str, **settings: Any) -> dict[str, tuple[Any, ...]]:
+        cells = cells_of(load_profile("multi30k", **settings), ["en-de"], models)
+        of = [(cell.model, cell.settings, to_step(cell.training).name) for cell in cells]
+        return {model: (training.cpus_per_worker, training.workers, name) for model, training, name in of}
+
+    *alone, name = layout("base")["base"]
+    assert alone == [2, 0]
+    assert layout("base", "long")["base"] == (1, 1, name)
+    assert layout("base", "long", overrides=["recipes.base.training.threads=2"])["base"] == (2, 0, name)

@@ -17,6 +17,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.memory import release_gpu_memory
+from pipeline.ray_private import handler_kept
 from pipeline.store.artifact import Context, ignore
 from pipeline.store.scratch import CHECK_S
 from pipeline.store.store import Store
@@ -165,7 +166,7 @@ def cluster(address: str | None) -> Iterator[str]:
     try:
         with (
             _interrupts_reach_children(),
-            _sigterm_kept(),
+            handler_kept(signal.SIGTERM),
             loopback_only() if local or joined.startswith(("127.0.0.1:", "[::1]:")) else nullcontext(),
         ):
             context = ray.init(
@@ -206,17 +207,6 @@ def _interrupts_reach_children() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def _sigterm_kept() -> Iterator[None]:
-    """Restores this process's SIGTERM handler, if any, since `ray.init` installs one that raises SystemExit."""
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if callable(handler):
-            signal.signal(signal.SIGTERM, handler)
 
 
 def check_shared(store: Store, address: str | None) -> None:

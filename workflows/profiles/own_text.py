@@ -58,7 +58,7 @@ def _recipes(
         checkpoint_updates=checkpoint,
         validation_updates=2 * checkpoint,
         log_updates=50,
-        threads=2,
+        threads=0 if tokens <= 2000 else 2,
         gpu_share=0.25 if tokens <= 2000 else 1.0,
     )
     tuned = {name: MULTI30K.recipes[name].training.optimizer.learning_rate_scale for name in COMPETITORS}

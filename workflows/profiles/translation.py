@@ -106,7 +106,7 @@ _MULTI30K: dict[str, Any] = {
     "checkpoint_updates": 150,
     "validation_updates": 300,
     "log_updates": 50,
-    "threads": 2,
+    "threads": 0,
     "gpu_share": 0.25,
 }
 _LONG = {"model": sized(BASE, 2, 256, 512, 4, 0.25), "updates": 20_000, "keep_checkpoints": 10}  # docs/log.md

@@ -29,14 +29,11 @@ from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, curve, metrics, train_as, weights, with_fields
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.fixture(scope="module")
 def stopped(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run stopped after update 6, with recovery checkpoints of updates 5 and 6."""
     folder = tmp_path_factory.mktemp("stopped")
-    torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CheckpointWriter, "recovery_is_due", True)
         train_as(Workers(), dataset, TINY, folder, until=6)

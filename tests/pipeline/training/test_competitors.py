@@ -22,7 +22,7 @@ from pipeline.training.workers import Workers
 from tests.support.baselines import NAMES
 from tests.support.tiny_training import TINY, curve, train_as, train_in_processes, weights, with_fields
 
-pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("one_thread", "many_recoveries")]
+pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("many_recoveries")]
 
 
 def settings_of(name: Any, **fields: Any) -> TrainingSettings:

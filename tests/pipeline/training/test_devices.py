@@ -24,7 +24,7 @@ from tests.support.tiny_training import emulate_cpu, train_as, train_in_processe
 from workflows.profiles.translation import WMT14
 from workflows.tables.table3_rows import rows as rows_of
 
-pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("one_thread", "many_recoveries")]
+pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("many_recoveries")]
 
 AUTO = with_fields(dtype="auto")
 Cpu = Callable[..., None]

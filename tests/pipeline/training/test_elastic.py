@@ -27,7 +27,7 @@ from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import PIECES, published
 
-pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900), pytest.mark.usefixtures("one_thread")]
+pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900)]
 
 PATIENCE_S = 180
 DEADLINE_S = 30

@@ -21,8 +21,6 @@ from pipeline.warning_events import emitting_warnings
 from tests.support.parallel_text import corpus_of, set_of, text_pairs
 from tests.support.tiny_training import TINY, curve, with_fields
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 LONG, TOO_LONG = 300, 12_000
 """Words of a line that is computed whole, and of a line whose scores would take 1 GB in one layer."""
 

@@ -27,7 +27,7 @@ from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
 from tests.support.tiny_training import TINY, curve, metrics, train_in_processes, with_fields
 
-pytestmark = pytest.mark.usefixtures("one_thread", "many_recoveries")
+pytestmark = pytest.mark.usefixtures("many_recoveries")
 
 
 class StopError(Exception):
@@ -73,7 +73,6 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
 @pytest.fixture(scope="module")
 def alone_exactly(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run like `one_worker`, but with the exact reduction."""
-    torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("alone_exactly")
     record = train_alone(dataset, with_fields(exact_reduction=True), folder)
     (folder / "run.json").write_text(json.dumps(record))

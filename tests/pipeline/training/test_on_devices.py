@@ -24,7 +24,7 @@ from pipeline.training.validation import split_sums
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import TINY, curve, free_port, group, start_processes, with_fields
 
-pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("one_thread")]
+pytestmark = pytest.mark.gpu
 
 STILL = with_fields(model=replace(TINY.model, dropout=0.0))
 """Without dropout, whose masks differ between devices."""

@@ -191,6 +191,7 @@ def test_made_up_nodes_look_like_ray_s() -> None:
         # never more workers than parts of an update
         (nodes({"CPU": 2.0}), {}, (False, 2, 2, 1), ""),
         (nodes({"CPU": 4.0}), {"budget_tokens": 600}, (False, 2, 2, 2), ""),
+        (nodes({"CPU": 4.0}), {"threads": 0}, (False, 2, 2, 1), ""),
         (nodes({"CPU": 4.0}), {"workers": 3, "budget_tokens": 600}, (False, 2, 2, 2), "using 2 workers"),
         (nodes({"CPU": 2.0}), {"workers": (1, 16), "exact_reduction": True}, (False, 1, 8, 2), "16, .* only 8;"),
     ],

@@ -23,7 +23,7 @@ from tests.support.s3_server import S3Server
 from tests.support.tiny_training import metrics, train_in_processes, weights, with_fields
 from workflows.profiles.changes import checked
 
-pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("one_thread", "many_recoveries")]
+pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("many_recoveries")]
 
 
 def steps(trace: Path) -> list[str]:

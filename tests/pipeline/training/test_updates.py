@@ -131,7 +131,7 @@ def test_nodes_that_plan_differently_do_not_train(dataset: EncodedDataset, monke
         Updates(EncodedSplit.open(dataset, "train"), TINY, OneOfMany(0, 2), torch.float32)
 
 
-@pytest.mark.usefixtures("one_thread", "many_recoveries")
+@pytest.mark.usefixtures("many_recoveries")
 @pytest.mark.parametrize("done", [EPOCH_UPDATES, EPOCH_UPDATES + 1, 2 * EPOCH_UPDATES - 1])
 def test_a_run_that_goes_on_in_an_epoch_plans_no_earlier_one(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int

@@ -45,6 +45,8 @@ from workflows.engine.plan import Reason
 from workflows.engine.progress import View
 from workflows.engine.runner import Watcher
 
+pytestmark = pytest.mark.usefixtures("ray_cluster")
+
 
 class Log(Watcher):
     def __init__(self) -> None:
@@ -60,7 +62,6 @@ class Log(Watcher):
         self.calls.append(("finished", step.label))
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(UserError, match="the text is bad; write another"):
@@ -68,14 +69,12 @@ def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
     assert until(log.read_text, 200) == "stopped"
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_a_reservation_that_no_node_can_hold_is_one_line(tmp_path: Path) -> None:
     step = replace(WRITE, cpus=4096)("needs much", WriteSettings(text="a"))
     with pytest.raises(UserError, match=r"^needs much reserves 4096 CPUs, but no node has more than 2; lower its"):
         runner.run([step], Store(tmp_path))
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_a_step_that_no_node_has_room_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Again and again, with what it needs and what is free. What waits for an input is not."""
     monkeypatch.setattr(events, "WAITING_S", 0.3)
@@ -88,7 +87,6 @@ def test_a_step_that_no_node_has_room_for_is_told(tmp_path: Path, monkeypatch: p
     assert "waiting: needs 1 of 2 CPUs, of which 0 are free" in file.getvalue() or "long" in told
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_what_computes_runs_in_a_process_for_computing(tmp_path: Path) -> None:
     steps = [
         Stage("tiny_stages.tell_environment", tell_environment, Words, computes=computes)(f"tell {computes}", computes)
@@ -98,7 +96,6 @@ def test_what_computes_runs_in_a_process_for_computing(tmp_path: Path) -> None:
     assert [worker_environment().items() <= variables for variables in told] == [True, False]
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     """Outputs are correct and have a manifest. A second call runs nothing; a change reruns only affected steps."""
     store, log = Store(tmp_path), tmp_path / "log"
@@ -135,7 +132,6 @@ def _draw(context: Context) -> Words:
     return written(context, secrets.token_hex(8))
 
 
-@pytest.mark.usefixtures("ray_cluster")
 @pytest.mark.parametrize("resumes", [False, True])
 def test_no_table_holds_results_of_two_generations(tmp_path: Path, resumes: bool) -> None:
     """A draw is rebuilt for a second result: the first, which was built from the former draw, is rebuilt with it."""
@@ -155,7 +151,6 @@ def _train(context: Context, log: Path) -> Words:
     return written(context, "precious")
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
     """A training run resumes from its intact part; any other stage's is set aside. Both are reported."""
     store, log = Store(tmp_path), tmp_path / "log"
@@ -180,7 +175,6 @@ def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
     assert runner.to_run([join_step], store) == {}
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_what_cannot_be_read_stays(tmp_path: Path) -> None:
     store, step = Store(tmp_path), joined(tmp_path / "log")
     runner.run([step], store)
@@ -193,7 +187,6 @@ def test_what_cannot_be_read_stays(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "joined\n"
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_the_traceback_of_a_single_stage_is_beside_its_folder(tmp_path: Path) -> None:
     buggy, out = Stage("tiny_stages.have_a_bug", have_a_bug, Words), tmp_path / "out"
     with pytest.raises(Exception, match=r"KeyError: 'paper_bleu' \(traceback: .*/\.error-out\.txt\)"):
@@ -213,7 +206,6 @@ class Warnings(Watcher):
         return [text for warned, text in self._warnings if warned.fingerprint == step.fingerprint]
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
     """An input is damaged after planning: the trial that finds it rebuilds it, and the screen shows it."""
     store, step = Store(tmp_path), joined(tmp_path / "log")
@@ -242,7 +234,6 @@ class Killer(Log):
             process.kill()
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_waiting_for_steps_of_another_workflow_takes_no_cpu(tmp_path: Path) -> None:
     """Two steps wait for two CPUs while a third runs; then the first two's processes die, and others take over."""
     step = lingering(tmp_path / "log", 0.1)
@@ -259,7 +250,6 @@ def test_waiting_for_steps_of_another_workflow_takes_no_cpu(tmp_path: Path) -> N
     assert len(finished) == 4
 
 
-@pytest.mark.usefixtures("ray_cluster")
 def test_a_step_whose_process_is_killed_is_retried(tmp_path: Path) -> None:
     step = Stage("tiny_stages.die_often", die_often, Words)("die once", tmp_path / "log", 1)
     (words,) = runner.run([step], Store(tmp_path))
@@ -273,7 +263,6 @@ def _driver(function: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     return command, {**os.environ, "PYTHONPATH": os.getcwd()}
 
 
-@pytest.mark.ray
 def test_a_step_that_computes_on_a_gpu_waits_for_one(tmp_path: Path) -> None:
     """If the cluster's GPU is busy, it reports that it waits and gets it later, rather than using a CPU."""
     command, environment = _driver("drive_behind_a_gpu", tmp_path)
@@ -282,7 +271,6 @@ def test_a_step_that_computes_on_a_gpu_waits_for_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.ray
 def test_two_drivers_on_one_store_make_each_step_once(tmp_path: Path) -> None:
     """Two processes with separate Ray clusters begin together: both get the result, and each stage runs once."""
     command, environment = _driver("drive", tmp_path)
