@@ -80,11 +80,8 @@ def chosen_names(
     for an unknown name.
     """
     known = list(available)
-    names = (
-        (known if default is None else default)
-        if requested is None
-        else [name.strip() for name in requested.split(",")]
-    )
+    usual = known if default is None else default
+    names = usual if requested is None else [name.strip() for name in requested.split(",")]
     for name in names:
         if name not in known:
             raise UserError(f"--{option} {name or repr(name)}: the profile has {', '.join(known)}")

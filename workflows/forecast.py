@@ -41,7 +41,8 @@ H200_MATMUL_FLOP_S = 804e12
 UPDATE_S_PER_WEIGHT, EXCHANGE_S_PER_WEIGHT = 1.0e-11, 1.9e-11
 """Time of Adam and of the sum over several GPUs, estimated from an H200's bandwidth: 0.65 and 1.2 ms for base."""
 CPU_FRACTIONS: Mapping[int, float] = {128: 0.23, 192: 0.47, 256: 0.59, 512: 0.77}
-"""Achieved fraction of a CPU's rate of products by d_model, measured in runs on two cores; 512 is estimated."""
+"""Achieved fraction of a CPU's rate of products, at most twice the rate of float32, by d_model: measured in runs on two
+cores; 512 is estimated."""
 COPIES = 5
 """Arrays of the weights' size beside the kept checkpoints: weights and Adam's two in the recovery checkpoint, and two
 averaged models."""
@@ -89,7 +90,12 @@ def forecast(
         sum(run.times * (getattr(run, of) or 0) for run in runs) for of in ("flop", "seconds", "disk_bytes")
     )
     unknown = "more than " * any(run.seconds is None for run in runs)
-    table.add_row("total", "", flop_text(flop), f"{unknown}{duration(seconds)}", decimal(disk), style="bold")
+    cpus, at_once = torch.get_num_threads(), 1
+    if not (gpu or torch.cuda.is_available()):
+        room = [cpus // (each.cpus_per_worker * (each.worker_bounds[1] or cpus)) for *_, each in missing]
+        at_once = max(1, min(missing.total(), *room))
+    total = unknown + duration(max(seconds / at_once, *(run.seconds or 0 for run in runs)))
+    table.add_row("total", "", flop_text(flop), total, decimal(disk), style="bold")
     disk_bytes = disk + sum(
         _text_bytes(profile, pair) for pair in {pair for _, pair, _ in missing} & {*profile.corpora}
     )
@@ -99,7 +105,8 @@ def forecast(
     if disk_bytes > free_bytes:
         shown = f"WARNING: not enough {shown}; choose another --store"
     where = f"{gpus or 1} × {gpu.upper()}" if gpu else "this machine"
-    notes = "Times are of one run after another, without the other stages, and estimates unless marked as measured."
+    order = f"{at_once} runs at once" if at_once > 1 else "one run after another"
+    notes = f"Times are of {order}, without the other stages, and estimates unless marked as measured."
     text = Group("", Text(f"Forecast for {where}", style="bold"), "", table, "", Text(shown), Text(notes))
     return text, {"hardware": where, "runs": [run._asdict() for run in runs], "disk_bytes": disk_bytes}
 
@@ -149,7 +156,8 @@ def _seconds(
     if width is None or training.model.architecture != "transformer":
         return None
     if not on_gpu:
-        rate = matmul_flop_s("cpu", dtype_of(training.dtype, "cpu"))  # with torch's threads, as many as there are cores
+        dtypes = (dtype_of(training.dtype, "cpu"), 1), (torch.float32, 2)  # AMX, 10 times as fast, has products only
+        rate = min(times * matmul_flop_s("cpu", dtype) for dtype, times in dtypes)  # with as many threads as cores
         used = min(1.0, training.cpus_per_worker * training.worker_bounds[1] / torch.get_num_threads() or 1.0)
         return training.updates * update_flop / (rates[width] * rate * used)
     devices = min(gpus or torch.cuda.device_count() or 1, training.most_workers)
