@@ -32,9 +32,9 @@ MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
     "model pipeline": (16_651, 16_500),
     "model/kernels": (318, 600),
-    "workflows": (11_020, 9_500),
+    "workflows": (11_019, 9_500),
     "benchmarks": (1_473, 1_500),
-    "tests": (21_297, 20_000),
+    "tests": (21_288, 20_000),
     "a table": (7_147, 5_200),
     "a file": (400, 400),
 }
