@@ -172,7 +172,7 @@ class TrainingSettings(Settings):
     elastic, from 2 to 8. The updates do not depend on it."""
     pass_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
     """Tokens a side that a worker computes at once, about; 0: as many as its memory holds, on a CPU up to 4,096."""
-    threads: int = not_in_fingerprint(1, ge=0, le=MAX_WORKERS)
+    threads: int = not_in_fingerprint(1, ge=0, le=4096)
     """CPU threads per worker; 0: two, or where a table trains several models, one in a single worker each."""
     device: Device = not_in_fingerprint("auto")
     gpu_share: GpuShare = not_in_fingerprint(1.0)
@@ -250,7 +250,7 @@ class DecodingSettings(Settings):
     workers: int = not_in_fingerprint(0, ge=0, le=MAX_WORKERS)
     """Number of Ray actors, shared by the test sets; 0: one per CPU or four per GPU, but no more than the
     sentences can occupy."""
-    threads: int = not_in_fingerprint(1, ge=1, le=MAX_WORKERS)
+    threads: int = not_in_fingerprint(1, ge=1, le=4096)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
     gpu_share: GpuShare = not_in_fingerprint(1.0)
