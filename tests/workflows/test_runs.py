@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,24 @@ def test_the_same_table_continues_its_run(tmp_path: Path) -> None:
     assert (tmp_path / "table2" / "embedded" / "newest").resolve().name == "1"
     assert begin_run(store, "table2", "embedded", table_of(3)).folder.name == "3"
     assert {step.name for step in in_order([table_of(3)])} <= {*names_into(store)}
+
+
+@pytest.mark.parametrize("how", ["until", "interrupt", "again"])
+def test_a_finished_record_changes_only_by_work(how: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    record = (folder := run_table(store, 1)) / "run.json"
+    before = record.read_bytes()
+    with suppress(KeyboardInterrupt), begun(store, "table2", "embedded", table_of(1), "again", works=False) as run:
+        if how == "interrupt":
+            raise KeyboardInterrupt
+        if how == "again":
+            run.finish(store, table_of(1).published(store), {"BLEU": 1.0}, {})
+        run.end(store, "stopped", "--until train")
+    assert record.read_bytes() == before
+    assert Run.read(tmp_path, folder).status == "finished"
+    with suppress(KeyboardInterrupt), begun(store, "table2", "embedded", table_of(1), "again", works=True):
+        raise KeyboardInterrupt
+    assert Run.read(tmp_path, folder).status == "interrupted"
 
 
 def test_how_a_command_ended(tmp_path: Path) -> None:
