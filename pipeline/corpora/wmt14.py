@@ -114,13 +114,8 @@ class Wmt14Text(Wmt14Source):
         """Returns pairs and text size, if all archives are official, and download sizes."""
         counts = [_official_pairs(name, archive, self.target) for name, archive in self.archives.items()]
         pairs = None if None in counts else sum(filter(None, counts))
-        estimated_bytes = {entry["path"]: entry.get("estimated_bytes") for entry in _published().values()}
         archives = [] if self.data else list(self.archives.values())
-        return Amount(
-            pairs,
-            pairs and pairs * PAIR_BYTES,
-            {archive.path: archive.size_bytes or estimated_bytes.get(archive.path) for archive in archives},
-        )
+        return Amount(pairs, pairs and pairs * PAIR_BYTES, {archive.path: archive.size_bytes for archive in archives})
 
 
 class Wmt14Set(Wmt14Source):
@@ -169,9 +164,8 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
         with _naming(members_of):
             sizes = copy_files(context, writer, files, "surrogateescape")
     report = {}
-    for (name, archive), members, pairs in zip(settings.archives.items(), extracted, sizes, strict=True):
-        expected = None if archive.checksum else _official_pairs(name, archive, settings.target)
-        _check(archive, pairs, expected, origin.record(archive))
+    for archive, members, pairs in zip(archives, extracted, sizes, strict=True):
+        _check(archive, pairs)
         report[archive.path] = {"pairs": pairs, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
     return writer.finish({"read": writer.pairs, "archives": report})
 
@@ -192,7 +186,7 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
         with _naming({folder: archive}):
             pairs = read_pairs(members.source, members.target)
             text = write_set(context, settings.name, languages, pairs, report)
-    _check(archive, text.load().sentences, published.pairs, origin.record(archive))
+    _check(archive, text.load().sentences, published.pairs)
     return text
 
 
@@ -224,12 +218,11 @@ def _naming(members_of: Mapping[Path, Archive]) -> Iterator[None]:
         raise UserError(message.replace("convert the file", "download the official archive")) from None
 
 
-def _check(archive: Archive, pairs: int, expected: int | None, record: Path) -> None:
+def _check(archive: Archive, pairs: int, expected: int | None = None) -> None:
     """Raises UserError if an archive had no lines, or not the expected number."""
     if not pairs or expected not in (None, pairs):
         instead = f" instead of {expected}" if expected else ""
-        recorded = "" if archive.checksum else f" after removing {record}"
         raise UserError(
             f"{archive.name}: {archive.source} and its translation have {pairs} lines{instead}; "
-            f"download the official archive{recorded}"
+            "download the official archive"
         )

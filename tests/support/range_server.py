@@ -2,7 +2,6 @@
 
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,10 +25,6 @@ class RangeServer(ThreadingHTTPServer):
         """Pause before each block."""
         self.stalls = 0
         """Number of responses that stall after `cut_bytes` without ending."""
-        self.replacement: bytes | None = None
-        """The file's content from the first stall on."""
-        self.etags = False
-        """Whether to send ETags, which change with the content, and to honour the If-Match header."""
         self.damaged = 0
         """Number of responses that contain a wrong byte."""
         self.asked: list[tuple[str, str | None]] = []
@@ -73,12 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
         if requested and status == 200 and server.ranges:
             begin = int(requested.removeprefix("bytes=").partition("-")[0])  # all requested ranges extend to the end
             status = 206 if begin < len(content) else 416
-        etag = f'"{zlib.crc32(content):x}"'
-        if server.etags and status in (200, 206) and self.headers["If-Match"] not in (None, etag):
-            status = 412
         self.send_response(status)
-        if server.etags and status in (200, 206):
-            self.send_header("ETag", etag)
         if status == 206:
             self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
         elif status == 416:
@@ -92,8 +82,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body[start : start + BLOCK_BYTES])
         if server.stalls:
             server.stalls -= 1
-            if server.replacement is not None:
-                path.write_bytes(server.replacement)
             time.sleep(5)
 
     def log_message(self, format: str, *arguments: object) -> None:
