@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.settings import DecodingSettings, TrainingSettings
 
@@ -99,8 +99,8 @@ class TrainingRecord(Record):
     """The updates whose checkpoints were kept."""
     dev_left_out: int = 0
     """Dev pairs too long to be computed, excluded from loss and perplexity."""
-    segments: tuple[Segment, ...] = Field(min_length=1, validation_alias=AliasChoices("segments", "stretches"))
-    """The parts of the run in order; their seconds add up to `train_s`. Older files call them stretches."""
+    segments: tuple[Segment, ...] = Field(min_length=1)
+    """The parts of the run in order; their seconds add up to `train_s`."""
 
 
 class AveragingRecord(Record):
