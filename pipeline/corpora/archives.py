@@ -25,6 +25,7 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.locks import FileLock
+from pipeline.store.names import Inside
 from pipeline.text.aligned import content_sha256
 from pipeline.text.amount import Amount
 from pipeline.text.lines import open_unzipped
@@ -43,8 +44,8 @@ class Archive(Settings):
 
     path: Annotated[str, StringConstraints(pattern=r"^([\w-][\w.-]*/)*[\w-][\w.-]*$")]
     """Path on the server and in the download folder, e.g. "wmt13/training-parallel-europarl-v7.tgz"."""
-    source: str
-    target: str
+    source: Inside
+    target: Inside
     size_bytes: int | None = Field(None, ge=1, le=10**15)
     checksum: Checksum | None = None
     """None if unpublished: the archive is then checked by its size, and to its end by gzip's own sums."""

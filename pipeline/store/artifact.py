@@ -24,6 +24,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.store.hashes import file_sha256, hashes_file, known_hashes, remember, stamp
+from pipeline.store.names import inside
 from pipeline.store.scratch import BUILD_PREFIX, CHECK_S, HIDDEN, MANIFEST, LockLostError, Scratch, Written, aside_path
 
 Result = TypeVar("Result")
@@ -231,10 +232,12 @@ def _adapter_of(content: Any) -> TypeAdapter[Any]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads an artifact's manifest. Raises ValueError if it does not match its own sha256, and OSError."""
+    """Reads an artifact's manifest. Raises OSError, and ValueError if it is not intact or names files elsewhere."""
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     if manifest["sha256"] != _canonical_sha256({key: value for key, value in manifest.items() if key != "sha256"}):
         raise ValueError("it does not match its own sha256")
+    for name in manifest["files"]:
+        inside(name)
     return manifest
 
 

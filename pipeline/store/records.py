@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.settings import DecodingSettings, TrainingSettings
+from pipeline.store.names import Inside
 
 NOT_DEFINED = "not defined"
 """Text shown for a paper BLEU of None."""
@@ -112,9 +113,9 @@ class AveragingRecord(Record):
 class CorpusRecord(Record):
     """`corpus.json`."""
 
-    source: str
+    source: Inside
     """Source language, e.g. "en"."""
-    target: str
+    target: Inside
     shards: tuple[int, ...]
     """Number of pairs by shard."""
     collections: tuple[str, ...]
@@ -128,11 +129,11 @@ class CorpusRecord(Record):
 class EvaluationSetRecord(Record):
     """`evaluation_set.json`."""
 
-    name: str
+    name: Inside
     """E.g. "dev" or "newstest2014"."""
-    source: str
+    source: Inside
     """Language of the sentences."""
-    target: str
+    target: Inside
     """Language of the references."""
     sentences: int
     report: Mapping[str, Any] = {}

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pipeline.errors import BucketError, UserError
 from pipeline.store.hashes import file_sha256
+from pipeline.store.names import inside
 
 if TYPE_CHECKING:  # so that serving a model needs no object-store client
     from pipeline.store.bucket import Bucket
@@ -213,7 +214,7 @@ class Scratch:
         if self.store is None:
             return
         bucket = self.store.bucket
-        kinds = {name.partition("/")[0] for name in bucket.sizes_bytes(self._place) if "/" in name}
+        kinds = {name.partition("/")[0] for name in self._kept_bytes(bucket) if "/" in name}
         for artifact in [folder for kind in kinds for folder in self.folder.glob(f"{kind}/*")]:
             manifest = artifact / MANIFEST
             kept = bucket.read(f"{self._place}/{manifest.relative_to(self.folder).as_posix()}")
@@ -264,7 +265,7 @@ class Scratch:
 
     def _pull(self, bucket: Bucket, differs: Callable[[int, int], bool]) -> None:
         """Downloads kept artifacts that are missing here, and files whose local size `differs`."""
-        kept_bytes = bucket.sizes_bytes(self._place)
+        kept_bytes = self._kept_bytes(bucket)
         for folder in sorted({name.rpartition("/")[0] for name in kept_bytes if "/" in name}):
             manifest = f"{folder}/{MANIFEST}"
             if manifest not in kept_bytes:
@@ -275,6 +276,14 @@ class Scratch:
                 self._download(bucket, [manifest])
         files = [name for name in kept_bytes if "/" not in name]
         self._download(bucket, [name for name in files if differs(self._size_bytes(name), kept_bytes[name])])
+
+    def _kept_bytes(self, bucket: Bucket) -> dict[str, int]:
+        """Returns the sizes of kept files by name. Raises BucketError for a name that leads elsewhere."""
+        sizes_bytes = bucket.sizes_bytes(self._place)
+        try:
+            return {inside(name): size for name, size in sizes_bytes.items()}
+        except ValueError as error:
+            raise BucketError(f"{bucket.uri}/{self._place}: {error}; remove that object") from None
 
     def _size_bytes(self, name: str) -> int:
         path = self.folder / name
