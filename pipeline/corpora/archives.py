@@ -77,10 +77,9 @@ class Origin:
                     "without these folders, or drop --data to download them"
                 )
             archives = []
-        missing_bytes = 0
-        for archive in archives:
-            size_bytes = archive.size_bytes or amount.downloads.get(archive.path) or 0
-            missing_bytes += max(size_bytes - _downloaded_bytes(self.downloads / archive.path), 0)
+        missing_bytes = sum(
+            max((archive.size_bytes or 0) - _downloaded_bytes(self.downloads / archive.path), 0) for archive in archives
+        )
         needs_bytes = Counter[int]()
         for place, needed in ((folder, amount.kept_bytes), (self.downloads, missing_bytes)):
             disk = next(parent for parent in (place, *place.parents) if parent.exists())

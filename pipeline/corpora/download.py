@@ -5,7 +5,6 @@ import logging
 import re
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,12 +99,8 @@ def _fetch_from(
             fetched_again, most_bytes = True, -1
         except (BaseError, FileNotFoundError) as error:
             problem = _problem(str(error))
-            is_out_of_range = problem.startswith("HTTP 416")
-            if have_bytes and is_out_of_range and size_bytes is None and _served_bytes(store, name) == have_bytes:
-                size_bytes = have_bytes
-                continue
-            if have_bytes and (is_out_of_range or isinstance(error, NotSupportedError)):
-                part.unlink()  # this server cannot resume it
+            if have_bytes and (problem.startswith("HTTP 416") or isinstance(error, NotSupportedError)):
+                part.unlink()  # this server cannot resume it, or it is not the beginning of its file
             elif not answered or failures >= retries:  # obstore itself retries unanswered requests
                 return problem
             # A server without ranges starts over each time, so progress means more bytes than ever before.
@@ -121,12 +116,6 @@ def _problem(error: str) -> str:
         return f"HTTP {status[1]}"
     cause = re.search(r'(?:message|error): "([^"]+)"|kind: (Timeout|Interrupted)', error)
     return (cause and (cause[1] or cause[2])) or error.partition("\n")[0]
-
-
-def _served_bytes(store: HTTPStore, name: str) -> int | None:
-    with suppress(BaseError, FileNotFoundError):
-        return obstore.head(store, name)["size"]
-    return None
 
 
 def _size(path: Path) -> int:

@@ -58,13 +58,6 @@ def official_archives(target: Wmt14Target) -> dict[str, Archive]:
     return archives
 
 
-def _official_pairs(name: str, archive: Archive, target: Wmt14Target) -> int | None:
-    """Returns the number of lines of an official archive, or None for any other."""
-    official = official_archives(target).get(name)
-    is_official = official and (archive.path, archive.size_bytes) == (official.path, official.size_bytes)
-    return _published()[name]["pairs"][target] if is_official else None
-
-
 class PublishedSet(Settings):
     """An evaluation set defined by sacreBLEU."""
 
@@ -112,8 +105,8 @@ class Wmt14Text(Wmt14Source):
 
     def amount(self) -> Amount:
         """Returns pairs and text size, if all archives are official, and download sizes."""
-        counts = [_official_pairs(name, archive, self.target) for name, archive in self.archives.items()]
-        pairs = None if None in counts else sum(filter(None, counts))
+        are_official = self.archives.items() <= official_archives(self.target).items()
+        pairs = sum(_published()[name]["pairs"][self.target] for name in self.archives) if are_official else None
         archives = [] if self.data else list(self.archives.values())
         return Amount(pairs, pairs and pairs * PAIR_BYTES, {archive.path: archive.size_bytes for archive in archives})
 

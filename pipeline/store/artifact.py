@@ -222,11 +222,11 @@ class JsonArtifact(Artifact, Generic[Content]):
     def _adapter(cls) -> TypeAdapter[Content]:
         bases = (base for parent in cls.__mro__ for base in parent.__dict__.get("__orig_bases__", ()))
         (content,) = next(get_args(base) for base in bases if get_origin(base) is JsonArtifact)
-        return _adapter_of(content)
+        return adapter_of(content)
 
 
 @cache
-def _adapter_of(content: Any) -> TypeAdapter[Any]:
+def adapter_of(content: Any) -> TypeAdapter[Any]:
     """Builds the validator of a type; cached, since that takes milliseconds."""
     return TypeAdapter(content)
 

@@ -15,13 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
-from functools import cache
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, read_manifest
+from pipeline.store.artifact import MANIFEST, Artifact, adapter_of, read_manifest
 from pipeline.store.bucket import AT_ONCE, Bucket
 from pipeline.store.hashes import file_sha256, hashes_file, remember, stamp
 from pipeline.store.locks import FileLock
@@ -42,11 +41,6 @@ class Published:
     """Sizes in bytes by name, without the manifest."""
 
 
-@cache
-def _published() -> TypeAdapter[Published]:
-    return TypeAdapter(Published)
-
-
 @dataclass(frozen=True)
 class BucketArtifacts:
     """The artifacts of a bucket. All methods raise BucketError if the service does not answer."""
@@ -57,7 +51,7 @@ class BucketArtifacts:
         """Returns an artifact's `published.json`, or None if it is not published. Raises UserError if it is broken."""
         stored = self.bucket.read(place := f"store/{name}/{PUBLISHED}")
         try:
-            return _published().validate_json(stored.data, extra="ignore") if stored else None
+            return adapter_of(Published).validate_json(stored.data, extra="ignore") if stored else None
         except ValidationError as error:
             raise UserError(
                 f"{self.bucket.uri}/{place} is broken ({error.errors()[0]['msg']}); move it elsewhere and run the same "

@@ -40,10 +40,6 @@ class RangeServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: RangeServer
 
-    def do_HEAD(self) -> None:
-        with suppress(ConnectionError):
-            self._respond(None)
-
     def do_GET(self) -> None:
         server, requested = self.server, self.headers["Range"]
         with server.counting:
@@ -76,7 +72,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = content[begin:] if status in (200, 206) else bytearray()
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        body = body[: server.cut_bytes] if self.command == "GET" else bytearray()
+        body = body[: server.cut_bytes]
         for start in range(0, len(body), BLOCK_BYTES):
             time.sleep(server.pause_s)
             self.wfile.write(body[start : start + BLOCK_BYTES])
