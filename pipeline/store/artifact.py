@@ -25,7 +25,17 @@ from pydantic import TypeAdapter, ValidationError
 from pipeline.errors import UserError
 from pipeline.store.hashes import file_sha256, hashes_file, known_hashes, remember, stamp
 from pipeline.store.names import inside
-from pipeline.store.scratch import BUILD_PREFIX, CHECK_S, HIDDEN, MANIFEST, LockLostError, Scratch, Written, aside_path
+from pipeline.store.scratch import (
+    BUILD_PREFIX,
+    CHECK_S,
+    HIDDEN,
+    MANIFEST,
+    LockLostError,
+    Scratch,
+    Written,
+    aside_path,
+    remove,
+)
 
 Result = TypeVar("Result")
 
@@ -312,7 +322,7 @@ def publish(
         raise UserError(f"{target} already exists; move it elsewhere or choose another folder")
     building = build_folder(target)
     if building.exists() and not resume:
-        shutil.rmtree(building)
+        remove(building)
     started = time.time()
     with report_full_disk(target):
         try:

@@ -89,6 +89,17 @@ def aside_path(folder: Path) -> Path:
     return folder.with_name(f"{ASIDE_PREFIX}{folder.name.removeprefix(BUILD_PREFIX)}-{secrets.token_hex(4)}")
 
 
+def remove(folder: Path) -> None:
+    """Deletes a folder, if it is there. Raises UserError if a process uses it, or the file system denies it."""
+    try:
+        shutil.rmtree(folder)
+    except FileNotFoundError:  # deleted by another process
+        pass
+    except OSError as error:
+        why = f"({error}); end the process that uses it, or move it elsewhere"
+        raise UserError(f"{folder} cannot be deleted {why}") from None
+
+
 @contextmanager
 def temporary_folder(within: Path) -> Iterator[Path]:
     """Yields a HIDDEN folder within a build folder; a file server may retain files that a process still has open."""
@@ -219,7 +230,7 @@ class Scratch:
             manifest = artifact / MANIFEST
             kept = bucket.read(f"{self._place}/{manifest.relative_to(self.folder).as_posix()}")
             if not (kept and manifest.is_file() and manifest.read_bytes() == kept.data):
-                shutil.rmtree(artifact)
+                remove(artifact)
         self._pull(bucket, operator.ne)
 
     @contextmanager
@@ -255,6 +266,8 @@ class Scratch:
         """
         if self.store is None or (self.store.artifacts.parent.name not in path.resolve().parts and path.exists()):
             return path
+        if self.store.artifacts.name not in path.parts:
+            raise UserError(f"{path} is missing on this machine; check the path")
         within = len(path.parts) - path.parts[::-1].index(self.store.artifacts.name)
         name, *part = path.parts[within:]
         return self.store.fetch(name, ["/".join(part)] if part else None).joinpath(*part)

@@ -157,6 +157,8 @@ def test_only_what_is_asked_for_is_fetched(
     of_a_user.parent.mkdir(parents=True)
     of_a_user.touch()
     assert scratch.on_this_node(of_a_user) == of_a_user
+    with pytest.raises(UserError, match=r"^/none is missing on this machine; check the path"):
+        scratch.on_this_node(Path("/none"))
 
 
 def test_tasks_of_one_machine_bring_a_file_once_and_do_not_wait_for_others(
