@@ -30,6 +30,7 @@ from pydantic import BaseModel, ValidationError
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.locks import FileLock, guarded, holder
+from pipeline.store.names import Inside
 from pipeline.store.store import Store
 from workflows.engine.dag import ROOT, Step, in_order
 
@@ -56,9 +57,9 @@ class Record(BaseModel):
     status: Literal["running", "finished", "failed", "stopped"] = "running"
     """stopped: by --until. A killed run stays "running" (`Run.status`)."""
     reason: str = ""
-    table: str
+    table: Inside
     """The table's folder in the store. It identifies the run."""
-    artifacts: dict[str, str]
+    artifacts: dict[str, Inside]
     """Folders in the store by the labels of their steps."""
     seconds: dict[str, float] = {}
     """The durations of finished steps, by label."""
