@@ -8,7 +8,6 @@ import pytest
 
 from pipeline.errors import UserError
 from tests.support.command_line import CommandLine
-from workflows.claims import page
 from workflows.claims.claims import CLAIMS, HEADS, TABLE_3, Judged, judge
 from workflows.claims.inference import ALPHA
 from workflows.claims.seeds import Run, Runs, read
@@ -149,14 +148,12 @@ def test_other_files_are_one_clear_line(tmp_path: Path, text: str, message: str,
         read([path])
 
 
-def test_the_command_prints_and_writes_what_it_judged(tmp_path: Path, command_line: CommandLine) -> None:
+def test_the_command_prints_what_it_judged(tmp_path: Path, command_line: CommandLine) -> None:
     one = write(tmp_path / "one.csv", {"base": BASE, "D1": WORSE})
     other = write(tmp_path / "other.csv", {"A1": WORSE})
-    done = command_line.here("workflows.cli", "claims", str(one), str(other), "--out", str(tmp_path / "claims.html"))
+    done = command_line.here("workflows.cli", "claims", str(one), str(other))
     assert done.returncode == 0
     assert "2 claims hold, 0 fail, 0 are undecided, 10 were not judged." in done.stdout
-    written = (tmp_path / "claims.html").read_text()
-    assert page.said(judge(read([one, other]))) in written
-    assert "base − D1: +0.200" in written
+    assert "base − D1: +0.200" in " ".join(done.stdout.split())
     for arguments in (["claims", str(tmp_path)], ["claims", str(one), "--margin", "0"]):
         assert command_line.here("workflows.cli", *arguments).returncode == 2
