@@ -22,8 +22,6 @@ from workflows.engine.dag import Imported
 from workflows.engine.needs import obstacles
 
 STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
-LOCAL_LOCKS = ("nolock", "local_lock=flock", "local_lock=all", "localflock")
-"""Options of NFS and Lustre that keep locks on the host."""
 
 chosen_address = Imported("workflows.engine.cluster:chosen_address")
 accepted_address = Imported("workflows.engine.joining:accepted_address")
@@ -104,13 +102,8 @@ def output(where: str | Path) -> Iterator[Finding]:
         yield Finding("store", "fails", text, "choose another folder with --store")
         return
     yield Finding("store", "ok", f"{root} is writable" if there == root else f"{root} can be created")
-    mounts = Path("/proc/self/mounts")
-    option = local_locks(there.resolve(), mounts.read_text(encoding="utf-8") if mounts.exists() else "")
-    if held and option:
-        remedy = "before several hosts share it, choose NFS 4 with its default options, or a bucket"
-        yield Finding("file locks", "warning", f"locks may exclude only processes of this host ({option})", remedy)
-    elif held:
-        yield Finding("file locks", "ok", "locks are exclusive")
+    if held:
+        yield Finding("file locks", "ok", "locks are exclusive on this host")
     else:
         remedy = "choose a file system with flock for --store, or mount this one with flock"
         yield Finding("file locks", "fails", f"locks in {there} are not exclusive, or cannot be taken", remedy)
@@ -133,15 +126,3 @@ def _is_exclusive(lock: Lock, same: Lock) -> bool:
     """Takes a lock like a stage, and tries to take the same lock once more."""
     with lock, same:
         return lock.take() is None and same.take() is not None
-
-
-def local_locks(folder: Path, mounts: str) -> str:
-    """Returns the mount option, or type, that hides the folder's locks from other hosts; empty if there is none.
-
-    Linux keeps the locks of most FUSE file systems to itself. `mounts` is the content of /proc/self/mounts.
-    """
-    fields = [line.split(" ") for line in mounts.splitlines()]
-    around = [(len(point), kind, options) for _, point, kind, options, *_ in fields if folder.is_relative_to(point)]
-    _, kind, options = max(around, default=(0, "", ""))
-    local = (option for option in options.split(",") if option in LOCAL_LOCKS)
-    return kind if kind.startswith("fuse") else next(local, "")
