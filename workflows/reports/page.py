@@ -67,7 +67,6 @@ def write(
     models: Sequence[TrainedModel] = (),
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
-    name: str = REPORT,
 ) -> ResultsArtifactT:
     """Writes a table as JSON and Markdown, its page as self-contained HTML, and `seeds.csv`; returns the artifact.
 
@@ -122,7 +121,7 @@ def write(
         warnings=context.warnings,
         written_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-    (artifact.folder / name).write_text(page, encoding="utf-8")
+    (artifact.folder / REPORT).write_text(page, encoding="utf-8")
     return artifact
 
 
