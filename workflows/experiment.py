@@ -175,6 +175,8 @@ def _print_plan(
 ) -> None:
     """Prints the stages to run and why, with a forecast if any of them trains; or the DAG, for other programs."""
     store, options = request.store, request.options
+    if (options.gpus or options.gpu) and not experiment.models:
+        raise UserError(f"--gpus and --gpu forecast training runs, and {experiment.name} has none; drop them")
     # First, so that a wrong --gpu is reported before anything is printed.
     missing = to_run(targets, store, forced)
     fingerprints = {step.fingerprint for step in missing}

@@ -12,7 +12,7 @@ import typer
 from rich.filesize import decimal
 from rich.text import Text
 
-from pipeline.environment import usable_cpus
+from pipeline.environment import busy_text, usable_cpus
 from pipeline.errors import UserError
 from pipeline.store.locks import FileLock, Lock
 from pipeline.store.store import Store
@@ -47,7 +47,7 @@ def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
     """
     failed = False
     with console.status("checking; loading torch takes some seconds"):
-        for finding in chain([gpu()], ray(address), output(store)):
+        for finding in chain([gpu(), cpus()], ray(address), output(store)):
             failed |= finding.verdict == "fails"
             line = Text.assemble((f"{finding.verdict:9}", STYLES[finding.verdict]), f"{finding.name:15}{finding.text}")
             if finding.remedy:
@@ -68,7 +68,16 @@ def gpu() -> Finding:
     if sorted(Path("/dev").glob("nvidia[0-9]*")):
         remedy = "install a CUDA build of torch, or a driver that supports its CUDA version (see nvidia-smi)"
         return Finding("gpu", "fails", f"torch cannot use this machine's NVIDIA GPU; {built}", remedy)
-    return Finding("gpu", "ok", f"none; everything runs on {usable_cpus()} CPU cores")
+    return Finding("gpu", "ok", "none; everything runs on CPUs")
+
+
+def cpus() -> Finding:
+    """Counts the CPUs, as Ray is given them, and says if they are busy."""
+    usable = usable_cpus()
+    text = f"{usable} CPU{'s' * (usable > 1)} for runs"
+    if busy := busy_text():
+        return Finding("cpus", "warning", f"{text}; other programs run ({busy})", "wait for them, or expect long runs")
+    return Finding("cpus", "ok", text)
 
 
 def ray(address: str | None) -> Iterator[Finding]:

@@ -64,6 +64,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table2", "--plan", "--mermaid", "--gpus", "2"], "drop --mermaid or drop them"),
         (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of h200, h100, a100"),
         (["workflows.reproduce_table2", "--plan", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with"),
+        (["workflows.reproduce_table1", "--plan", "--gpu", "h100"], "forecast training runs, and table1 has none"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
