@@ -80,10 +80,13 @@ class Prepared:
     report: Step[CorpusReport]
 
 
-def prepared(profile: Profile, pair: str, out: Path | None = None) -> Prepared:
+def prepared(
+    profile: Profile, pair: str, out: Path | None = None, reported: TrainingSettings | None = None
+) -> Prepared:
     """Returns the steps from text to token ids that a language pair's models share, and its test sets.
 
-    With `out`, each artifact is a folder there, under a short name. The report is on the batches of the first recipe.
+    With `out`, each artifact is a folder there, under a short name. The report is on the
+    batches of the run `reported`, by default the first recipe's.
     """
 
     def placed(step: Step[A], folder: str) -> Step[A]:
@@ -96,7 +99,7 @@ def prepared(profile: Profile, pair: str, out: Path | None = None) -> Prepared:
     learned = placed(LEARN_VOCABULARY(f"vocabulary {pair}", clean, profile.vocabulary), "vocabulary")
     dataset = placed(ENCODE(f"encode {pair}", clean, dev, learned, profile.encoding), "dataset")
     overlaps = placed(OVERLAP(f"overlap {pair}", clean, [dev, *test_sets.values()]), "overlap")
-    training = next(iter(profile.recipes.values())).training
+    training = reported or next(iter(profile.recipes.values())).training
     batches = TrainingSettings(budget_tokens=training.budget_tokens, seed=training.seed)
     report = placed(REPORT(f"report {pair}", clean, learned, dataset, overlaps, profile.data, batches), "report")
     return Prepared(pair, profile.data, clean, dev, test_sets, learned, dataset, report)
