@@ -59,7 +59,7 @@ class ParserGrid:
             checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
             perplexity = replace(stages.PERPLEXITY, gpus=settings.gpus_per_worker)
             decoding = self.profile.decoding.beside(settings, workers=settings.worker_bounds[0])
-            hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.dev, decoding)
+            hypotheses = stages.DECODE(f"decode {averaged}", checkpoint, self.text.dev, decoding)
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.dev)
             candidates.append(
                 CandidateParser(
