@@ -106,8 +106,6 @@ class Reproduction:
     """Returns the table's step, given the failed models with reasons."""
     tuned: bool = False
     """Whether Ray Tune trains the models, each as a trial."""
-    first: Sequence[Step[Any]] = ()
-    """Steps that run before all others, so that errors in their files show up before training."""
 
 
 def reproduce(experiment: Reproduction, request: Request) -> None:
@@ -237,8 +235,6 @@ def _run(
             store,
             watchers,
             request.options.address,
-            experiment.first,
-            [*experiment.reports.values()],
             experiment.tuned,
         )
         table: Results = artifact.load()

@@ -59,7 +59,6 @@ def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool 
         models={candidate.model: candidate for grid in grids for candidate in grid.candidates},
         reports=reports,
         tabulate=tabulate,
-        first=[step for grid in grids for step in (grid.text.dev, grid.test_set)],
     )
 
 

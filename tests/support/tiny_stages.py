@@ -87,7 +87,12 @@ def linger(context: Context, text: str, seconds: float, log: Path) -> Words:
     return written(context, text)
 
 
-def meet(context: Context, text: str, log: Path) -> Words:
+def fail_later(context: Context, seconds: float) -> Words:
+    time.sleep(seconds)
+    raise UserError("the text is bad; write another")
+
+
+def meet(context: Context, text: str, log: Path, behind: tuple[Words, ...] = ()) -> Words:
     note(log, f"begins {text}")
     until(lambda: log.read_text().count("begins") >= 2, 60)
     note(log, f"ends {text}")

@@ -226,14 +226,17 @@ def submit(
     """Submits `steps` as Ray tasks, inputs first; returns the steps by reference.
 
     `before` has references to steps that are already submitted, by fingerprint. All other inputs must be in the store.
+    Training waits for everything that can be built without it, so that a broken test set costs no training.
     """
     execute = ray.remote(emitting_warnings)
     references, submitted, nodes = dict(before or {}), dict[Any, Step[Artifact]](), ray.nodes()
-    for step in steps:
+    untrained = {*references, *(step.fingerprint for step in steps if not step.is_trained)}
+    for step in sorted(steps, key=lambda step: step.is_trained):
         if step.fingerprint not in references:
             if lack := lacking(needs(step), nodes):  # Ray would wait for such a node forever
                 raise UserError(f"{step.label} reserves {lack}; lower its threads, or join a larger node")
-            inputs = [references.get(needed.fingerprint) for needed in step.inputs]
+            needed_first = untrained if step.stage.resumes else (needed.fingerprint for needed in step.inputs)
+            inputs = [references.get(fingerprint) for fingerprint in needed_first]
             board.post.remote(step.fingerprint, {"submitted": time.time()})
             options = {"num_cpus": step.stage.cpus, "name": step.label, **_placement(step, store)}
             making = (Poster(board, step.fingerprint), _execute, step, store, board)

@@ -1,6 +1,6 @@
 """Trains and measures a table's models, as many at once as fit on the cluster. A failure does not stop the others.
 
-Steps that depend on no training run, such as prepared text, run beside the models, once each.
+Steps that depend on no training run, such as prepared text, run once each, before the models that they concern.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,8 +39,6 @@ def execute_models(
     store: Store,
     watchers: Sequence[Watcher],
     address: str | None,
-    first: Sequence[Step[Artifact]],
-    beside: Sequence[Step[Artifact]],
     tuned: bool,
 ) -> dict[str, str]:
     """Builds a table of models, with `missing` steps; returns the failures by model name (see `run_models`).
@@ -48,7 +46,6 @@ def execute_models(
     If several models run at once, those with the most work begin first, so that no long run is left at the end.
     """
     with working(missing, store, watchers, address) as relay:
-        make([*to_run(first, store)], store, relay)
         at_once = list[int]()
         to_make = {name: to_run(model.results, store) for name, model in models.items()}
         results = {name: model.results for name, model in models.items() if to_make[name]}
@@ -70,27 +67,49 @@ def execute_models(
                 return training.updates * training.model.n_layers * training.model.d_model**2
 
             results = {name: results[name] for name in sorted(results, key=work, reverse=True)}
-        targets = [*chain.from_iterable(results.values()), *(beside if results else ())]
+        targets = [*chain.from_iterable(results.values()), *table(relay.failures).inputs]
         relay.expect(targets)
         shared = submit([step for step in to_run(targets, store) if not step.is_trained], store, relay.board)
         with cancelled_on_error(shared):
             if results:
-                before = {step.fingerprint: reference for reference, step in shared.items()}
                 run = run_trials if tuned else partial(_run_all, trainings)
-                run(results, min(at_once, default=1), store, relay, before)
+                run(results, min(at_once, default=1), store, relay, _before(results, shared))
                 relay.fetch()
             failures = {name: relay.failures[name] for name in models if name in relay.failures}
             needed = {step.fingerprint for step in in_order([table(failures)])}
             cancel([reference for reference, step in shared.items() if step.fingerprint not in needed])
         if failures and len(failures) == len(models):
             name, why = next(iter(failures.items()))
-            raise UserError(f"nothing was trained; {name} failed: {why}")
+            raise UserError(f"{name} failed{' like all other models' * (len(models) > 1)}: {why}")
         make([*to_run([table(failures)], store)], store, relay)
     return failures
 
 
+def _before(results: Results, shared: Mapping[Any, Step[Artifact]]) -> dict[str, Shared]:
+    """Returns what must be built before each model is trained: its own steps, and the table's on the same text.
+
+    Those of the table alone are for example the report on a text and the test sets that it compares.
+    """
+    behind = {name: {*in_order(final)} for name, final in results.items()}
+    of_table = {*shared.values()}.difference(*behind.values())
+    for steps in behind.values():
+        size = 0
+        while len(steps) > size:
+            size = len(steps)
+            steps.update(*[in_order([step]) for step in of_table if not steps.isdisjoint(step.inputs)])
+    return {
+        name: {step.fingerprint: reference for reference, step in shared.items() if step in steps}
+        for name, steps in behind.items()
+    }
+
+
 def _run_all(
-    trainings: Mapping[str, set[str]], results: Results, at_once: int, store: Store, relay: Relay, shared: Shared
+    trainings: Mapping[str, set[str]],
+    results: Results,
+    at_once: int,
+    store: Store,
+    relay: Relay,
+    shared: Mapping[str, Shared],
 ) -> None:
     """Builds the models in order, training at most `at_once`. `relay.failures` has those that failed."""
     task: Any = ray.remote(run_model)
@@ -104,7 +123,7 @@ def _run_all(
                 if len(active) < at_once and active.isdisjoint(trainings[name]):
                     waiting.remove(name)
                     begun = task.options(num_cpus=0, resources=ON_HEAD, **retried)
-                    running[begun.remote(name, results[name], store, relay.board, shared)] = name
+                    running[begun.remote(name, results[name], store, relay.board, shared[name])] = name
             done, _ = ray.wait([*running], timeout=POLL_S)
             relay.fetch()
             for reference in done:
@@ -117,7 +136,7 @@ def _run_all(
 
 
 def run_model(name: str, results: Sequence[Step[Artifact]], store: Store, board: ActorHandle, shared: Shared) -> None:
-    """Runs a model's missing steps from a process of its own, besides those `shared`; posts why it has failed.
+    """Runs a model's missing steps from a process of its own, after those `shared`; posts why it has failed.
 
     Raises LostProcessError, for Ray or Ray Tune to try again.
     """
@@ -125,7 +144,10 @@ def run_model(name: str, results: Sequence[Step[Artifact]], store: Store, board:
         before = {fingerprint: reference for fingerprint, reference in shared.items() if not _is_lost(reference)}
         running = submit([*to_run(results, store)], store, board, before)
         with cancelled_on_error(running):
-            ray.get([*running, *(before[step.fingerprint] for step in results if step.fingerprint in before)])
+            waiting = [*running, *before.values()]
+            while waiting:
+                done, waiting = ray.wait(waiting)
+                ray.get(done)
     except Exception as error:
         if isinstance(cause := understood(error), LostProcessError):
             raise cause from None

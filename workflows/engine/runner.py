@@ -79,20 +79,17 @@ def run_models(
     store: Store,
     watchers: Sequence[Watcher] = (),
     address: str | None = None,
-    first: Sequence[Step[Artifact]] = (),
-    beside: Sequence[Step[Artifact]] = (),
     tuned: bool = False,
 ) -> tuple[A, Mapping[str, str]]:
     """Runs the missing steps of a table of models; returns the table and the failures by model name.
 
-    `table` returns the table's step, given the failures. The steps `first` run before all others, and `beside` along
-    with the models. As many models run at once as fit on the cluster, as trials of Ray Tune if `tuned`. Raises
-    UserError if all models fail, or a step that belongs to no model.
+    `table` returns the table's step, given the failures. As many models run at once as fit on the cluster, as trials of
+    Ray Tune if `tuned`. Raises UserError if all models fail, or a step that belongs to no model.
     """
     target, failures = table({}), dict[str, str]()
     missing = reasons(to_run([target], store), store)
     if missing:
-        failures = execute_models(models, table, missing, store, watchers, address, first, beside, tuned)
+        failures = execute_models(models, table, missing, store, watchers, address, tuned)
         target = table(failures)
     (artifact,) = run([target], store, () if missing else watchers, address)
     return artifact, failures

@@ -6,6 +6,7 @@ Tune schedules the trials and retries lost ones.
 import logging
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ray import tune
@@ -27,7 +28,7 @@ QUIET = {
 """Environment variables that keep Tune quiet."""
 
 
-def run_trials(results: Results, at_once: int, store: Store, relay: Relay, shared: Shared) -> None:
+def run_trials(results: Results, at_once: int, store: Store, relay: Relay, shared: Mapping[str, Shared]) -> None:
     """Builds the models in order, `at_once` at a time. `relay.failures` has those that failed."""
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the table lists the failures
     os.environ.update(QUIET)
@@ -54,8 +55,9 @@ def run_trials(results: Results, at_once: int, store: Store, relay: Relay, share
             relay.failed(name, "Ray Tune has ended")
 
 
-def _run_trial(config: dict[str, Any], results: Results, **shared: Any) -> None:
-    run_model(config["model"], results[config["model"]], **shared)
+def _run_trial(config: dict[str, Any], results: Results, shared: Mapping[str, Shared], **others: Any) -> None:
+    name = config["model"]
+    run_model(name, results[name], shared=shared[name], **others)
 
 
 class _Follower(tune.Callback):

@@ -27,6 +27,7 @@ from tests.support.tiny_stages import (
     Words,
     WriteSettings,
     die_often,
+    fail_later,
     have_a_bug,
     meet,
     open_a_folder,
@@ -138,8 +139,43 @@ def test_a_failed_input_fails_the_models_behind_it_once(tmp_path: Path, tuned: b
 def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
     """If all models fail, there is no table, but the first one's reason."""
     tiny = Tiny(tmp_path / "log", bad=_text("bad", "bad"))
-    with pytest.raises(UserError, match="nothing was trained; bad failed: the text is bad"):
+    with pytest.raises(UserError, match=r"^bad failed: the text is bad"):
         tiny.run(Store(tmp_path / "runs"), False)
+
+
+@pytest.mark.parametrize("tuned", [False, TUNED])
+def test_nothing_is_trained_before_a_failed_step_of_its_text_is_known(tmp_path: Path, tuned: bool) -> None:
+    """A model trains once its test set and its text's report are there; if one fails slowly, only the other model does.
+
+    The test set is behind the scores. The report is the table's, and reads another set beside the model's text.
+    """
+    log, bad = tmp_path / "log", Stage("tiny_stages.fail_later", fail_later, Words)("read test", 2.0)
+    text, other = _text("text", "a"), _text("other text", "b")
+    a, b, c = (_meeting(name, log, source) for name, source in (("a", text), ("b", text), ("c", other)))
+    report = JOIN("report", [Pair(text, bad)], tmp_path / "report")
+    scored = JOIN("score a", [Pair(bad, a)], tmp_path / "scored")
+    made = {"a": Model([scored], BASE), "b": Model([b], BASE), "c": Model([c], BASE)}
+
+    def table(failures: Mapping[str, str]) -> Step[Words]:
+        left = [
+            Pair(step, report if name == "b" else None) for name, step in (("b", b), ("c", c)) if name not in failures
+        ]
+        return JOIN("table", left, tmp_path / "joined")
+
+    log.write_text("begins\n")  # so that one is enough
+    _, failures = run_models(made, table, Store(tmp_path / "runs"), tuned=tuned)
+    assert failures == dict.fromkeys("ab", BAD)
+    assert log.read_text().split("\n") == ["begins", "begins c", "ends c", ""]
+
+
+def test_a_single_training_waits_for_the_test_sets_too(tmp_path: Path) -> None:
+    bad, trained = (
+        Stage("tiny_stages.fail_later", fail_later, Words)("read test", 2.0),
+        _trained("m", tmp_path / "log", 8),
+    )
+    with pytest.raises(UserError, match=BAD):
+        run([JOIN("score m", [Pair(trained, bad)], tmp_path / "joined")], Store(tmp_path / "runs"))
+    assert not (tmp_path / "log").exists()
 
 
 def test_a_training_that_fits_nowhere_fails_alone(tmp_path: Path) -> None:
@@ -173,7 +209,7 @@ def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
 def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
     log, began_s = tmp_path / "log", time.monotonic()
     long, short, good = _trained("long", log, 600), _trained("short", log, 3), _text("good", "a")
-    bad = JOIN("bad", [Pair(good), Pair(_text("worse", "bad"))], tmp_path / "bad")
+    bad = replace(WRITE, resumes=True)("bad", WriteSettings(text="bad"))
     tiny = Tiny(tmp_path / "joined", short=short)
     made = {"failing": Model([long, bad, good], BASE), "short": Model([short, good], BASE)}
     table, failures = run_models(made, lambda _failures: tiny.step({}), Store(tmp_path / "runs"), [_view()])
@@ -183,8 +219,8 @@ def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
     assert len([line for line in log.read_text().splitlines() if line.startswith("end")]) == 1
 
 
-def _meeting(label: str, log: Path) -> Step[Words]:
-    return Stage("tiny_stages.meet", meet, Words, resumes=True)(f"train {label}", label, log)
+def _meeting(label: str, log: Path, *behind: Step[Words]) -> Step[Words]:
+    return Stage("tiny_stages.meet", meet, Words, resumes=True)(f"train {label}", label, log, behind)
 
 
 def test_the_models_with_the_most_work_begin_first(tmp_path: Path) -> None:
