@@ -22,13 +22,13 @@ from workflows.cli.options import Common
 from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import Imported, Step, to_step
-from workflows.engine.plan import as_mermaid, planned, print_plan, steps_of, to_run
+from workflows.engine.plan import as_mermaid, planned, print_plan, reasons, steps_of, to_run
 from workflows.engine.progress import View
 from workflows.engine.runner import Model, run, run_models
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport
-from workflows.runs import begun, labelled
+from workflows.runs import artifacts_of, begun, labelled
 from workflows.tables.measurements import TrainedModel
 from workflows.tables.render import render_terminal
 from workflows.tables.table import Results
@@ -128,7 +128,8 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
         _print_line(f"rerunning {len(rerun)} stages; set aside {_set_aside(rerun, store)} artifacts")
     if options.until:
         with begun(store, experiment.name, request.profile.name, target, request.command.typed) as begun_run:
-            run(targets, store, [View(console)], options.address)
+            earlier = artifacts_of(store, experiment.name, request.profile.name)
+            run(targets, store, [View(console)], options.address, earlier)
             begun_run.end(store, "stopped", f"--until {options.until}")
         for step in targets:
             _print_line(f"{step.label}: {shown(store.folder(step.name))}")
@@ -183,16 +184,17 @@ def _print_plan(
     if (runs or options.gpu) and not (options.until or options.mermaid):
         shown = forecast(request.profile, runs, options.gpus, options.gpu, store)
     settings = request.profile.in_force(request.overrides)
+    why = reasons(missing, store, artifacts_of(store, experiment.name, request.profile.name))
     if options.json:
         about = {"command": request.command.typed, "settings": settings, "store": store.display_name}
-        steps = planned(targets, store, missing)
+        steps = planned(targets, store, why)
         print(json.dumps({**about, "steps": steps, "forecast": shown[1] if shown else None}, indent=2))
     elif options.mermaid:
-        print(as_mermaid(planned(targets, store, missing)))
+        print(as_mermaid(planned(targets, store, why)))
     else:
         _print_line(settings)
         rows = {name: (model.results, _about(model)) for name, model in experiment.models.items()}
-        print_plan(console, targets, rows, store, missing, options.verbose)
+        print_plan(console, targets, rows, store, why, options.verbose)
         if shown:
             console.print(shown[0])
 
@@ -236,6 +238,7 @@ def _run(
             watchers,
             request.options.address,
             experiment.tuned,
+            artifacts_of(store, experiment.name, request.profile.name),
         )
         table: Results = artifact.load()
         reports = {
