@@ -41,7 +41,7 @@ READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable
     treebank.TreebankSettings: ("treebank.read", 3, treebank.read, treebank.read_set),
 }
 """By class of a text's settings: its stage's name and version, and the functions that read text and evaluation sets."""
-SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
+SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses, cpus=0)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary, version=2)
 ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
@@ -50,16 +50,18 @@ REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=
 TRAIN = Stage(
     "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=4, cpus=0, resumes=True
 )
-AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
+AVERAGE = Stage(
+    "averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, cpus=0, computes=True
+)
 EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, version=2, cpus=0)
 CHOOSE_DECODING = Stage("decoding_choice.choose", search_choice.choose, search_choice.DecodingChoice, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores, version=4)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, version=2, gpus=1, computes=True)
-COST = Stage("costs.count", costs.count, costs.Cost)
-REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)
-RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)
-SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees)
+COST = Stage("costs.count", costs.count, costs.Cost, cpus=0)
+REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses, cpus=0)
+RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses, cpus=0)
+SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees, cpus=0)
 CHOOSE_PARSER = Stage("parser_choice.choose", search_choice.choose_parser, ChosenParser, cpus=0)
 SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.DevScores, cpus=0)
 

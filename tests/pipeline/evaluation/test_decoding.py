@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
 from model.config import BASE, BIG
 from pipeline.evaluation import decoding
@@ -54,6 +56,23 @@ def test_stage_writes_every_line_in_order(
     assert events[-1] == {"done": 42, "total": 42, "unit": "sentences"}
     assert len(events) > 2
     until(lambda: not workers_alive("DecodingWorker"), 30)  # Ray ends a process some time after its actor was killed
+
+
+def test_workers_wait_for_the_cpus_of_other_work(
+    ray_cluster: None,
+    checkpoint: Checkpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As runs say it, and without a warning, which would stand in the report."""
+    monkeypatch.setattr(decoding, "PATIENCE_S", 0.5)
+    work, events = ray.remote(num_cpus=2)(lambda: time.sleep(5)).remote(), list[dict[str, Any]]()
+    until(lambda: not ray.available_resources().get("CPU"), 30)
+    run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", FAST, events.append)
+    ray.get(work)
+    assert events[0] in [{"waiting": f"room for {n} of 1 CPU"} for n in ("1 decoding worker", "2 decoding workers")]
+    assert "no result" not in caplog.text
 
 
 def test_an_exported_model_is_decoded_by_ctranslate2(
