@@ -220,6 +220,15 @@ def run_numbers(profile: Path) -> list[int]:
     return sorted((int(run.name) for run in profile.glob("*") if run.name.isdecimal()), reverse=True)
 
 
+def artifacts_of(store: Store, workflow: str, profile: str) -> set[str]:
+    """Returns the names of all artifacts of a workflow's runs of a profile."""
+    place, names = store.root / workflow / file_name(profile), set[str]()
+    for number in run_numbers(place):
+        with suppress(UserError):
+            names.update(Run.read(store.root, place / str(number)).record.artifacts.values())
+    return names
+
+
 def file_name(text: str) -> str:
     """Turns text into a file name: `en-de A1 seed 1` -> `en-de-A1-seed-1`."""
     return re.sub(r"[^\w.+-]+", "-", text).strip("-.") or "-"

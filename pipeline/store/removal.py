@@ -23,6 +23,8 @@ from pipeline.store.store import Store
 
 HIDDEN = ".deleted-"
 """Prefix of folders about to be deleted."""
+ERROR_PREFIX = ".error-"
+"""Prefix of the files with the traceback of a step that failed. Its next success removes it."""
 
 
 def locks_closed(store: Store) -> AbstractContextManager[None]:
@@ -42,7 +44,7 @@ def published(store: Store) -> list[str]:
 
 
 def unfinished(store: Store) -> list[str]:
-    """Returns the names of build folders, of damaged artifacts set aside, and of workspaces.
+    """Returns the names of build folders, of damaged artifacts set aside, of tracebacks, and of workspaces.
 
     `lock_name` returns the lock of their builder.
     """
@@ -61,6 +63,8 @@ def lock_name(name: str) -> str:
     """Returns the name of the lock that the builder of a folder holds: the artifact's, or a workspace's own."""
     if name.startswith(ASIDE_PREFIX):
         return name.removeprefix(ASIDE_PREFIX).rpartition("-")[0]
+    if name.startswith(ERROR_PREFIX):
+        return name.removeprefix(ERROR_PREFIX).removesuffix(".txt")
     return name.removeprefix(BUILD_PREFIX)
 
 
@@ -102,4 +106,5 @@ def delete(folders: Iterable[Path]) -> None:
 def _folders(store: Store) -> list[str]:
     if not store.artifacts.is_dir():
         return []
-    return sorted(entry.name for entry in os.scandir(store.artifacts) if entry.is_dir(follow_symlinks=False))
+    entries = [entry for entry in os.scandir(store.artifacts) if not entry.is_symlink()]
+    return sorted(entry.name for entry in entries if entry.is_dir() or ERROR_PREFIX in entry.name)

@@ -90,9 +90,9 @@ def aside_path(folder: Path) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Deletes a folder, if it is there. Raises UserError if a process uses it, or the file system denies it."""
+    """Deletes a folder or file, if it is there. Raises UserError if a process uses it, or the file system denies it."""
     try:
-        shutil.rmtree(folder)
+        folder.unlink() if folder.is_file() else shutil.rmtree(folder)
     except FileNotFoundError:  # deleted by another process
         pass
     except OSError as error:

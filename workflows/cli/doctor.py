@@ -12,7 +12,7 @@ import typer
 from rich.filesize import decimal
 from rich.text import Text
 
-from pipeline.environment import usable_cpus
+from pipeline.environment import busy_text, usable_cpus
 from pipeline.errors import UserError
 from pipeline.store.locks import FileLock, Lock
 from pipeline.store.store import Store
@@ -22,8 +22,6 @@ from workflows.engine.dag import Imported
 from workflows.engine.needs import obstacles
 
 STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
-LOCAL_LOCKS = ("nolock", "local_lock=flock", "local_lock=all", "localflock")
-"""Options of NFS and Lustre that keep locks on the host."""
 
 chosen_address = Imported("workflows.engine.cluster:chosen_address")
 accepted_address = Imported("workflows.engine.joining:accepted_address")
@@ -49,7 +47,7 @@ def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
     """
     failed = False
     with console.status("checking; loading torch takes some seconds"):
-        for finding in chain([gpu()], ray(address), output(store)):
+        for finding in chain([gpu(), cpus()], ray(address), output(store)):
             failed |= finding.verdict == "fails"
             line = Text.assemble((f"{finding.verdict:9}", STYLES[finding.verdict]), f"{finding.name:15}{finding.text}")
             if finding.remedy:
@@ -70,7 +68,16 @@ def gpu() -> Finding:
     if sorted(Path("/dev").glob("nvidia[0-9]*")):
         remedy = "install a CUDA build of torch, or a driver that supports its CUDA version (see nvidia-smi)"
         return Finding("gpu", "fails", f"torch cannot use this machine's NVIDIA GPU; {built}", remedy)
-    return Finding("gpu", "ok", f"none; everything runs on {usable_cpus()} CPU cores")
+    return Finding("gpu", "ok", "none; everything runs on CPUs")
+
+
+def cpus() -> Finding:
+    """Counts the CPUs, as Ray is given them, and says if they are busy."""
+    usable = usable_cpus()
+    text = f"{usable} CPU{'s' * (usable > 1)} for runs"
+    if busy := busy_text():
+        return Finding("cpus", "warning", f"{text}; other programs run ({busy})", "wait for them, or expect long runs")
+    return Finding("cpus", "ok", text)
 
 
 def ray(address: str | None) -> Iterator[Finding]:
@@ -104,13 +111,8 @@ def output(where: str | Path) -> Iterator[Finding]:
         yield Finding("store", "fails", text, "choose another folder with --store")
         return
     yield Finding("store", "ok", f"{root} is writable" if there == root else f"{root} can be created")
-    mounts = Path("/proc/self/mounts")
-    option = local_locks(there.resolve(), mounts.read_text(encoding="utf-8") if mounts.exists() else "")
-    if held and option:
-        remedy = "before several hosts share it, choose NFS 4 with its default options, or a bucket"
-        yield Finding("file locks", "warning", f"locks may exclude only processes of this host ({option})", remedy)
-    elif held:
-        yield Finding("file locks", "ok", "locks are exclusive")
+    if held:
+        yield Finding("file locks", "ok", "locks are exclusive on this host")
     else:
         remedy = "choose a file system with flock for --store, or mount this one with flock"
         yield Finding("file locks", "fails", f"locks in {there} are not exclusive, or cannot be taken", remedy)
@@ -133,15 +135,3 @@ def _is_exclusive(lock: Lock, same: Lock) -> bool:
     """Takes a lock like a stage, and tries to take the same lock once more."""
     with lock, same:
         return lock.take() is None and same.take() is not None
-
-
-def local_locks(folder: Path, mounts: str) -> str:
-    """Returns the mount option, or type, that hides the folder's locks from other hosts; empty if there is none.
-
-    Linux keeps the locks of most FUSE file systems to itself. `mounts` is the content of /proc/self/mounts.
-    """
-    fields = [line.split(" ") for line in mounts.splitlines()]
-    around = [(len(point), kind, options) for _, point, kind, options, *_ in fields if folder.is_relative_to(point)]
-    _, kind, options = max(around, default=(0, "", ""))
-    local = (option for option in options.split(",") if option in LOCAL_LOCKS)
-    return kind if kind.startswith("fuse") else next(local, "")

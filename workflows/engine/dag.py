@@ -56,7 +56,7 @@ class Stage(Generic[A_co]):
     makes: type[A_co]
     version: int = 1
     cpus: float = 1
-    """CPUs that the step reserves; 0 if it only waits for other Ray work."""
+    """CPUs that the step reserves; 0 if it only waits for other Ray work, or is done before a run would free one."""
     gpus: float = 0
     """The share of a GPU that it waits for; in a cluster without GPUs, it uses its CPUs."""
     computes: bool = False

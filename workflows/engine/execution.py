@@ -24,6 +24,7 @@ from pipeline.errors import LostProcessError, UserError
 from pipeline.ray_private import LOST, lost_process
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
+from pipeline.store.removal import ERROR_PREFIX
 from pipeline.store.scratch import Written
 from pipeline.store.store import Store
 from pipeline.training.layout import lacking
@@ -62,7 +63,7 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: No
 @contextmanager
 def _traceback_kept(folder: Path) -> Iterator[None]:
     """Keeps the traceback of any error but a UserError beside an artifact's folder, until the body succeeds."""
-    file = folder.with_name(f".error-{folder.name}.txt")
+    file = folder.with_name(f"{ERROR_PREFIX}{folder.name}.txt")
     try:
         yield
         file.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkey
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "runs"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert [line[9:24].strip() for line in lines] == ["gpu", "ray start", "store", "file locks"]
+    assert [line[9:24].strip() for line in lines] == ["gpu", "cpus", "ray start", "store", "file locks"]
     assert {line.split()[0] for line in lines} <= {"ok", "warning"}
     assert not list(tmp_path.iterdir())
 
@@ -50,18 +50,6 @@ def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
     (dashboard,) = doctor.ray(None)
     assert "(a URL; set the HOST:PORT of `ray start --head --port`)" in dashboard.text
-
-
-def test_locks_that_other_hosts_do_not_see() -> None:
-    """The innermost file system counts, by its options; FUSE's locks end at the host whatever they are."""
-    mounts = (
-        "/dev/sda1 / ext4 rw,relatime 0 0\n"
-        "server:/a /shared nfs rw,vers=3,nolock,local_lock=all 0 0\n"
-        "server:/b /shared/b nfs4 rw,vers=4.1,local_lock=none 0 0\n"
-        "me@server:/c /shared/c fuse rw,nosuid,nodev,user_id=0 0 0\n"
-    )
-    found = {"/home": "", "/shared/runs": "nolock", "/shared/b/runs": "", "/shared": "nolock", "/shared/c": "fuse"}
-    assert {folder: doctor.local_locks(Path(folder), mounts) for folder in found} == found
 
 
 def test_locks_that_do_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> None:

@@ -22,6 +22,7 @@ from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from tests.support.tiny_model_store import publish_model
+from workflows.cli.prepared import searched
 from workflows.runs import Record, Run
 
 FAST = DecodingSettings(beam_size=3, max_extra_tokens=3)
@@ -157,3 +158,13 @@ def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, transla
     assert (process.returncode, rest) == (130, b"")
     assert b"ctrl-D quits" in told
     assert b"Traceback" not in told
+
+
+def test_a_model_whose_decoding_has_no_label_of_its_own_searches_as_the_paper(tmp_path: Path) -> None:
+    """As in older records of Table 4: the only candidate of a grid."""
+    (model := tmp_path / "store" / "averaging-1").mkdir(parents=True)
+    (folder := tmp_path / "table4" / "embedded" / "1").mkdir(parents=True)
+    named = {"average supervised candidate": "averaging-1", "decode supervised": "decoding-1"}
+    record = Record(command="", commit="", host="", began=datetime.now(UTC), table="t", artifacts=named)
+    Run(tmp_path, folder, record).save()
+    assert searched(model, model) == DecodingSettings()
