@@ -33,7 +33,7 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
-from pipeline.text.languages import tag_of
+from pipeline.text.languages import pair_in, tag_of
 from pipeline.text.lines import count_lines, readable
 from pipeline.text.overlap import check_apart
 
@@ -102,6 +102,9 @@ class FilesSettings(Settings):
     def _two_languages(self) -> "FilesSettings":
         if tag_of(self.source) == tag_of(self.target):
             raise ValueError(f"source {self.source} and target {self.target} are one language; name two")
+        for side, other in ((self.source, self.target), (self.target, self.source)):
+            if tag_of(other).language in pair_in(side):
+                raise ValueError(f"{side} is a pair of languages; name one for source and one for target")
         return self
 
     @classmethod

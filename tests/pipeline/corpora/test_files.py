@@ -136,6 +136,10 @@ def test_a_file_of_two_splits_is_refused(folder: Path, one: str, other: str, mes
         *((HEAD + SPLITS + TEST.replace("[test.t]", f'[test."t{end}"]'), "should match pattern") for end in ".-"),
         (HEAD.replace('"de"', '"json"') + SPLITS + TEST, "target: .*name json is reserved"),
         (HEAD.replace("de", "en") + SPLITS + TEST, "source en and target en are one language"),
+        (
+            HEAD.replace('"de"', '"en-de"') + SPLITS + TEST,
+            "en-de is a pair of languages; name one for source and one for",
+        ),
         (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),
     ],
 )
