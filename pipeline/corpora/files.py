@@ -158,12 +158,12 @@ def _count_lines(path: Path) -> int:
 def read(context: Context, settings: FilesText) -> Corpus:
     """Reads training text.
 
-    Raises UserError if a file is missing or not UTF-8, if two sides differ in length, or if all files are empty.
+    Raises UserError if a file is missing or no text, if two sides differ in length, or if all files are empty.
     """
     return copy_corpus(context, settings.languages, [(sides.source, sides.target) for sides in settings.files])
 
 
 def read_set(context: Context, settings: FilesText) -> EvaluationSet:
-    """Reads an evaluation set. Raises UserError like `read`."""
+    """Reads an evaluation set. Raises UserError like `read`, and if a line is not UTF-8."""
     (sides,) = settings.files
     return copy_set(context, settings.name, settings.languages, sides.source, sides.target)

@@ -8,10 +8,13 @@ import pytest
 
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
+from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.text import aligned
+from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.text.normalisation import normalised
+from tests.support.parallel_text import pairs_of
 from tests.support.read_text import read_text
 from tests.support.tiny_text import NOISE
 
@@ -88,6 +91,22 @@ def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
         write_lines(folder / f"dev.{language}", [])
     with pytest.raises(UserError, match=r"dev.en and .*dev.de are empty; at least one pair is needed"):
         read_text(here.folder / "empty", FilesSettings.load(folder / "corpus.toml"))
+
+
+def test_a_bad_byte_costs_its_training_pair_and_ends_an_evaluation_set(folder: Path, tmp_path: Path) -> None:
+    """One in millions of lines does not end the run: the pair is dropped and counted by cleaning."""
+    lines = (folder / "more.en").read_bytes().splitlines(keepends=True)
+    (folder / "more.en").write_bytes(b"".join([*lines[:7], b"caf\xe9\n", *lines[8:]]))
+    text = read_text(tmp_path / "read", FilesSettings.load(folder / "corpus.toml"))
+    (tmp_path / "clean").mkdir()
+    cleaned = clean(Context(tmp_path / "clean"), text.corpus, CleaningSettings(max_ratio=100))
+    report = cleaned.load().report
+    assert report["dropped"] == report["collections"]["more.en"]["dropped"] | {"blank": report["dropped"]["blank"]}
+    assert (report["read"], report["dropped"]["invalid"]) == (270, 1)
+    assert not any("caf" in source for source, _ in pairs_of(cleaned))
+    (folder / "dev.en").write_bytes((folder / "dev.en").read_bytes().replace(b"e", b"\xe9", 1))
+    with pytest.raises(UserError, match=r"dev\.en, line \d+: not UTF-8 .*; convert the file"):
+        read_text(tmp_path / "again", FilesSettings.load(folder / "corpus.toml"))
 
 
 def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
