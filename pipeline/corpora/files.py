@@ -12,7 +12,6 @@ Files are UTF-8, plain or gzip, aligned line by line; paths are relative to the 
 """
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +26,7 @@ from pydantic import (
 )
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings
+from pipeline.settings import Settings, read_toml
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import cached
@@ -110,13 +109,7 @@ class FilesSettings(Settings):
     @classmethod
     def load(cls, path: Path) -> "FilesSettings":
         """Reads a TOML file. Raises UserError if it is malformed, or it or a file it names is missing."""
-        try:
-            content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors may write a byte order mark
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
-        except ValueError as error:  # TOML syntax or UTF-8; the message includes line and column
-            raise UserError(f"{path} is not valid TOML: {error}") from None
-        folder = path.absolute().parent
+        content, folder = read_toml(path), path.absolute().parent
         try:
             settings = cls.model_validate(content, context={"folder": folder})
         except ValidationError as error:

@@ -80,6 +80,18 @@ def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeyp
     assert list(read_lines(text.sets["dev"].source)) == list(read_lines(folder / "dev.en"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_a_description_may_be_written_by_powershell(folder: Path, encoding: str) -> None:
+    """With a byte order mark and CRLF. UTF-16 without the mark is not guessed, but reported in a line."""
+    plain, path = FilesSettings.load(folder / "corpus.toml"), folder / "other.toml"
+    path.write_bytes(TOML.replace("\n", "\r\n").encode(encoding))
+    if encoding == "utf-16-le":
+        with pytest.raises(UserError, match=r"other\.toml is not valid TOML: [^\n]*$"):
+            FilesSettings.load(path)
+    else:
+        assert FilesSettings.load(path) == plain
+
+
 def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
     """Blank, overlong and lopsided pairs stay; all lines are normalised. An empty set is an error."""
     odd = [*NOISE, (" x\u2028y\r", "z\r"), ("so\xadft", "u\u0308")]

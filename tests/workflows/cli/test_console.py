@@ -107,7 +107,7 @@ AVERAGE = ["workflows.cli", "average", "RUN", "--last", "1", "--out"]
         (["workflows.reproduce_table1", "--profile", "cpu", "--store", "/proc/nope"], "/proc/nope: No such file"),
         (["workflows.reproduce_table2", "--store", "FILE"], "file is a file; name a folder"),
         (["workflows.reproduce_table2", "--store", "FILE/x"], "Not a directory; a file is where a folder should"),
-        (["workflows.reproduce_table2", "--plan", "--config", "FOLDER"], "Is a directory; name a file"),
+        (["workflows.reproduce_table2", "--plan", "--config", "FOLDER"], "Is a directory; check the path"),
         (["workflows.cli", "clean", "--store", "FILE"], "file is a file; name a folder"),
         ([*AVERAGE, "/proc/nope"], "/proc/.locks: No such file or directory; check the path"),
         ([*AVERAGE, "FOLDER/" + "x" * 300], "File name too long; choose a shorter path"),
