@@ -187,7 +187,7 @@ class CrossAttention(MultiHeadAttention):
 
 
 def projection(n_inputs: int, outputs: Sequence[int]) -> nn.Linear:
-    """Returns several projections fused into one, each with its own Xavier initialisation, as in the paper."""
+    """Returns several projections fused into one, each with its own Xavier initialisation (the paper states none)."""
     linear = nn.Linear(n_inputs, sum(outputs), bias=False)
     with torch.no_grad():
         for weight in linear.weight.split(list(outputs)):

@@ -19,9 +19,6 @@ log = logging.getLogger(__name__)
 
 MATMUL_S = 0.3
 """Duration of a `matmul_flop_s` measurement."""
-BFLOAT16_GAIN = 1.2
-"""Minimum measured bfloat16/float32 matmul speed-up for a CPU to use bfloat16; the margin pays for the casts. Known
-CPUs are well clear of it either way, so background load does not flip the decision."""
 LOGICAL_GPUS = "AIAYN_LOGICAL_GPUS"
 """Environment variable for tests that schedule on GPUs that only Ray counts (`ray start --num-gpus 2`): if it is 1,
 processes that reserve a GPU compute on CPUs instead."""
@@ -101,41 +98,25 @@ def instruction_set(device: str) -> str:
 def compute_dtype(device: str) -> torch.dtype:
     """Returns bfloat16 if the device supports it natively and, on a CPU, is faster with it; else float32.
 
-    A CPU's products must be at least `BFLOAT16_GAIN` times as fast.
+    It depends on the device's kind only. A measurement would depend on the load, and the weights of a run with it.
+    AVX512-BF16 does not tell: AMD's has twice the rate of float32, Intel's without AMX half of it (docs/recovery.md).
+    Of the CPUs with AVX512-BF16, only AMD's have SSE4a.
     """
     if not multiplies_bfloat16(device):
         return torch.float32
-    gains = device.startswith("cuda") or bfloat16_speedup() >= BFLOAT16_GAIN
+    capabilities = torch.cpu.get_capabilities()
+    gains = device.startswith("cuda") or capabilities.get("amx_bf16") or capabilities.get("sse4a")
     return torch.bfloat16 if gains else torch.float32
 
 
 def multiplies_bfloat16(device: str) -> bool:
-    """Whether the device multiplies bfloat16 natively (AMX, AVX512-BF16, recent GPUs)."""
+    """Whether the device multiplies bfloat16 natively (AMX, AVX512-BF16, recent GPUs), unless oneDNN must not."""
     if device.startswith("cuda"):
         return torch.cuda.is_bf16_supported(including_emulation=False)
+    if os.environ.get("ONEDNN_MAX_CPU_ISA", "ALL").startswith(("SSE", "AVX2", "AVX512_CORE_VNNI")):
+        return False
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))
-
-
-@cache
-def bfloat16_speedup() -> float:
-    """Measures the CPU's bfloat16/float32 matmul speed-up on torch's current threads.
-
-    Instruction sets do not tell: Intel's AVX512-BF16 without AMX has half the rate of float32, AMD's twice. Products
-    alternate and the fastest of each type counts, which makes the result robust to other load; takes about 50 ms, once
-    per process.
-    """
-    size, rounds = 512, 10
-    generator = torch.Generator().manual_seed(0)
-    exact = torch.randn(size, size, generator=generator)
-    least_s: dict[torch.dtype, float] = {}
-    for _ in range(rounds):
-        for x in (exact, exact.bfloat16()):
-            started_s = time.perf_counter()
-            x @ x
-            took_s = time.perf_counter() - started_s
-            least_s[x.dtype] = min(took_s, least_s.get(x.dtype, took_s))
-    return least_s[torch.float32] / least_s[torch.bfloat16]
 
 
 def compiles(device: str) -> bool:

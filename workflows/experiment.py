@@ -5,10 +5,9 @@ reproduce(Reproduction("table3", ...), request)
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -28,7 +27,7 @@ from workflows.engine.runner import Model, run, run_models
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport
-from workflows.runs import artifacts_of, begun, labelled
+from workflows.runs import Run, artifacts_of, begun, labelled
 from workflows.tables.measurements import TrainedModel
 from workflows.tables.render import render_terminal
 from workflows.tables.table import Results
@@ -37,6 +36,7 @@ from workflows.tracking.export import Workflow
 from workflows.tracking.server import Server
 from workflows.tracking.watcher import tracked
 
+check_shared = Imported("workflows.engine.cluster:check_shared")
 cluster = Imported("workflows.engine.cluster:cluster")
 forecast = Imported("workflows.forecast:forecast")
 
@@ -123,11 +123,8 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     _print_line(request.profile.in_force(request.overrides))
     with guarded(store.root / ".locks"):
         pass  # reports a folder without write access or locks before anything starts
-    if forced:
-        rerun = [*to_run(targets, store, forced)]
-        _print_line(f"rerunning {len(rerun)} stages; set aside {_set_aside(rerun, store)} artifacts")
     if options.until:
-        with begun(store, experiment.name, request.profile.name, target, request.command.typed) as begun_run:
+        with _begun(experiment, request, targets, forced) as begun_run:
             earlier = artifacts_of(store, experiment.name, request.profile.name)
             run(targets, store, [View(console)], options.address, earlier)
             begun_run.end(store, "stopped", f"--until {options.until}")
@@ -135,13 +132,14 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
             _print_line(f"{step.label}: {shown(store.folder(step.name))}")
         return
     mlflow = Server(default_uri(store.root), experiment.name, store.root)
-    place, table, failures = _run(experiment, request, target, mlflow)
+    with _begun(experiment, request, targets, forced, mlflow) as begun_run:
+        table, failures = _run(experiment, request, begun_run, mlflow)
     console.print()
     console.print(render_terminal(table, console.width))
     console.print()
     commands = {model.command for model in experiment.models.values()}
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
-    for line in closing_lines(place, model_command, ui_command(mlflow.uri)):
+    for line in closing_lines(begun_run.folder, model_command, ui_command(mlflow.uri)):
         _print_line(line)
     if table.said:
         _print_line(f"\n{table.said}")
@@ -207,35 +205,53 @@ def _about(model: TrainedModel) -> dict[str, str]:
     return {"updates": f"{training.updates:,}", "tokens an update": f"{training.budget_tokens:,}"} | averages
 
 
-def _run(
-    experiment: Reproduction, request: Request, target: Step[Any], mlflow: Server
-) -> tuple[Path, Results, Mapping[str, str]]:
-    """Runs missing steps and reports to MLflow; returns the run's folder, the results, and failures by model.
+@contextmanager
+def _begun(
+    experiment: Reproduction,
+    request: Request,
+    targets: Sequence[Step[Any]],
+    forced: Sequence[Step[Any]],
+    mlflow: Server | None = None,
+) -> Iterator[Run]:
+    """Yields the command's run, on a cluster if steps must run; sets aside what `forced` rebuilds.
 
-    The folder is created once the cluster and MLflow have accepted their addresses.
+    Nothing is set aside or recorded before the cluster and `mlflow` have accepted their addresses.
     """
-    store = request.store
+    store, address = request.store, request.options.address
+    needed, target = [*to_run(targets, store, forced)], experiment.tabulate({})
+    with ExitStack() as during:
+        if needed:
+            if mlflow:
+                mlflow.check_address()
+            dashboard = during.enter_context(cluster(address))  # for everything below
+            places = [f"{dashboard} (Ray)"] * bool(dashboard) + ([ui_command(mlflow.uri)] if mlflow else [])
+            if places:
+                _print_line(f"monitor: {', '.join(places)}")
+        if forced:
+            check_shared(store, address)
+            _print_line(f"rerunning {len(needed)} stages; set aside {_set_aside(needed, store)} artifacts")
+        command = request.command.typed
+        run = during.enter_context(
+            begun(store, experiment.name, request.profile.name, target, command, works=bool(needed))
+        )
+        if isinstance(request.profile, Profile):
+            record(run.folder, request.profile)
+        yield run
+
+
+def _run(
+    experiment: Reproduction, request: Request, recorded: Run, mlflow: Server
+) -> tuple[Results, Mapping[str, str]]:
+    """Runs missing steps and reports to MLflow; returns the results, and failures by model."""
+    store, target = request.store, experiment.tabulate({})
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
     workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models, experiment.is_served)
-    with ExitStack() as during:
-        needed = to_run([target], store)
-        if needed:
-            if not mlflow.has_file:
-                mlflow.check()  # a wrong address ends the command before Ray starts
-            # One cluster for everything below. Ray's processes start while MLflow is imported.
-            dashboard = during.enter_context(cluster(request.options.address))
-            _print_line(f"monitor: {f'{dashboard} (Ray), ' if dashboard else ''}{ui_command(mlflow.uri)}")
-        runs = during.enter_context(tracked(mlflow, workflow, store))
-        begun_run = begun(store, experiment.name, request.profile.name, target, request.command.typed)
-        recorded = during.enter_context(begun_run)
-        if isinstance(request.profile, Profile):
-            record(recorded.folder, request.profile)
-        watchers = [View(console), runs]
+    with tracked(mlflow, workflow, store) as runs:
         artifact, failures = run_models(
             {name: Model(model.results, model.settings) for name, model in experiment.models.items()},
             experiment.tabulate,
             store,
-            watchers,
+            [View(console), runs],
             request.options.address,
             experiment.tuned,
             artifacts_of(store, experiment.name, request.profile.name),
@@ -246,4 +262,4 @@ def _run(
         }
         runs.finish(artifact, table.metrics, reports, failures)
         recorded.finish(store, artifact, table.metrics, failures)
-    return recorded.folder, table, failures
+    return table, failures

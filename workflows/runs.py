@@ -30,6 +30,7 @@ from pydantic import BaseModel, ValidationError
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.locks import FileLock, guarded, holder
+from pipeline.store.names import Inside
 from pipeline.store.store import Store
 from workflows.engine.dag import ROOT, Step, in_order
 
@@ -56,9 +57,9 @@ class Record(BaseModel):
     status: Literal["running", "finished", "failed", "stopped"] = "running"
     """stopped: by --until. A killed run stays "running" (`Run.status`)."""
     reason: str = ""
-    table: str
+    table: Inside
     """The table's folder in the store. It identifies the run."""
-    artifacts: dict[str, str]
+    artifacts: dict[str, Inside]
     """Folders in the store by the labels of their steps."""
     seconds: dict[str, float] = {}
     """The durations of finished steps, by label."""
@@ -74,6 +75,8 @@ class Run:
     """The store's folder of output, e.g. `runs`."""
     folder: Path
     record: Record
+    is_kept: bool = False
+    """Whether the record of an earlier command stays, since this one has nothing to build."""
 
     @classmethod
     def read(cls, root: Path, folder: Path) -> Self:
@@ -105,7 +108,9 @@ class Run:
         write_atomically(self.folder / RUN, self.record.model_dump_json(indent=2))
 
     def end(self, store: Store, status: str, reason: str = "", **changes: Any) -> None:
-        """Records how the command ended, with the durations of the steps in the store."""
+        """Records how the command ended, with the durations of the steps in the store, unless the record is kept."""
+        if self.is_kept:
+            return
         seconds = dict[str, float]()
         for label, name in self.record.artifacts.items():
             with suppress(OSError, ValueError, KeyError):
@@ -120,6 +125,7 @@ class Run:
         with guarded(self.root / ".locks"):
             reason = "; ".join(f"{name}: {why}" for name, why in failures.items())
             changes = {"artifacts": {**self.record.artifacts, **table}, "metrics": {**metrics}}
+            self.is_kept &= self.record.status == "finished"
             self.end(store, "failed" if failures else "finished", reason, **changes)
             for file in sorted(artifact.folder.iterdir()):
                 _link(self.folder / file.name, file)
@@ -129,13 +135,16 @@ class Run:
 
 
 @contextmanager
-def begun(store: Store, workflow: str, profile: str, table: Step[Artifact], command: str) -> Iterator[Run]:
+def begun(
+    store: Store, workflow: str, profile: str, table: Step[Artifact], command: str, *, works: bool = True
+) -> Iterator[Run]:
     """Yields the run of a command, which is recorded as failed if the body raises an error.
 
-    A table with a run already keeps it; any other gets the next number. Raises UserError if the file system has no
-    symbolic links.
+    A table with a run already keeps it; any other gets the next number. The record of one that has ended changes only
+    if the command `works`, which means that it has steps to build. Raises UserError if the file system has no symbolic
+    links.
     """
-    run = begin_run(store, workflow, profile, table, command)
+    run = begin_run(store, workflow, profile, table, command, works=works)
     with run.lock(command) as lock:
         lock.take()  # if another process runs the same command, it keeps the lock
         try:
@@ -146,26 +155,30 @@ def begun(store: Store, workflow: str, profile: str, table: Step[Artifact], comm
             raise
 
 
-def begin_run(store: Store, workflow: str, profile: str, table: Step[Artifact], command: str = "") -> Run:
+def begin_run(
+    store: Store, workflow: str, profile: str, table: Step[Artifact], command: str = "", *, works: bool = True
+) -> Run:
     """Writes a run's record and links its models, and returns it. Raises UserError like `begun`."""
     place = store.root / workflow / file_name(profile)
     steps = labelled(table)
     try:
         with guarded(store.root / ".locks"):
-            known, began = run_numbers(place), datetime.now(UTC)
-            folder = place / str(1 + max(known, default=0))
+            known, began, run = run_numbers(place), datetime.now(UTC), None
             for number in known:
                 with suppress(UserError):
                     earlier = Run.read(store.root, place / str(number))
                     if earlier.record.table == table.name:
-                        folder, began = earlier.folder, earlier.record.began
-            names, host = {label: step.name for label, step in steps.items()}, socket.gethostname()
-            record = Record(command=command, commit=commit(), host=host, began=began, table=table.name, artifacts=names)
+                        run, began = earlier, earlier.record.began
+            folder = run.folder if run else place / str(1 + max(known, default=0))
             for name, step in _models(steps.values()):
                 _link(folder / MODELS / name, store.folder(step.name))
             folder.mkdir(parents=True, exist_ok=True)
-            run = Run(store.root, folder, record)
-            run.save()
+            if run and run.record.ended and not works:
+                run.is_kept = True
+            else:
+                at, names = socket.gethostname(), {label: step.name for label, step in steps.items()}
+                now = Record(command=command, commit=commit(), host=at, began=began, table=table.name, artifacts=names)
+                (run := Run(store.root, folder, now)).save()
             if store.uri:
                 (store.root / BUCKET).write_text(store.uri, encoding="utf-8")
     except OSError as error:

@@ -58,13 +58,6 @@ def official_archives(target: Wmt14Target) -> dict[str, Archive]:
     return archives
 
 
-def _official_pairs(name: str, archive: Archive, target: Wmt14Target) -> int | None:
-    """Returns the number of lines of an official archive, or None for any other."""
-    official = official_archives(target).get(name)
-    is_official = official and (archive.path, archive.size_bytes) == (official.path, official.size_bytes)
-    return _published()[name]["pairs"][target] if is_official else None
-
-
 class PublishedSet(Settings):
     """An evaluation set defined by sacreBLEU."""
 
@@ -112,15 +105,10 @@ class Wmt14Text(Wmt14Source):
 
     def amount(self) -> Amount:
         """Returns pairs and text size, if all archives are official, and download sizes."""
-        counts = [_official_pairs(name, archive, self.target) for name, archive in self.archives.items()]
-        pairs = None if None in counts else sum(filter(None, counts))
-        estimated_bytes = {entry["path"]: entry.get("estimated_bytes") for entry in _published().values()}
+        are_official = self.archives.items() <= official_archives(self.target).items()
+        pairs = sum(_published()[name]["pairs"][self.target] for name in self.archives) if are_official else None
         archives = [] if self.data else list(self.archives.values())
-        return Amount(
-            pairs,
-            pairs and pairs * PAIR_BYTES,
-            {archive.path: archive.size_bytes or estimated_bytes.get(archive.path) for archive in archives},
-        )
+        return Amount(pairs, pairs and pairs * PAIR_BYTES, {archive.path: archive.size_bytes for archive in archives})
 
 
 class Wmt14Set(Wmt14Source):
@@ -169,9 +157,8 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
         with _naming(members_of):
             sizes = copy_files(context, writer, files, "surrogateescape")
     report = {}
-    for (name, archive), members, pairs in zip(settings.archives.items(), extracted, sizes, strict=True):
-        expected = None if archive.checksum else _official_pairs(name, archive, settings.target)
-        _check(archive, pairs, expected, origin.record(archive))
+    for archive, members, pairs in zip(archives, extracted, sizes, strict=True):
+        _check(archive, pairs)
         report[archive.path] = {"pairs": pairs, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
     return writer.finish({"read": writer.pairs, "archives": report})
 
@@ -192,7 +179,7 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
         with _naming({folder: archive}):
             pairs = read_pairs(members.source, members.target)
             text = write_set(context, settings.name, languages, pairs, report)
-    _check(archive, text.load().sentences, published.pairs, origin.record(archive))
+    _check(archive, text.load().sentences, published.pairs)
     return text
 
 
@@ -224,12 +211,11 @@ def _naming(members_of: Mapping[Path, Archive]) -> Iterator[None]:
         raise UserError(message.replace("convert the file", "download the official archive")) from None
 
 
-def _check(archive: Archive, pairs: int, expected: int | None, record: Path) -> None:
+def _check(archive: Archive, pairs: int, expected: int | None = None) -> None:
     """Raises UserError if an archive had no lines, or not the expected number."""
     if not pairs or expected not in (None, pairs):
         instead = f" instead of {expected}" if expected else ""
-        recorded = "" if archive.checksum else f" after removing {record}"
         raise UserError(
             f"{archive.name}: {archive.source} and its translation have {pairs} lines{instead}; "
-            f"download the official archive{recorded}"
+            "download the official archive"
         )

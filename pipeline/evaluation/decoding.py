@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
 
 import ray
 from ray.exceptions import RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
-from pipeline.settings import DecodingSettings
+from pipeline.settings import DecodingDtype, DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet, Hypotheses
 from pipeline.store.records import DecodingRecord
@@ -142,11 +143,11 @@ def decode(
             tokens += translated.n_tokens
             seconds += translated.seconds
             dtypes.add(translated.dtype)
+            if len(dtypes) > 1:
+                names = " and ".join(sorted(dtypes))
+                raise UserError(f"the cluster's nodes compute in {names}; set decoding.dtype to one of them")
             done += len(chunk.lines)
             context.progress(done, len(sources), "sentences")
-    if len(dtypes) > 1:
-        names = " and ".join(sorted(dtypes))
-        raise UserError(f"the cluster's nodes computed in {names}; set decoding.dtype to one of them")
     hypotheses = Hypotheses(context.folder)
     write_lines(hypotheses.path(text), texts)
     return hypotheses.write(
@@ -183,6 +184,27 @@ def _actors(settings: DecodingSettings, model: Model) -> Actors:
     return Actors("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
+def _dtype(settings: DecodingSettings, device: str) -> DecodingDtype:
+    """Returns one dtype for all actors: by default bfloat16 if every node whose CPUs may hold one gains by it.
+
+    Actors of one node agree without being asked.
+    """
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    nodes = [node["NodeID"] for node in alive if node["Resources"].get("CPU", 0) >= settings.threads]
+    if settings.dtype != "auto" or device != "cpu" or len(nodes) < 2:
+        return settings.dtype
+    task = ray.remote(num_cpus=0)(_cpu_dtype)
+    placed = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+    found = ray.get([task.options(scheduling_strategy=on_node).remote() for on_node in placed])
+    return "bfloat16" if {*found} == {"bfloat16"} else "float32"
+
+
+def _cpu_dtype() -> str:
+    from pipeline.hardware import compute_dtype, dtype_name
+
+    return dtype_name(compute_dtype("cpu"))
+
+
 def chunks(sources: Sequence[str], beam_size: int, device: str, workers: int) -> list[Chunk]:
     """Cuts the sentences into chunks that each fully occupy a worker (`FULL_ROWS`).
 
@@ -214,7 +236,8 @@ class Translators:
             # A single thread needs no other CPU, and can use a process that Ray has ready.
             runtime_env={"env_vars": worker_environment()} if settings.threads > 1 else None,
         )
-        placed = settings.model_copy(update={"gpu_share": self._layout.gpu_share})
+        dtype = _dtype(settings, self._layout.device)
+        placed = settings.model_copy(update={"gpu_share": self._layout.gpu_share, "dtype": dtype})
         self._start = partial(options.remote, context.scratch, context.emit, placed, self._layout.device)
         self._actors: list[Any] = []
 

@@ -124,9 +124,10 @@ class Bucket:
         """Downloads objects, by name, to files, concurrently. Raises BucketError if one is missing."""
 
         def fetch(name: str) -> None:
+            answer = obstore.get(self._service, name)
             files[name].parent.mkdir(parents=True, exist_ok=True)
             with files[name].open("wb") as output:
-                for chunk in obstore.get(self._service, name).stream(min_chunk_size=CHUNK_BYTES):
+                for chunk in answer.stream(min_chunk_size=CHUNK_BYTES):
                     output.write(chunk)
 
         self._each("read", files, fetch)
@@ -168,8 +169,10 @@ class Bucket:
             yield
         except BucketError:
             raise
-        except (BaseError, FileNotFoundError, TimeoutError) as error:
-            raise BucketError(f"{self.uri}: cannot {action.strip()} ({_reason(error)}); {_remedy(error)}") from None
+        except (BaseError, FileNotFoundError, TimeoutError, ValueError) as error:  # ValueError: no name of an object
+            raise BucketError(
+                f"{self.uri}: cannot {' '.join(action.split())} ({_reason(error)}); {_remedy(error)}"
+            ) from None
 
 
 @cache

@@ -10,7 +10,6 @@ deleted by a killed process.
 
 import os
 import secrets
-import shutil
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -19,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.hashes import VERIFIED, hashes_file
 from pipeline.store.locks import Owner, guarded, holder
-from pipeline.store.scratch import ASIDE_PREFIX, BUILD_PREFIX
+from pipeline.store.scratch import ASIDE_PREFIX, BUILD_PREFIX, remove
 from pipeline.store.store import Store
 
 HIDDEN = ".deleted-"
@@ -99,14 +98,9 @@ def hide(store: Store, names: Iterable[str]) -> list[Path]:
 
 
 def delete(folders: Iterable[Path]) -> None:
-    """Deletes hidden folders. Raises UserError if the file system denies it."""
+    """Deletes hidden folders. Raises UserError like `remove`."""
     for folder in folders:
-        try:
-            folder.unlink() if folder.is_file() else shutil.rmtree(folder)
-        except FileNotFoundError:  # deleted by another process
-            continue
-        except OSError as error:
-            raise UserError(f"{error.filename} cannot be deleted ({error.strerror})") from None
+        remove(folder)
 
 
 def _folders(store: Store) -> list[str]:

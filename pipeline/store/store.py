@@ -68,6 +68,10 @@ class Store:
             return cls(Path("/" + unquote(rest).lstrip("/")))
         if scheme != SCHEME or not rest.strip("/"):
             raise UserError(f"--store {text}: give a folder, or a URI that begins with s3:// or file:// and names one")
+        if "@" in rest.partition("/")[0]:  # not printed
+            raise UserError(
+                f"--store {scheme}://...@...: credentials come from the environment; leave out all up to the @"
+            )
         uri = text.rstrip("/")
         service = os.environ.get("AWS_ENDPOINT_URL", "")
         digest = hashlib.sha256(f"{service} {uri}".encode()).hexdigest()[:8]

@@ -1,8 +1,8 @@
 """Plans an epoch: the pairs of each update, and the order of updates (paper §5.1).
 
 The plan is a pure function of lengths, seed, epoch and budget; no device, memory or number of workers decides it. It
-deals units, small groups of pairs of similar length, so that every update mixes lengths like the paper's, which eight
-GPUs computed together, and little padding is computed.
+deals units, small groups of pairs of similar length, so that every update mixes lengths and little padding is computed.
+The paper's updates are of approximately one length (docs/batches.md).
 
     plan = plan_epoch(source_lengths, target_lengths, TrainingSettings(), epoch=0)
     for update in range(len(plan)):

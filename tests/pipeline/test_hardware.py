@@ -1,5 +1,6 @@
 import platform
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,8 @@ from torch._inductor.cpp_builder import cpp_compiler_search
 from model.kernels import attention as kernels
 from pipeline.errors import UserError
 from pipeline.hardware import (
-    BFLOAT16_GAIN,
     LOGICAL_GPUS,
     attention_kernels_work,
-    bfloat16_speedup,
     compute_dtype,
     dtype_of,
     multiplies_bfloat16,
@@ -70,8 +69,25 @@ def test_dtypes_are_what_precision_means_here() -> None:
     flags = set(Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split())
     native = bool(flags & {"amx_bf16", "avx512_bf16"})
     assert multiplies_bfloat16("cpu") == native
-    gains = native and bfloat16_speedup() >= BFLOAT16_GAIN
+    gains = "amx_bf16" in flags or flags >= {"avx512_bf16", "sse4a"}
     assert dtype_of("auto", "cpu") == compute_dtype("cpu") == (torch.bfloat16 if gains else torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("flags", "gains"),
+    [
+        ("avx2", False),
+        ("sse4a", False),
+        ("avx512_bf16", False),
+        ("avx512_bf16 sse4a", True),
+        ("avx512_bf16 amx_bf16", True),
+    ],
+)
+def test_the_kind_of_a_cpu_decides_its_dtype(flags: str, gains: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is measured, since another load would give other weights."""
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(flags.split(), True))
+    monkeypatch.setattr(time, "perf_counter", lambda: pytest.fail("a clock is read"))
+    assert (compute_dtype("cpu") == torch.bfloat16) is gains
 
 
 def test_gpu_that_torch_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,10 +25,6 @@ class RangeServer(ThreadingHTTPServer):
         """Pause before each block."""
         self.stalls = 0
         """Number of responses that stall after `cut_bytes` without ending."""
-        self.replacement: bytes | None = None
-        """The file's content from the first stall on."""
-        self.etags = False
-        """Whether to send ETags, which change with the content, and to honour the If-Match header."""
         self.damaged = 0
         """Number of responses that contain a wrong byte."""
         self.asked: list[tuple[str, str | None]] = []
@@ -44,10 +39,6 @@ class RangeServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: RangeServer
-
-    def do_HEAD(self) -> None:
-        with suppress(ConnectionError):
-            self._respond(None)
 
     def do_GET(self) -> None:
         server, requested = self.server, self.headers["Range"]
@@ -73,12 +64,7 @@ class _Handler(BaseHTTPRequestHandler):
         if requested and status == 200 and server.ranges:
             begin = int(requested.removeprefix("bytes=").partition("-")[0])  # all requested ranges extend to the end
             status = 206 if begin < len(content) else 416
-        etag = f'"{zlib.crc32(content):x}"'
-        if server.etags and status in (200, 206) and self.headers["If-Match"] not in (None, etag):
-            status = 412
         self.send_response(status)
-        if server.etags and status in (200, 206):
-            self.send_header("ETag", etag)
         if status == 206:
             self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
         elif status == 416:
@@ -86,14 +72,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = content[begin:] if status in (200, 206) else bytearray()
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        body = body[: server.cut_bytes] if self.command == "GET" else bytearray()
+        body = body[: server.cut_bytes]
         for start in range(0, len(body), BLOCK_BYTES):
             time.sleep(server.pause_s)
             self.wfile.write(body[start : start + BLOCK_BYTES])
         if server.stalls:
             server.stalls -= 1
-            if server.replacement is not None:
-                path.write_bytes(server.replacement)
             time.sleep(5)
 
     def log_message(self, format: str, *arguments: object) -> None:

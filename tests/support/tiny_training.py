@@ -15,7 +15,6 @@ import torch
 import torch.distributed as dist
 
 from model.config import OptimizerConfig, TransformerConfig
-from pipeline import hardware
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ArtifactT, publish
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
@@ -133,10 +132,9 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def emulate_cpu(native: bool, speedup: float = 2.0, replace: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Emulates a CPU that multiplies bfloat16 natively or not, and `speedup` times as fast as float32."""
-    replace(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native})
-    replace(hardware, "bfloat16_speedup", lambda: speedup)
+def emulate_cpu(native: bool, faster: bool = True, replace: Callable[[Any, str, Any], None] = setattr) -> None:
+    """Emulates a CPU of AMD that multiplies bfloat16 natively or not, or one of Intel that is no `faster` with it."""
+    replace(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native, "sse4a": faster})
 
 
 def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], size: int) -> None:

@@ -1,6 +1,7 @@
 """Settings for a user's own text: by its size unless a profile is named, stated in a line, equal for all commands."""
 
 import gzip
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pipeline.store.store import Store
 from tests.support.tiny_dag import run_table, table_of
 from workflows import reproduce_table2, stages
 from workflows.cli.prepared import PROFILE, record, recorded
-from workflows.engine.dag import Step, in_order
+from workflows.engine.dag import ROOT, Step, in_order
 from workflows.engine.plan import to_run
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import SIZES, own_profile
@@ -34,6 +35,24 @@ def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) ->
         f'test.a = {{source = "test.en.gz", target = "test.{language}"}}\n'
     )
     return toml
+
+
+def test_the_documented_split_keeps_pairs_together_and_sources_apart(tmp_path: Path) -> None:
+    """The page's own commands, on text with tabs, blank lines and several translations of a sentence."""
+    commands = (ROOT / "docs" / "own-text.md").read_text().split("```\n")[1]
+    pairs = [(f"Price {i}:\t5 euro" if i % 2 else f"a {i}", "\t" * (i % 3) + f"Preis {i}") for i in range(2500)]
+    pairs += [("", "leer"), ("leer", ""), *((source, f"auch {target}") for source, target in pairs[:500])]
+    for side, language in enumerate(("en", "de")):
+        (tmp_path / f"text.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    subprocess.run(["bash", "-euc", commands], cwd=tmp_path, check=True)
+    sources, found = list[set[str]](), list[tuple[str, ...]]()
+    for name in ("train", "dev", "test"):
+        sides = [(tmp_path / f"{name}.{language}").read_text().split("\n")[:-1] for language in ("en", "de")]
+        found += zip(*sides, strict=True)
+        sources.append(set(sides[0]))
+    assert sorted(found) == sorted(tuple(side.replace("\t", " ") for side in pair) for pair in pairs)
+    assert [len(each) for each in sources] == [502, 1000, 1000]
+    assert len(set.union(*sources)) == 2502
 
 
 def test_every_size_has_settings_that_work() -> None:

@@ -1,6 +1,7 @@
 import json
 import re
 import shlex
+import shutil
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 import torch
 from mlflow.entities import Run
 
+from pipeline.errors import UserError
 from pipeline.store.store import Store
-from tests.support.reproduced import Tracked, written
+from tests.support.reproduced import Tracked, artifacts, written
 from tests.support.slow_libraries import SLOW
 from tests.support.tiny_profile import TABLE_2, MadeTable2, command_of_table2, overrides, run_in_process
 from workflows import reproduce_table2
@@ -41,6 +43,34 @@ def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> No
     assert (made.base["en-de.paper_way_flop"] == "not measured") is not torch.cuda.is_available()
     assert made.base["en-de.counted_flop"] > 0
     assert made.base["en-fr.paper_bleu"] == "not run"
+
+
+@pytest.mark.parametrize("wrong", ["MLflow", "Ray", "Ray --until"])
+def test_force_sets_nothing_aside_if_the_command_cannot_run(
+    wrong: str, copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = copy_of_table2.folder / "1" / "run.json"
+    before = artifacts(copy_of_table2.store), record.read_bytes()
+    if wrong == "MLflow":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", "htp://nowhere")
+        with pytest.raises(UserError, match="does not answer"):
+            _again(copy_of_table2, force="train")
+    else:
+        until = ["--until", "score"] if "--until" in wrong else []
+        command = [*command_of_table2(copy_of_table2.store), "--force", "train", "--address", "127.0.0.1:1", *until]
+        done = run_in_process(*command)
+        assert (done.returncode, "no Ray cluster answers" in done.stderr) == (2, True)
+    assert (artifacts(copy_of_table2.store), record.read_bytes()) == before
+
+
+def test_until_records_the_settings_of_the_text_and_keeps_a_finished_record(copy_of_table2: MadeTable2) -> None:
+    record, settings = (copy_of_table2.folder / "1" / name for name in ("run.json", "profile.json"))
+    before = record.read_bytes()
+    _again(copy_of_table2, until="encoding")
+    assert record.read_bytes() == before
+    shutil.rmtree(copy_of_table2.store / "table2")
+    _again(copy_of_table2, until="encoding")
+    assert settings.is_file()
 
 
 def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) -> None:

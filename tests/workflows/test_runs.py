@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,24 @@ def test_the_same_table_continues_its_run(tmp_path: Path) -> None:
     assert (tmp_path / "table2" / "embedded" / "newest").resolve().name == "1"
     assert begin_run(store, "table2", "embedded", table_of(3)).folder.name == "3"
     assert {step.name for step in in_order([table_of(3)])} <= {*names_into(store)}
+
+
+@pytest.mark.parametrize("how", ["until", "interrupt", "again"])
+def test_a_finished_record_changes_only_by_work(how: str, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    record = (folder := run_table(store, 1)) / "run.json"
+    before = record.read_bytes()
+    with suppress(KeyboardInterrupt), begun(store, "table2", "embedded", table_of(1), "again", works=False) as run:
+        if how == "interrupt":
+            raise KeyboardInterrupt
+        if how == "again":
+            run.finish(store, table_of(1).published(store), {"BLEU": 1.0}, {})
+        run.end(store, "stopped", "--until train")
+    assert record.read_bytes() == before
+    assert Run.read(tmp_path, folder).status == "finished"
+    with suppress(KeyboardInterrupt), begun(store, "table2", "embedded", table_of(1), "again", works=True):
+        raise KeyboardInterrupt
+    assert Run.read(tmp_path, folder).status == "interrupted"
 
 
 def test_how_a_command_ended(tmp_path: Path) -> None:
@@ -125,7 +144,11 @@ def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_a_damaged_record_is_an_error(tmp_path: Path) -> None:
-    (run_table(Store(tmp_path), 1) / "run.json").write_text('{"artifacts')
+    record = run_table(Store(tmp_path), 1) / "run.json"
+    record.write_text(record.read_text().replace("averaging-", "../averaging-"))
+    (error,) = runs_in(Store(tmp_path))
+    assert "run.json cannot be read (Value error, '../averaging-" in str(error)
+    record.write_text('{"artifacts')
     (error,) = runs_in(Store(tmp_path))
     assert isinstance(error, UserError)
     with pytest.raises(UserError, match=r"run\.json cannot be read .*; restore it, or remove its folder"):

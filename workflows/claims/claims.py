@@ -3,7 +3,7 @@
     judged = judge(read([Path("runs/table3/multi30k/seeds.csv")]))
 
 docs/protocol.md has the rules. The primary outcome is the dev set's negative log-likelihood in nats per target token,
-written as log-likelihood, so that more is better; BLEU and accuracy decide only where the paper's sentence names them.
+written as log-likelihood, so that more is better; BLEU and accuracy decide only the claim about label smoothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence

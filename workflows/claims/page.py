@@ -15,8 +15,8 @@ EXPLANATION = (
     "A claim holds if the 95% interval of its effect lies wholly where the claim says, fails if wholly elsewhere, and "
     "is undecided otherwise. Positive means better. The interval is by a variance pooled over all models of the files; "
     "where Bartlett's test rejects equal variances, it is by each model's own (Welch). p is corrected for all claims "
-    "of the family, run or not (Holm): in simulations at most 5% of families then have a wrong verdict. The rules are "
-    "in docs/protocol.md."
+    "of the family, run or not (Holm): where variances are equal, at most 5% of simulated families then have a wrong "
+    "verdict. The rules are in docs/protocol.md."
 )
 
 

@@ -3,15 +3,15 @@
 aiayn table2 --plan                                     what Table 2 would run; without --plan, the table
 aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
 aiayn train prepared/dataset --out run                  token ids -> checkpoints
-aiayn average run --out model                           checkpoints -> one model
-aiayn translate model < text.en > text.de               --engine ctranslate2: faster on CPUs
+aiayn average run --out averaged                        checkpoints -> one model
+aiayn translate averaged < text.en > text.de            --engine ctranslate2: faster on CPUs
 aiayn score --hyp text.de --ref reference.de --lang de
-aiayn parse model < text.words > text.trees             sentences -> bracketed trees (Table 4)
+aiayn parse table4/embedded/supervised < words > trees  sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn claims seeds.csv                                  judges the paper's claims by a table's seeds
 aiayn results table3/multi30k --out page.md             one page of finished runs
-aiayn export ctranslate2 model --out fast               one model -> a model for CTranslate2
-aiayn export huggingface model --out marian             one model -> a model for Hugging Face's transformers
+aiayn export ctranslate2 averaged --out fast            one model -> a model for CTranslate2
+aiayn export huggingface averaged --out marian          one model -> a model for Hugging Face's transformers
 """
 
 import json
@@ -64,8 +64,8 @@ from workflows.runs import DEFAULT_ROOT
 
 EXPORT = """Exports a trained model for other programs, with one command per format.
 
-aiayn export ctranslate2 model --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
-aiayn export huggingface model --out marian   for Hugging Face's transformers, as MarianMTModel
+aiayn export ctranslate2 averaged --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
+aiayn export huggingface averaged --out marian   for Hugging Face's transformers, as MarianMTModel
 """
 
 

@@ -269,10 +269,7 @@ def _content_sha256(manifest: Mapping[str, Any]) -> str:
 
 def inputs_listed(manifest: Mapping[str, Any]) -> list[Mapping[str, str]]:
     """Returns the inputs that an artifact's manifest lists. Older manifests have no sha256."""
-    listed = manifest.get("inputs", [])
-    if isinstance(listed, Mapping):  # before November 2026: fingerprints by label, which need not be unique
-        return [{"label": label, "fingerprint": fingerprint} for label, fingerprint in listed.items()]
-    return [*listed]
+    return [*manifest.get("inputs", [])]
 
 
 def inputs_of(manifest: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -144,6 +145,9 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
             artifact = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
         else:
             artifact = step.stage.function(context, *arguments)
+        # A user's files are hashed for the fingerprint before they are read (`pipeline.store.hashes.cached`).
+        if not step.stage.follows_source and replace(step).fingerprint != step.fingerprint:
+            raise UserError(f"the files of {step.label} changed while they were read; run the same command again")
         manifest["warnings"] = ray.get(post.board.warnings.remote(step.fingerprint))
         return artifact
 

@@ -16,7 +16,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
+
+import psutil
 
 from pipeline.settings import Settings, flatten
 from pipeline.store.artifact import MANIFEST, Artifact
@@ -33,7 +36,7 @@ Status = Literal["FINISHED", "FAILED", "KILLED"]
 WORKFLOW_TAG, NAME_TAG, TRAINING_TAG = "aiayn.workflow", "aiayn.name", "aiayn.training"
 PARENT_TAG = "mlflow.parentRunId"
 DRIVER_TAG = "aiayn.driver"
-"""The tag for the host and process of the command that last opened a run."""
+"""The tag for the host, process and processes' namespace of the command that last opened a run."""
 FAILURE_TAG, SENT_TAG = "aiayn.failure", "aiayn.sent"
 """The tags for the reason of a failure, and of runs that lack nothing."""
 
@@ -134,8 +137,10 @@ class Exporter:
         from mlflow.tracking.context.registry import resolve_tags
 
         client, key = self._server.client, {WORKFLOW_TAG: self._workflow.fingerprint, NAME_TAG: name}
-        driver = f"{socket.gethostname()} {os.getpid()}"
-        source = {DRIVER_TAG: driver, "mlflow.source.name": f"workflows.reproduce_{self._server.experiment}"}
+        source = {
+            DRIVER_TAG: f"{socket.gethostname()} {os.getpid()} {_namespace()}",
+            "mlflow.source.name": f"workflows.reproduce_{self._server.experiment}",
+        }
         tags = {**key, **tags, **resolve_tags(source)}  # user and commit, too
         known = self._search(" and ".join(f"tags.`{tag}` = '{value}'" for tag, value in key.items()))
         run = known[0] if known else client.create_run(self._server.experiment_id, run_name=name, tags=tags)
@@ -225,12 +230,18 @@ def _curves(lines: Sequence[Mapping[str, Any]], last_at_s: float) -> list[Any]:
 
 
 def _is_gone(driver: str) -> bool:
-    """Whether a driver was a process of this host and has ended."""
-    host, _, pid = driver.rpartition(" ")
+    """Whether a driver was a process of this host and namespace, such as a container, and has ended."""
+    host, pid, namespace = [*driver.rsplit(" ", 2), "", ""][:3]
+    return (host, namespace) == (socket.gethostname(), _namespace()) and not psutil.pid_exists(int(pid))
+
+
+def _namespace() -> str:
+    """Identifies the processes among which a pid is unique: the kernel's, since its boot, or a container's."""
     try:
-        return host == socket.gethostname() and not os.getpgid(int(pid))
-    except ProcessLookupError:
-        return True
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return "-"  # not Linux
 
 
 def settings_of(model: TrainedModel) -> dict[str, str]:

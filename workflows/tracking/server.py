@@ -10,7 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import closing
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -72,20 +72,33 @@ class Server:
             self._marks.mkdir(parents=True, exist_ok=True)
             (self._marks / workflow).write_text(self._files.as_uri(), encoding="utf-8")
 
+    def check_address(self) -> None:
+        """Raises UserError like `check`, but does not import MLflow for the store's own file."""
+        if not self._has_own_file:
+            self.check()
+        elif self._database.exists():
+            try:
+                with closing(sqlite3.connect(self._database, timeout=60)) as database:
+                    database.execute("SELECT count(*) FROM sqlite_master")
+            except sqlite3.Error as error:
+                raise self._rejected(error) from None
+
     def check(self) -> None:
         """Raises UserError if the address, the password or the SQLite file is wrong. Warns of a server that is away."""
         try:
-            with guarded(self._files) if self.has_file else nullcontext():  # MLflow creates its tables without a lock
-                self.client.search_experiments(max_results=1)
+            self.client.search_experiments(max_results=1)
         except Exception as error:  # MLflow, SQLAlchemy, databases and HTTP have different errors
             if self._is_away(error):
                 self._warn(error)
                 return
-            remedy = "correct or unset MLFLOW_TRACKING_URI"
-            if self.has_file and not os.environ.get("MLFLOW_TRACKING_URI"):
-                remedy = "move the file elsewhere; a new one will be filled from the store"
-            place, reason = public_address(self.uri), reason_of(error, self.uri)
-            raise UserError(f"MLflow at {place} does not answer ({reason}); {remedy}") from None
+            raise self._rejected(error) from None
+
+    def _rejected(self, error: Exception) -> UserError:
+        remedy = "correct or unset MLFLOW_TRACKING_URI"
+        if self.has_file and not os.environ.get("MLFLOW_TRACKING_URI"):
+            remedy = "move the file elsewhere; a new one will be filled from the store"
+        place, reason = public_address(self.uri), reason_of(error, self.uri)
+        return UserError(f"MLflow at {place} does not answer ({reason}); {remedy}")
 
     def attempt(self, send: Callable[[], object]) -> None:
         """Calls `send` unless the server has not answered within the last `AWAY_S`, and warns of the first failure."""
@@ -96,11 +109,12 @@ class Server:
                 self._warn(error)
 
     def _is_away(self, error: Exception) -> bool:
-        """Whether a server did not answer, although its address is valid."""
+        """Whether a server did not answer, although its address is valid. An error of the network names no file."""
         kinds = [*causes(error)]
         status = error.get_http_status_code() if hasattr(error, "get_http_status_code") else 0
         is_invalid = self.has_file or any(isinstance(cause, ValueError | ImportError) for cause in kinds)
-        return not is_invalid and (status >= 500 or any(isinstance(cause, OSError) for cause in kinds))
+        network = [cause for cause in kinds if isinstance(cause, OSError) and cause.filename is None]
+        return not is_invalid and (status >= 500 or bool(network))
 
     def _warn(self, error: Exception) -> None:
         if is_away := self._is_away(error):
@@ -121,7 +135,17 @@ class Server:
 
         for name in ("mlflow.store.db.utils", "alembic", "urllib3.connectionpool"):
             logging.getLogger(name).setLevel(logging.ERROR)  # tables that it creates, connections that it retries
-        return MlflowClient(tracking_uri=self.uri)
+        if not self.has_file:
+            return MlflowClient(tracking_uri=self.uri)
+        with guarded(self._files):  # MLflow creates its tables without a lock, and one that is killed cannot go on
+            if self._has_own_file and not self._database.exists():
+                aside = self._files / f".making-{self._database.name}"
+                aside.unlink(missing_ok=True)
+                MlflowClient(tracking_uri=sqlite_uri(aside)).search_experiments(max_results=1)
+                os.replace(aside, self._database)
+            client = MlflowClient(tracking_uri=self.uri)
+            client.search_experiments(max_results=1)
+        return client
 
     @cached_property
     def experiment_id(self) -> str:

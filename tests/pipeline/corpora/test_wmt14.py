@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.corpora import archives, wmt14
+from pipeline.corpora import archives
 from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, archive_of, official_archives, read, read_set
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.text.cleaning import clean
-from tests.support.official_archives import Pairs, checksum, settings_of, write_archive, write_official
+from tests.support.official_archives import Pairs, checksum, settings_of, write_official
 from tests.support.parallel_text import pairs_of
 from tests.support.range_server import RangeServer, serving
 from tests.support.read_text import read_text
@@ -146,26 +146,6 @@ def _unpublished(settings: Wmt14Settings, name: str) -> Wmt14Settings:
     return settings.model_copy(update={"archives": {**settings.archives, name: archive}})
 
 
-def test_a_hash_that_is_not_published_is_kept_and_required_later(
-    here: Context, settings: Callable[..., Wmt14Settings], official: Path
-) -> None:
-    """The hash is in the report and beside the download. Another file of that name is rejected, also with --data."""
-    expecting = _unpublished(settings(), "commoncrawl").texts()[0]
-    sha256 = checksum(official / NAMES["commoncrawl"]).removeprefix("sha256:")
-    report = read(here, expecting).read_json("corpus.json")["report"]
-    assert report["archives"][NAMES["commoncrawl"]]["sha256"] == sha256
-    record = here.folder.parent / "downloads" / (NAMES["commoncrawl"] + ".sha256")
-    assert record.read_text() == f"{sha256}  training-parallel-commoncrawl.tgz\n"
-    record.with_suffix("").unlink()
-    write_archive(official / NAMES["commoncrawl"], {"commoncrawl.de-en.en": b"a\n", "commoncrawl.de-en.de": b"b\n"})
-    with pytest.raises(
-        UserError, match=rf"not the expected file .*{sha256}.*its publisher has changed it, remove {record}"
-    ):
-        read(here, expecting)
-    with pytest.raises(UserError, match=rf"not the published archive .*{sha256}.*its publisher has changed it, remove"):
-        read(here, _unpublished(settings(data=official), "commoncrawl").texts()[0])
-
-
 def test_pairs_that_are_not_utf8_are_dropped_and_counted(tmp_path: Path) -> None:
     train = {
         **TRAIN,
@@ -185,18 +165,6 @@ def test_pairs_that_are_not_utf8_are_dropped_and_counted(tmp_path: Path) -> None
     kept = pairs_of(cleaned)
     assert ("one", "eins") in kept
     assert not any("tea" in source or "caf" in source for source, _ in kept)
-
-
-def test_an_archive_without_a_checksum_must_have_the_official_lines(
-    here: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of French UN text 12,886,831 are known; twelve are here."""
-    write_official(tmp_path / "official", "fr", TRAIN, DEV, TEST)
-    monkeypatch.setattr(wmt14, "PAIR_BYTES", 1)  # no room is needed for the official text
-    un = Wmt14Settings(target="fr").archives["un"]
-    text = Wmt14Settings(target="fr", data=tmp_path / "official", archives={"un": un}).texts()[0]
-    with pytest.raises(UserError, match=r"un\.tgz: .* have 12 lines instead of 12886831; download .*\.tgz\.sha256"):
-        read(here, text)
 
 
 def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:

@@ -3,7 +3,11 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 import ray
 
 from model.config import BASE, BIG
+from pipeline.errors import UserError
 from pipeline.evaluation import decoding
 from pipeline.evaluation.ctranslate2 import CTranslate2Translator
 from pipeline.evaluation.translation import Translator, batch_tokens_within
@@ -56,6 +61,57 @@ def test_stage_writes_every_line_in_order(
     assert events[-1] == {"done": 42, "total": 42, "unit": "sentences"}
     assert len(events) > 2
     until(lambda: not workers_alive("DecodingWorker"), 30)  # Ray ends a process some time after its actor was killed
+
+
+TWO_KINDS = """
+import sys
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+from pipeline.evaluation import decoding
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Context
+from pipeline.store.artifacts import Checkpoint, EvaluationSet
+from workflows.engine.joining import loopback_only
+checkpoint, text, out = map(Path, sys.argv[1:])
+decoding.FULL_ROWS = {"cpu": 20}
+with loopback_only():
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.add_node(num_cpus=1, env_vars={"ONEDNN_MAX_CPU_ISA": "AVX2"})
+    ray.init(cluster.address, log_to_driver=False)
+settings = DecodingSettings(max_extra_tokens=5, workers=2)
+decoding.decode(Context(out), Checkpoint(checkpoint), EvaluationSet(text), settings)
+ray.shutdown()
+cluster.shutdown()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_nodes_of_two_kinds_decode_in_one_dtype(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """One node may multiply bfloat16 and the other may not: both compute in float32."""
+    (tmp_path / "out").mkdir()
+    folders = [checkpoint.folder, make_set(tmp_path / "second", "second").folder, tmp_path / "out"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    subprocess.run([sys.executable, "-c", TWO_KINDS, *map(str, folders)], env=environment, check=True)
+    assert json.loads((tmp_path / "out" / "decoding.json").read_text())["dtype"] == "float32"
+
+
+def test_another_dtype_ends_decoding_when_it_is_seen(
+    first_set: EvaluationSet, checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    done = []
+
+    class TwoKinds:
+        def translated(self, model: object, sources: Sequence[str], settings: object) -> Iterator[Any]:
+            for i, line in enumerate(sources):
+                done.append(line)
+                yield decoding.Chunk(i, [line]), decoding.Translated(["x"], 1, 0.1, ("bfloat16", "float32")[i % 2])
+
+    kinds: Any = nullcontext(TwoKinds())
+    with pytest.raises(UserError, match=r"set decoding\.dtype"), kinds as translators:
+        decoding.decode(Context(tmp_path), checkpoint, first_set, DecodingSettings(), translators=translators)
+    assert len(done) == 2
 
 
 def test_workers_wait_for_the_cpus_of_other_work(

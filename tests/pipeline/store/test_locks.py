@@ -95,6 +95,24 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.Log
         assert f"taking over the lock on a (train) from pid {process.pid} on host" in caplog.text
 
 
+def test_looking_does_not_take(tmp_path: Path) -> None:
+    """Two threads look all the time. The file of a killed process is there, so each take is one over from it."""
+    lock, stop = FileLock(tmp_path / "a", "task"), threading.Event()
+    lock.path.parent.mkdir()
+    looks = [threading.Thread(target=lambda: [holder(lock.path) for _ in iter(stop.is_set, True)]) for _ in range(2)]
+    for look in looks:
+        look.start()
+    refused = list[Owner]()
+    for _ in range(300):
+        lock.path.touch()
+        refused += [owner for owner in [lock.take()] if owner]
+        lock.release()
+    stop.set()
+    for look in looks:
+        look.join()
+    assert not refused
+
+
 def test_a_lock_is_not_ours_once_its_file_is_gone(tmp_path: Path) -> None:
     """The file was removed: the next process locks a new file, which is not ours to remove."""
     with FileLock(tmp_path / "a", "first") as first, FileLock(tmp_path / "a", "second") as second:

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.errors import BucketError, UserError
 from pipeline.store import removal
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import Artifact, Context, build_folder, publish
 from pipeline.store.scratch import LockLostError, Scratch, Written
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
@@ -157,6 +157,14 @@ def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) 
         Store.at("s3://no-such-bucket/runs").checked()
 
 
+def test_a_leftover_that_cannot_be_deleted_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    build_folder(tmp_path / "a").symlink_to(tmp_path / "mine")
+    with pytest.raises(UserError, match=r"/\.making-a cannot be deleted \(.*symbolic link.*; end the process"):
+        publish(tmp_path / "a", Artifact, {})
+    assert (tmp_path / "mine").is_dir()
+
+
 @pytest.mark.parametrize(
     ("where", "message"),
     [
@@ -164,6 +172,10 @@ def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) 
         ("s3://", "begins with s3:// or file:// and names one"),
         ("s3:/bucket/runs", "a URI has two slashes; write s3://bucket/runs, or ./s3:/bucket/runs"),
         ("", "name a folder"),
+        (
+            "s3://KEY:SECRET@bucket/x",
+            r"s3://\.\.\.@\.\.\.: credentials come from the environment; leave out all up to the @",
+        ),
     ],
 )
 def test_what_is_no_store_is_one_line(where: str, message: str) -> None:

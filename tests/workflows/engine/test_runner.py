@@ -16,6 +16,7 @@ import pytest
 import ray
 from rich.console import Console
 
+from pipeline.corpora.files import FilesSettings, FilesText
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Context, build_folder
@@ -44,6 +45,7 @@ from workflows.engine.execution import submit, working
 from workflows.engine.plan import Reason
 from workflows.engine.progress import View
 from workflows.engine.runner import Watcher
+from workflows.stages import READERS
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -120,6 +122,26 @@ def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     assert words.text == "a cc a [1, 2, 1]"
     assert ("started", "left") not in watcher.calls
     assert ("started", "right") in watcher.calls
+
+
+@pytest.mark.parametrize("name", ["train", "dev", "held-out"])
+def test_text_that_is_replaced_after_it_was_hashed_is_not_published(tmp_path: Path, name: str) -> None:
+    """Otherwise the next command with the old text would find the new one under its name."""
+    splits = {split: {"source": tmp_path / f"{split}.en", "target": tmp_path / f"{split}.de"} for split in (name, "x")}
+    for number, file in enumerate(file for split in splits.values() for file in split.values()):
+        file.write_text(f"line {number}\n")
+    text, store = FilesText(name=name, languages=("en", "de"), files=(splits[name],)), Store(tmp_path)
+    stage = READERS[FilesSettings]
+    step = Stage("files.read", stage[2] if name == "train" else stage[3], Artifact)(f"read {name}", text)
+    fingerprint = step.fingerprint
+    (tmp_path / f"{name}.de").rename(tmp_path / "old")
+    (tmp_path / "x.de").rename(tmp_path / f"{name}.de")
+    with pytest.raises(UserError, match=f"^the files of read {name} changed while they were read; run the same"):
+        runner.run([step], store)
+    assert store.find(step.name) is None
+    (tmp_path / "old").rename(tmp_path / f"{name}.de")
+    (read,) = runner.run([replace(step)], store)
+    assert (read.folder.name.rpartition("-")[2], (read.folder / "manifest.json").is_file()) == (fingerprint, True)
 
 
 def _flip(path: Path) -> None:

@@ -3,6 +3,8 @@
 import json
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -18,7 +20,7 @@ from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, run_in_pr
 from workflows.profiles.loading import load_profile
 from workflows.reproduce_table2 import cells_of
 from workflows.tracking.addresses import default_uri
-from workflows.tracking.export import FAILURE_TAG, PARENT_TAG, Exporter, Workflow
+from workflows.tracking.export import FAILURE_TAG, PARENT_TAG, Exporter, Workflow, _is_gone
 from workflows.tracking.server import Server
 
 BASE = "en-de base"
@@ -58,6 +60,20 @@ def made(copy_of_table2: MadeTable2) -> MadeTable2:
     (copy_of_table2.store / "mlflow.db").unlink()
     shutil.rmtree(copy_of_table2.store / "mlartifacts")
     return copy_of_table2
+
+
+def test_a_driver_of_another_pid_namespace_is_not_gone() -> None:
+    """A container with this host's name, say: its pids mean nothing here. A driver of this namespace is judged."""
+    code = "import os, socket; from workflows.tracking.export import _namespace; "
+    code += "print(socket.gethostname(), os.getpid(), _namespace())"
+    said = {}
+    for name, prefix in (("here", []), ("contained", ["unshare", "-p", "-f", "--mount-proc"])):
+        done = subprocess.run([*prefix, sys.executable, "-c", code], capture_output=True, text=True)
+        said[name] = done.stdout.strip()
+    if not said["contained"]:
+        pytest.skip("only root makes namespaces")
+    assert {name: _is_gone(driver) for name, driver in said.items()} == {"here": True, "contained": False}
+    assert not _is_gone(f"{socket.gethostname()} 1")  # of an earlier version
 
 
 def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> None:

@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.store.store import Store
+from tests.support.waiting import until
 from workflows.tracking.addresses import default_uri
+from workflows.tracking.export import Workflow
 from workflows.tracking.server import Server
+from workflows.tracking.watcher import tracked
 
 
 @pytest.mark.parametrize(
@@ -64,11 +68,40 @@ def test_a_server_that_hangs_costs_one_request(tmp_path: Path, monkeypatch: pyte
     ("variable", "remedy"),
     [("", "move the file elsewhere; a new one will be filled"), ("X", "correct or unset MLFLOW_TRACKING_URI")],
 )
-def test_a_damaged_file(variable: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file(
+    variable: str, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "mlflow.db").write_text("no database")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", variable and f"sqlite:///{tmp_path}/mlflow.db")
-    with pytest.raises(UserError, match=rf"mlflow\.db does not answer \(.*not a database\); {remedy}"):
-        Server(default_uri(tmp_path), "table2", tmp_path).check()
+    """It is said once, before Ray starts and before MLflow is imported if the file is the store's."""
+    server = Server(default_uri(tmp_path), "table2", tmp_path)
+    for check in (server.check, server.check_address):
+        with pytest.raises(UserError, match=rf"mlflow\.db does not answer \(.*not a database\); {remedy}"):
+            check()
+    with pytest.raises(UserError), tracked(server, Workflow("f", "embedded", {}, {}, False), Store(tmp_path)):
+        pytest.fail("the file is damaged")
+    assert "continuing without it" not in caplog.text
+
+
+def test_a_command_killed_while_it_makes_the_file_leaves_no_half_of_one(tmp_path: Path) -> None:
+    """It is killed as soon as the file exists. Without all tables, MLflow could neither use nor complete it."""
+    code = f"Server({default_uri(tmp_path)!r}, 'table2', Path({str(tmp_path)!r})).check()"
+    code = f"from pathlib import Path; from workflows.tracking.server import Server; {code}"
+    with subprocess.Popen([sys.executable, "-c", code]) as made:
+        until((tmp_path / "mlflow.db").exists, 60)
+        made.kill()
+    assert len(Server(default_uri(tmp_path), "table2", tmp_path).client.search_experiments()) == 1
+
+
+def test_an_error_of_this_machine_s_disk_is_no_server_that_is_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that keeps files where this machine has no such folder is asked again, and its runs are ended."""
+    server, asked = Server("http://127.0.0.1:9", "table2", tmp_path), list[str]()
+    server.attempt((tmp_path / "missing" / "file").read_bytes)
+    server.attempt(lambda: asked.append("again"))
+    assert asked
+    assert "lacks data" in caplog.text
 
 
 def test_a_removed_file_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
