@@ -20,6 +20,7 @@ from workflows.cli.console import console
 from workflows.cli.options import AddressOption, StoreOption
 from workflows.engine.dag import Imported
 from workflows.engine.needs import obstacles
+from workflows.requirements import requirements, unmet
 
 STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
 
@@ -47,13 +48,22 @@ def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
     """
     failed = False
     with console.status("checking; loading torch takes some seconds"):
-        for finding in chain([gpu(), cpus()], ray(address), output(store)):
+        for finding in chain([libraries(), gpu(), cpus()], ray(address), output(store)):
             failed |= finding.verdict == "fails"
             line = Text.assemble((f"{finding.verdict:9}", STYLES[finding.verdict]), f"{finding.name:15}{finding.text}")
             if finding.remedy:
                 line.append(f": {finding.remedy}")
             console.print(line, soft_wrap=True, highlight=False)
     raise typer.Exit(int(failed))
+
+
+def libraries() -> Finding:
+    """Checks the versions of all required libraries, and of the optional ones that are installed."""
+    required, extras = requirements(), requirements(optional=True)
+    if wrong := [*unmet(required, too_new=True), *unmet(extras, missing=False, too_new=True)]:
+        remedy = "install the versions in constraints.txt: pip install -c constraints.txt -e ."
+        return Finding("libraries", "warning", f"not the versions that are tested: {'; '.join(wrong)}", remedy)
+    return Finding("libraries", "ok", f"all {len(required)} that are required, in versions that should work")
 
 
 def gpu() -> Finding:

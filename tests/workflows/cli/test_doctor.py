@@ -17,7 +17,7 @@ def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkey
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "runs"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert [line[9:24].strip() for line in lines] == ["gpu", "cpus", "ray start", "store", "file locks"]
+    assert [line[9:24].strip() for line in lines] == ["libraries", "gpu", "cpus", "ray start", "store", "file locks"]
     assert {line.split()[0] for line in lines} <= {"ok", "warning"}
     assert not list(tmp_path.iterdir())
 
