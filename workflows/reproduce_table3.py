@@ -85,7 +85,7 @@ def reproduction(
 ) -> Reproduction:
     """Returns the experiment: the requested rows on the text of the profile's grid, and their table."""
     grid = profile.grid
-    text, chosen, base_seeds = stages.prepared(profile, pair, None, grid.training), rows(grid, asked), grid.base_seeds
+    text, chosen, base_seeds = stages.prepared(profile, pair, rows=grid.training), rows(grid, asked), grid.base_seeds
     trials = trials_of(text, chosen, seeds, profile.decoding, base_seeds=base_seeds, dev_scores=dev_scores)
 
     def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:

@@ -82,13 +82,11 @@ class Prepared:
     report: Step[CorpusReport]
 
 
-def prepared(
-    profile: Profile, pair: str, out: Path | None = None, reported: TrainingSettings | None = None
-) -> Prepared:
+def prepared(profile: Profile, pair: str, out: Path | None = None, rows: TrainingSettings | None = None) -> Prepared:
     """Returns the steps from text to token ids that a language pair's models share, and its test sets.
 
-    With `out`, each artifact is a folder there, under a short name. The report is on the
-    batches of the run `reported`, by default the first recipe's.
+    With `out`, each artifact is a folder there, under a short name. The report is on the batches of the first recipe
+    and on all evaluation sets, or for Table 3 on the batches of its `rows` and on the dev set, since it reads no other.
     """
 
     def placed(step: Step[A], folder: str) -> Step[A]:
@@ -100,8 +98,8 @@ def prepared(
     dev, clean = test_sets.pop("dev"), placed(CLEAN(f"clean {pair}", placed(text, "text"), profile.cleaning), "corpus")
     learned = placed(LEARN_VOCABULARY(f"vocabulary {pair}", clean, profile.vocabulary), "vocabulary")
     dataset = placed(ENCODE(f"encode {pair}", clean, dev, learned, profile.encoding), "dataset")
-    overlaps = placed(OVERLAP(f"overlap {pair}", clean, [dev, *test_sets.values()]), "overlap")
-    training = reported or next(iter(profile.recipes.values())).training
+    overlaps = placed(OVERLAP(f"overlap {pair}", clean, [dev, *(() if rows else test_sets.values())]), "overlap")
+    training = rows or next(iter(profile.recipes.values())).training
     batches = TrainingSettings(budget_tokens=training.budget_tokens, seed=training.seed)
     report = placed(REPORT(f"report {pair}", clean, learned, dataset, overlaps, profile.data, batches), "report")
     return Prepared(pair, profile.data, clean, dev, test_sets, learned, dataset, report)
