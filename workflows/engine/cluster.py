@@ -26,6 +26,7 @@ from pipeline.warning_events import emitting_warnings
 from workflows.engine.dag import PACKAGES, ROOT
 from workflows.engine.joining import accepted_address, loopback_only
 from workflows.engine.needs import obstacles
+from workflows.requirements import HIDES, hiding
 
 LOCAL = "local"
 """The address for a new cluster on this machine."""
@@ -150,6 +151,8 @@ def cluster(address: str | None) -> Iterator[str]:
     if ray.is_initialized():
         yield ""
         return
+    if file := hiding([os.getcwd()]):  # where Ray's workers look first
+        raise UserError(f"{file} {HIDES}")
     # Ray hides GPUs from tasks that request none and warns that this will change. Either behaviour is fine here.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")

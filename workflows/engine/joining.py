@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import ray
+from ray._common.usage.usage_lib import get_cluster_metadata
 from ray._private import ray_constants
 from ray._private.services import canonicalize_bootstrap_address
+from ray._private.utils import check_version_info
 from ray._raylet import InnerGcsClient  # type: ignore[attr-defined]  # compiled
 
 from pipeline.errors import UserError
@@ -67,18 +69,23 @@ def _call(address: str) -> None:
 
 
 def _check_answer(address: str) -> None:
-    """Raises UserError if the head node demands a token that this process does not send, RayError if none answers."""
+    """Raises RayError if no head node answers.
+
+    Raises UserError if it demands a token that this process does not send, or has another version of Ray or Python.
+    """
     mode, token = os.environ.get("RAY_AUTH_MODE", ""), os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
     if mode.lower() == "token" and not os.environ.get("RAY_AUTH_TOKEN") and not Path(token).expanduser().is_file():
         raise UserError(f"RAY_AUTH_MODE is token, but there is none in {token}; {REMEDY}")  # Ray would abort
     screen, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)  # Ray's C++ prints the failure to stderr, too
     try:
-        InnerGcsClient.standalone(address, None, ANSWER_MS)
+        check_version_info(get_cluster_metadata(InnerGcsClient.standalone(address, None, ANSWER_MS)), "this machine")
     except ray.exceptions.AuthenticationError:
         raise UserError(
             f"the Ray cluster at {address} demands a token; set RAY_AUTH_MODE=token, and {REMEDY}"
         ) from None
+    except RuntimeError as error:
+        raise UserError(f"{address}: {' '.join(str(error).split())}; install the cluster's versions here") from None
     finally:
         os.dup2(screen, 2)
         os.close(screen)

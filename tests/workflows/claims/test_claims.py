@@ -149,3 +149,11 @@ def test_the_command_prints_what_it_judged(tmp_path: Path, command_line: Command
     assert "base − D1: +0.200" in " ".join(done.stdout.split())
     for arguments in (["claims", str(tmp_path)], ["claims", str(one), "--margin", "0"]):
         assert command_line.here("workflows.cli", *arguments).returncode == 2
+
+
+def test_published_runs_can_be_judged_again() -> None:
+    """All files of docs/results but the one with curves, which is not of runs."""
+    published = [path for path in Path("docs/results").glob("*.csv") if not path.stem.endswith("-dev-nll")]
+    judged = {path.name: sum(bool(each.effects) for each in judge(read([path]))) for path in published}
+    assert len(judged) == 4
+    assert all(judged.values()), judged

@@ -2,10 +2,12 @@
 
 import errno
 import fcntl
+import shutil
 import socket
 from pathlib import Path
 
 import pytest
+import ray
 
 from tests.support.command_line import CommandLine
 from workflows.cli import doctor
@@ -17,7 +19,7 @@ def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkey
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "runs"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert [line[9:24].strip() for line in lines] == ["gpu", "cpus", "ray start", "store", "file locks"]
+    assert [line[9:24].strip() for line in lines] == ["libraries", "gpu", "cpus", "ray start", "store", "file locks"]
     assert {line.split()[0] for line in lines} <= {"ok", "warning"}
     assert not list(tmp_path.iterdir())
 
@@ -50,6 +52,23 @@ def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:8265")
     (dashboard,) = doctor.ray(None)
     assert "(a URL; set the HOST:PORT of `ray start --head --port`)" in dashboard.text
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_cluster_of_other_versions_is_told_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    address, here = ray.get_runtime_context().gcs_address, ray.__version__
+    assert [one.verdict for one in doctor.ray(address)] == ["ok"]
+    monkeypatch.setattr(ray, "__version__", "2.1.0")
+    (other,) = doctor.ray(address)
+    assert other.verdict == "fails"
+    assert f"cluster was started with: Ray: {here} Python: " in other.text
+    assert "this machine was started with: Ray: 2.1.0 Python: " in other.text
+
+
+def test_a_container_s_small_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(doctor, "MIN_SHARED_BYTES", shutil.disk_usage(tmp_path).total + 1)
+    assert [(one.name, one.verdict) for one in doctor.ray("local")][-1] == ("shared memory", "warning")
 
 
 def test_locks_that_do_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> None:
