@@ -184,7 +184,7 @@ def _print_plan(
         shown = forecast(request.profile, runs, options.gpus, options.gpu, store)
     settings = request.profile.in_force(request.overrides)
     if options.json:
-        about = {"command": request.command.typed, "settings": settings, "store": store.display_name}
+        about = {"command": request.command.typed, "settings": settings, "store": str(store)}
         steps = planned(targets, store, missing)
         print(json.dumps({**about, "steps": steps, "forecast": shown[1] if shown else None}, indent=2))
     elif options.mermaid:

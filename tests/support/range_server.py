@@ -29,8 +29,6 @@ class RangeServer(ThreadingHTTPServer):
         """Number of responses that contain a wrong byte."""
         self.asked: list[tuple[str, str | None]] = []
         """The path and the Range header of each request."""
-        self.at_once = self.most_at_once = 0
-        self.counting = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -42,16 +40,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server, requested = self.server, self.headers["Range"]
-        with server.counting:
-            server.asked.append((self.path, requested))
-            server.at_once += 1
-            server.most_at_once = max(server.most_at_once, server.at_once)
-        try:
-            with suppress(ConnectionError):  # the client has disconnected
-                self._respond(requested)
-        finally:
-            with server.counting:
-                server.at_once -= 1
+        server.asked.append((self.path, requested))
+        with suppress(ConnectionError):  # the client has disconnected
+            self._respond(requested)
 
     def _respond(self, requested: str | None) -> None:
         server, path = self.server, self.server.folder / self.path.lstrip("/")

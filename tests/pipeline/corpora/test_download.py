@@ -91,12 +91,6 @@ def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, ta
     assert ranges(server)[1:] == ([] if known else ["bytes=300000-", None])
 
 
-def test_a_part_longer_than_the_file_is_fetched_again(server: RangeServer, target: Path) -> None:
-    target.with_name("file.part").write_bytes(CONTENT + b"more")
-    get(server, target, size_bytes=None, checksum=None)
-    assert target.read_bytes() == CONTENT
-
-
 def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path) -> None:
     server.ranges = False
     target.with_name("file.part").write_bytes(CONTENT[:1000])

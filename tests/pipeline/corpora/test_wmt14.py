@@ -114,17 +114,6 @@ def test_a_finished_download_is_not_repeated(
     assert sum(s.pairs for s in corpus.shards) == 90
 
 
-def test_too_small_a_disk_is_reported_before_any_download(
-    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
-) -> None:
-    expecting = settings()
-    huge = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": 1 << 60})
-    archives_of = {**expecting.archives, "commoncrawl": huge}
-    with pytest.raises(UserError, match=r"its archives \d+.\d GB more, but the disk of .*downloads has only .* GB"):
-        read(here, expecting.texts()[0].model_copy(update={"archives": archives_of}))
-    assert server.asked == []
-
-
 @pytest.mark.parametrize("flat", [False, True])
 def test_archives_on_disk_are_used(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path, flat: bool
