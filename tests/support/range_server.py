@@ -1,4 +1,4 @@
-"""A real loopback HTTP server that serves a folder with ranges, and can cut off, stall, reject or corrupt."""
+"""A real loopback HTTP server that serves a folder with ranges, and can cut off, stall or reject."""
 
 import threading
 import time
@@ -25,8 +25,6 @@ class RangeServer(ThreadingHTTPServer):
         """Pause before each block."""
         self.stalls = 0
         """Number of responses that stall after `cut_bytes` without ending."""
-        self.damaged = 0
-        """Number of responses that contain a wrong byte."""
         self.asked: list[tuple[str, str | None]] = []
         """The path and the Range header of each request."""
 
@@ -48,9 +46,6 @@ class _Handler(BaseHTTPRequestHandler):
         server, path = self.server, self.server.folder / self.path.lstrip("/")
         status = server.status if path.is_file() else 404
         content = bytearray(path.read_bytes()) if status == 200 else bytearray()
-        if server.damaged:
-            server.damaged -= 1
-            content[len(content) // 2] ^= 1
         begin = 0
         if requested and status == 200 and server.ranges:
             begin = int(requested.removeprefix("bytes=").partition("-")[0])  # all requested ranges extend to the end

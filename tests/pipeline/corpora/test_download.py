@@ -102,13 +102,6 @@ def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path)
         get(server, target.with_name("other"))
 
 
-def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, target: Path) -> None:
-    server.damaged = 1
-    get(server, target)
-    assert target.read_bytes() == CONTENT
-    assert ranges(server) == [None, None]
-
-
 @pytest.mark.parametrize(
     ("status", "expected", "message", "n_requests"),
     [
