@@ -184,7 +184,7 @@ def _print_plan(
     settings = request.profile.in_force(request.overrides)
     why = reasons(missing, store, artifacts_of(store, experiment.name, request.profile.name))
     if options.json:
-        about = {"command": request.command.typed, "settings": settings, "store": store.display_name}
+        about = {"command": request.command.typed, "settings": settings, "store": str(store)}
         steps = planned(targets, store, why)
         print(json.dumps({**about, "steps": steps, "forecast": shown[1] if shown else None}, indent=2))
     elif options.mermaid:

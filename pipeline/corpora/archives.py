@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Annotated
+from typing import IO, Annotated, Any
 
 from pydantic import Field, StringConstraints
 
@@ -97,27 +97,18 @@ class Origin:
         return next((path for path in candidates if path.is_file()), None)
 
 
-@dataclass(frozen=True)
-class Members:
-    """Two files extracted from an archive."""
+def extract(archive: Archive, origin: Origin, folder: Path) -> tuple[Path, Path, dict[str, Any]]:
+    """Extracts the archive's two members into `folder`, which is created if missing; returns them and a report.
 
-    source: Path
-    target: Path
-    archive_bytes: int
-    archive_sha256: str
-
-
-def extract(archive: Archive, origin: Origin, folder: Path) -> Members:
-    """Extracts the archive's two members into `folder`, which is created if missing.
-
-    Raises UserError if the archive cannot be downloaded, is damaged or not the expected one, or lacks a member.
+    The report is {"bytes", "sha256"} of the archive. Raises UserError if that cannot be downloaded, is damaged or not
+    the expected one, or lacks a member.
     """
     path = _obtain(archive, origin)
     folder.mkdir(exist_ok=True)
     source, target = _stream_out(path, archive, folder)
     kind, _, digest = (archive.checksum or "").partition(":")
     sha256 = digest if kind == "sha256" else content_sha256(path)
-    return Members(source, target, path.stat().st_size, sha256)
+    return source, target, {"bytes": path.stat().st_size, "sha256": sha256}
 
 
 @contextmanager

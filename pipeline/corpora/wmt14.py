@@ -150,15 +150,13 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
         with report_downloads(context, archives, origin):
             calls = [(archive, origin, own) for own, archive in members_of.items()]
             extracted = list(context.map(extract, calls))
-        files = [
-            (name, members.source, members.target) for name, members in zip(settings.archives, extracted, strict=True)
-        ]
+        files = [(name, source, target) for name, (source, target, _) in zip(settings.archives, extracted, strict=True)]
         with _naming(members_of):
             sizes = copy_files(context, writer, files)
     report = {}
-    for archive, members, pairs in zip(archives, extracted, sizes, strict=True):
+    for archive, (*_, about), pairs in zip(archives, extracted, sizes, strict=True):
         _check(archive, pairs)
-        report[archive.path] = {"pairs": pairs, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
+        report[archive.path] = {"pairs": pairs, **about}
     return writer.finish({"read": writer.pairs, "archives": report})
 
 
@@ -173,10 +171,9 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
     origin.check([archive], context.folder, Amount())
     with temporary_folder(context.folder) as folder:
         with report_downloads(context, [archive], origin):
-            members = extract(archive, origin, folder)
-        report = {"archive": archive.path, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
+            source, target, about = extract(archive, origin, folder)
         with _naming({folder: archive}):
-            pairs = read_pairs(members.source, members.target)
+            pairs, report = read_pairs(source, target), {"archive": archive.path, **about}
             text = write_set(context, settings.name, languages, pairs, report)
     _check(archive, text.load().sentences, published.pairs)
     return text

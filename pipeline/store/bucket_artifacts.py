@@ -53,10 +53,8 @@ class BucketArtifacts:
         try:
             return adapter_of(Published).validate_json(stored.data, extra="ignore") if stored else None
         except ValidationError as error:
-            raise UserError(
-                f"{self.bucket.uri}/{place} is broken ({error.errors()[0]['msg']}); move it elsewhere and run the same "
-                "command again"
-            ) from None
+            why = error.errors()[0]["msg"]
+            raise UserError(f"{self.bucket.uri}/{place} is broken ({why}); move it elsewhere and rerun") from None
 
     def upload(self, name: str, added: Mapping[str, Written], folder: Path) -> None:
         """Publishes a finished artifact: the files in the folder, and those `added` by tasks.

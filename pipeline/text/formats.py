@@ -98,9 +98,7 @@ def segments(lines: Iterable[str], name: str) -> Iterator[str]:
         if len(text) > MAX_LINE_BYTES:
             break
     if begun:
-        raise UserError(
-            f"{name}, line {begun}: <seg> without </seg>; the file is cut off or damaged, download it again"
-        )
+        raise UserError(f"{name}, line {begun}: <seg> without </seg>; the file is cut off: download it again")
 
 
 def noticing(lines: Iterable[str], name: str, tokenized: bool = True) -> Iterator[str]:

@@ -47,10 +47,7 @@ def tag_of(code: str) -> "Language":
 
 
 def pair_in(code: str) -> tuple[str, ...]:
-    """Returns the two languages of a code such as `en-de`, which may mean a pair; () if its case marks a region: en-DE.
-
-    A region that is no language's code, as in `de-at`, is not taken for one.
-    """
+    """Returns the languages of a code that may mean a pair, as `en-de`; () if it has a region: `en-DE`, `de-at`."""
     first, second, *_ = [*re.split(r"[\W_]+", code), ""]
     languages = tuple(tag_of(each).language or "" for each in (first, second))
     alike = {len(first), len(second)} <= {2, 3} and first.islower() == second.islower()

@@ -1,4 +1,4 @@
-"""A real loopback HTTP server that serves a folder with ranges, and can cut off, stall, reject or corrupt."""
+"""A real loopback HTTP server that serves a folder with ranges, and can cut off, stall or reject."""
 
 import threading
 import time
@@ -25,12 +25,8 @@ class RangeServer(ThreadingHTTPServer):
         """Pause before each block."""
         self.stalls = 0
         """Number of responses that stall after `cut_bytes` without ending."""
-        self.damaged = 0
-        """Number of responses that contain a wrong byte."""
         self.asked: list[tuple[str, str | None]] = []
         """The path and the Range header of each request."""
-        self.at_once = self.most_at_once = 0
-        self.counting = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -42,24 +38,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         server, requested = self.server, self.headers["Range"]
-        with server.counting:
-            server.asked.append((self.path, requested))
-            server.at_once += 1
-            server.most_at_once = max(server.most_at_once, server.at_once)
-        try:
-            with suppress(ConnectionError):  # the client has disconnected
-                self._respond(requested)
-        finally:
-            with server.counting:
-                server.at_once -= 1
+        server.asked.append((self.path, requested))
+        with suppress(ConnectionError):  # the client has disconnected
+            self._respond(requested)
 
     def _respond(self, requested: str | None) -> None:
         server, path = self.server, self.server.folder / self.path.lstrip("/")
         status = server.status if path.is_file() else 404
         content = bytearray(path.read_bytes()) if status == 200 else bytearray()
-        if server.damaged:
-            server.damaged -= 1
-            content[len(content) // 2] ^= 1
         begin = 0
         if requested and status == 200 and server.ranges:
             begin = int(requested.removeprefix("bytes=").partition("-")[0])  # all requested ranges extend to the end

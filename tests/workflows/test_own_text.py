@@ -3,6 +3,7 @@
 import gzip
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from model.flops import count_parameters
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import Store
+from pipeline.text.lines import read_pairs
 from tests.support.tiny_dag import run_table, table_of
 from workflows import reproduce_table2, stages
 from workflows.cli.prepared import PROFILE, record, recorded
@@ -46,12 +48,9 @@ def test_the_documented_split_keeps_pairs_together_and_sources_apart(tmp_path: P
     for side, language in enumerate(("en", "de")):
         (tmp_path / f"text.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
     subprocess.run(["bash", "-euc", commands], cwd=tmp_path, check=True)
-    sources, found = list[set[str]](), list[tuple[str, ...]]()
-    for name in ("train", "dev", "test"):
-        sides = [(tmp_path / f"{name}.{language}").read_text().split("\n")[:-1] for language in ("en", "de")]
-        found += zip(*sides, strict=True)
-        sources.append(set(sides[0]))
-    assert sorted(found) == sorted(tuple(side.replace("\t", " ") for side in pair) for pair in pairs)
+    parts = [[*read_pairs(tmp_path / f"{name}.en", tmp_path / f"{name}.de")] for name in ("train", "dev", "test")]
+    assert sorted(chain(*parts)) == sorted(tuple(side.replace("\t", " ") for side in pair) for pair in pairs)
+    sources = [{source for source, _ in part} for part in parts]
     assert [len(each) for each in sources] == [502, 1000, 1000]
     assert len(set.union(*sources)) == 2502
 

@@ -229,7 +229,7 @@ def _interrupts_reach_children() -> Iterator[None]:
 def check_shared(store: Store, address: str | None) -> None:
     """Raises UserError if a node of the cluster that answers within a minute does not share the store's folder."""
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
-    if store.is_per_node or (len(nodes) == 1 and chosen_address(address) == LOCAL):
+    if store.uri or (len(nodes) == 1 and chosen_address(address) == LOCAL):
         return
     folder, probes = store.root / f".probe-{secrets.token_hex(4)}", dict[Any, str]()
     folder.mkdir(parents=True)

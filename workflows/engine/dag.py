@@ -267,20 +267,15 @@ def _content_sha256(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
-def inputs_listed(manifest: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Returns the inputs that an artifact's manifest lists. Older manifests have no sha256."""
-    return [*manifest.get("inputs", [])]
-
-
 def inputs_of(manifest: Mapping[str, Any]) -> list[str]:
     """Returns the fingerprints of an artifact's inputs, in the order of its manifest."""
-    return [each["fingerprint"] for each in inputs_listed(manifest)]
+    return [each["fingerprint"] for each in manifest.get("inputs", [])]
 
 
 def outdated(manifest: Mapping[str, Any], inputs: Iterable[Mapping[str, str]]) -> str | None:
     """Returns the label of an input of which an artifact used other content than it has now (`inputs_now`), or None."""
     now = {each["fingerprint"]: each["sha256"] for each in inputs}
-    used = (each for each in inputs_listed(manifest) if "sha256" in each and each["fingerprint"] in now)
+    used = (each for each in manifest.get("inputs", []) if "sha256" in each and each["fingerprint"] in now)
     return next((each["label"] for each in used if each["sha256"] != now[each["fingerprint"]]), None)
 
 

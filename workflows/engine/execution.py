@@ -112,7 +112,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
     step.check_artifacts()
     for needed in step.inputs:
         what = f"{store.folder(needed.name)}, an input of {step.label}, is"
-        if not store.is_per_node and store.find(needed.name) is None:  # this node may have joined late (`check_shared`)
+        if not store.uri and store.find(needed.name) is None:  # this node may have joined late (`check_shared`)
             raise UserError(f"{what} not on node {socket.gethostname()}; use a --store that all nodes share, and rerun")
         if damage := store.damage(needed.name):
             remedy = f"{'move it elsewhere and ' if needed.out else ''}rerun the same command to rebuild it"
@@ -131,7 +131,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         "libraries": {name: version(name) for name in LIBRARIES},
     }
 
-    added, here = dict[str, Written](), store.is_per_node and not step.inputs
+    added, here = dict[str, Written](), bool(store.uri) and not step.inputs
 
     def make(folder: Path) -> Artifact:
         shared = store.shared_scratch(step.name, lock)
@@ -216,7 +216,7 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
         options["runtime_env"] = {"env_vars": worker_environment()}
     if step.stage.resumes:  # a training run: Ray Train's controller runs on this task's node
         options["resources"] = ON_HEAD
-    if store.is_per_node:
+    if store.uri:
         options["num_gpus"] = needs(step).get("GPU", 0)
         if not step.inputs:
             node = ray.get_runtime_context().get_node_id()

@@ -21,7 +21,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.bucket import AT_ONCE
 from pipeline.store.store import Store
-from workflows.engine.dag import Step, in_order, inputs_listed, inputs_now, manifest_of, outdated
+from workflows.engine.dag import Step, in_order, inputs_now, manifest_of, outdated
 
 PlannedModels: TypeAlias = Mapping[str, tuple[Sequence[Step[Artifact]], Mapping[str, str]]]
 """The final steps of models, and details of their training runs by column heading of the plan, by name."""
@@ -109,7 +109,7 @@ def reasons(
             if earlier is not None and path.parent.name not in earlier:
                 continue
             manifest = {"version": None, **json.loads(path.read_bytes()), "ns": path.stat().st_mtime_ns}
-            manifest["inputs"] = {each["label"]: each["fingerprint"] for each in inputs_listed(manifest)}
+            manifest["inputs"] = {each["label"]: each["fingerprint"] for each in manifest.get("inputs", [])}
             built.setdefault((manifest["stage"], manifest["label"]), []).append(manifest)
     fingerprints = {step.fingerprint for step in missing}
     return {
@@ -209,7 +209,7 @@ def print_plan(
 ) -> None:
     """Prints one line per model, or per stage if `verbose`: the steps to run, and why (`reasons`)."""
     console.print(_stages(targets, store, found) if verbose else _models(targets, models, found))
-    console.print(f"{len(found)} stages to run; store: {store.display_name}", highlight=False, soft_wrap=True)
+    console.print(f"{len(found)} stages to run; store: {store}", highlight=False, soft_wrap=True)
 
 
 def _stages(targets: Sequence[Step[Artifact]], store: Store, found: Mapping[Step[Artifact], Reason]) -> Table:

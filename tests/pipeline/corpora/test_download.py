@@ -91,12 +91,6 @@ def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, ta
     assert ranges(server)[1:] == ([] if known else ["bytes=300000-", None])
 
 
-def test_a_part_longer_than_the_file_is_fetched_again(server: RangeServer, target: Path) -> None:
-    target.with_name("file.part").write_bytes(CONTENT + b"more")
-    get(server, target, size_bytes=None, checksum=None)
-    assert target.read_bytes() == CONTENT
-
-
 def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path) -> None:
     server.ranges = False
     target.with_name("file.part").write_bytes(CONTENT[:1000])
@@ -106,13 +100,6 @@ def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path)
     server.cut_bytes = 70_000
     with pytest.raises(UserError, match="Interrupted"):
         get(server, target.with_name("other"))
-
-
-def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, target: Path) -> None:
-    server.damaged = 1
-    get(server, target)
-    assert target.read_bytes() == CONTENT
-    assert ranges(server) == [None, None]
 
 
 @pytest.mark.parametrize(

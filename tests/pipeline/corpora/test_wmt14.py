@@ -1,6 +1,5 @@
 """pipeline.corpora.wmt14 on archives with the official names and layout, from a server on loopback and a folder."""
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -114,17 +113,6 @@ def test_a_finished_download_is_not_repeated(
     assert sum(s.pairs for s in corpus.shards) == 90
 
 
-def test_too_small_a_disk_is_reported_before_any_download(
-    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer
-) -> None:
-    expecting = settings()
-    huge = expecting.archives["commoncrawl"].model_copy(update={"size_bytes": 1 << 60})
-    archives_of = {**expecting.archives, "commoncrawl": huge}
-    with pytest.raises(UserError, match=r"its archives \d+.\d GB more, but the disk of .*downloads has only .* GB"):
-        read(here, expecting.texts()[0].model_copy(update={"archives": archives_of}))
-    assert server.asked == []
-
-
 @pytest.mark.parametrize("flat", [False, True])
 def test_archives_on_disk_are_used(
     here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path, flat: bool
@@ -138,11 +126,6 @@ def test_archives_on_disk_are_used(
     assert not (here.folder.parent / "downloads").exists()
 
 
-def _unpublished(settings: Wmt14Settings, name: str) -> Wmt14Settings:
-    archive = settings.archives[name].model_copy(update={"size_bytes": None, "checksum": None})
-    return settings.model_copy(update={"archives": {**settings.archives, name: archive}})
-
-
 def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
     """`wmt14` instead of `wmt14/full` would have 2,737 sentences and other scores."""
     shorter = settings().test.model_copy(update={"pairs": 3003})
@@ -151,14 +134,8 @@ def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callab
 
 
 def test_identity_follows_the_archives_not_their_place(settings: Callable[..., Wmt14Settings], tmp_path: Path) -> None:
-    def identities(settings: Wmt14Settings) -> list[str]:
-        return [json.dumps(text.identity()) for text in settings.texts()]
-
-    original = identities(settings())
+    original = [text.identity() for text in settings().texts()]
     elsewhere = settings(data=tmp_path, base_url="http://other/", mirrors=("http://m/",), downloads=tmp_path)
-    assert identities(elsewhere) == original
-    for changed, expected in (
-        (_unpublished(settings(), "commoncrawl"), [False, True, True]),
-        (settings(test=PublishedSet(name="wmt14", pairs=2737)), [True, True, False]),
-    ):
-        assert [one == other for one, other in zip(identities(changed), original, strict=True)] == expected
+    assert [text.identity() for text in elsewhere.texts()] == original
+    subset = settings(test=PublishedSet(name="wmt14", pairs=2737))
+    assert [text.identity() in original for text in subset.texts()] == [True, True, False]

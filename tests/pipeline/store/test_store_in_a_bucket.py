@@ -50,6 +50,8 @@ def store(in_bucket: Store) -> Store:
 def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store) -> None:
     assert elsewhere.find("words-1") is None
     published = _publish(store)
+    marker = json.loads(store.bucket.read("store/words-1/published.json").data)
+    store.bucket.write("store/words-1/published.json", json.dumps({**marker, "key of a later version": 1}).encode())
     assert published.folder == store.find("words-1") == store.root / "store" / "words-1"
     assert elsewhere.find("words-1") == elsewhere.root / "store" / "words-1"
     assert not elsewhere.has("words-1")
@@ -237,25 +239,13 @@ def test_a_name_from_the_bucket_leads_nowhere_else(store: Store, elsewhere: Stor
         UserError, match=r"words-1/published\.json is broken \(.*names no file below a folder .*; move it"
     ):
         elsewhere.fetch("words-1")
-    with pytest.raises(BucketError) as refused:
+    with pytest.raises(BucketError, match=r"cannot read a/.*run the same command again$"):
         store.bucket.download({f"a/{evil}": tmp_path / "home" / "a"})
-    assert "\n" not in str(refused.value)
     assert not (tmp_path / "home").exists()
     assert [*elsewhere.artifacts.glob("[!.]*")] == []
-
-
-def test_a_hidden_object_of_a_training_run_is_not_fetched(store: Store) -> None:
     store.bucket.write("store/.making-training-1/.netrc", b"theirs")
     with pytest.raises(BucketError, match=r"making-training-1: '\.netrc' names no file .*; remove that object"):
-        store.shared_scratch("training-1").opened().__enter__()
-    assert not [*store.artifacts.glob(".making-training-1/.*")]
-
-
-def test_a_later_version_s_key_is_ignored(store: Store, elsewhere: Store) -> None:
-    _publish(store)
-    published = json.loads(store.bucket.read("store/words-1/published.json").data)
-    store.bucket.write("store/words-1/published.json", json.dumps({**published, "new": 1}).encode())
-    assert Artifact(elsewhere.fetch("words-1")).damage() is None
+        elsewhere.shared_scratch("training-1").opened().__enter__()
 
 
 def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3: S3Server) -> None:

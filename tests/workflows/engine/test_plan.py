@@ -129,7 +129,7 @@ def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
     shared, rest = (line.split() for line in shown.splitlines()[1:3])  # the model depends on no training run
     assert shared == ["shared", "1", "of", "1", "built", "with", "text", "a", "(here", "d)"]
     assert rest == ["tables", "1", "of", "2", "another", "input"]
-    assert f"2 stages to run; store: {store.display_name}" in shown
+    assert f"2 stages to run; store: {store}" in shown
     every = _plan(_joined(store, "d", "b"), store, verbose=True).splitlines()
     assert [line.split()[:3] for line in every[1:4]] == [
         ["left", "to", "run"],
