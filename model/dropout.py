@@ -71,7 +71,8 @@ class Dropout(nn.Module):
         dropped_levels = min(round(self.p * LEVELS), LEVELS - 1)  # p below 1 keeps something
         kept = torch.empty_like(x)
         torch.ge(self._bits(row_keys, x.shape[-1]), dropped_levels - LEVELS // 2, out=kept)
-        return x * kept.mul_(LEVELS / (LEVELS - dropped_levels))
+        # Not kept * scale, which would round the scale to bfloat16: 1.1797 instead of 1.1765 for p = 0.15.
+        return (x * kept).mul_(LEVELS / (LEVELS - dropped_levels))
 
     def _bits(self, row_keys: Tensor, width: int) -> Tensor:
         """Returns 16 bits an element, as signed integers: (..., width)."""

@@ -45,7 +45,7 @@ def exclusive(stage: Stage[A], profile: ComplexityProfile) -> Stage[A]:
 
 def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproduction:
     """Returns the experiment: counts, then times, then the table."""
-    counts = COUNT("count operations", profile.layers, profile.sweep, profile.paths)
+    counts = COUNT("count operations", profile.layers, profile.sweep)
     measured = exclusive(MEASURE, profile)("measure times", counts, profile.layers, profile.sweep, profile.timing)
     settings = profile.model_dump(mode="json")
     return Reproduction(

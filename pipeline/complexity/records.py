@@ -1,6 +1,6 @@
 """Records of the counts and measurements of Table 1's layer types."""
 
-from pipeline.complexity.settings import LayerSettings, LayerType, PathSettings, SweepSettings, TimingSettings
+from pipeline.complexity.settings import LayerSettings, LayerType, SweepSettings, TimingSettings
 from pipeline.store.artifact import JsonArtifact
 from pipeline.store.records import Record
 
@@ -18,12 +18,6 @@ class LayerCounts(Record):
 
     name: LayerType
     sizes: tuple[SizeCounts, ...]
-    sequential_operations: dict[int, int]
-    """Longest chain of products by n."""
-    longest_path: dict[int, int]
-    """Steps until every output depends on all inputs that it can, by n; for convolutions, with dilated kernels."""
-    longest_path_contiguous: dict[int, int]
-    """The same with contiguous kernels; empty except for convolutions."""
 
 
 class Counts(Record):
@@ -32,11 +26,10 @@ class Counts(Record):
     layers: tuple[LayerCounts, ...]
     settings: LayerSettings
     sweep: SweepSettings
-    paths: PathSettings
 
 
 class CountsArtifact(JsonArtifact[Counts]):
-    """`counts.json`: FLOP, sequential operations and longest paths of the layer types."""
+    """`counts.json`: FLOP of the layer types."""
 
     record_file = "counts.json"
 

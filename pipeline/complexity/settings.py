@@ -64,13 +64,6 @@ class SweepSettings(Settings):
         return list(dict.fromkeys(self.over_n() + self.over_d(layer_type)))
 
 
-class PathSettings(Settings):
-    """Sizes at which dependencies between positions are computed by gradients, so small."""
-
-    lengths: tuple[Size, ...] = Field((16, 32, 64, 128), min_length=1)
-    width: Size = 8
-
-
 class TimingSettings(Settings):
     """Method of timing."""
 

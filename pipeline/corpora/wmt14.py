@@ -140,7 +140,6 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
     One call of `context.map` per archive extracts its members, and `copy_files` copies them. The report is {"read":
     pairs, "archives": {path: {"pairs", "bytes", "sha256"}}}. Raises UserError, naming archive and member, if one cannot
     be downloaded, is not the published one, or has sides of different length, and if the disk has no room for the text.
-    Pairs that are not UTF-8 are left to cleaning, which counts and drops them.
     """
     origin, languages = settings.origin(context), (SOURCE, settings.target)
     archives = list(settings.archives.values())
@@ -155,7 +154,7 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
             (name, members.source, members.target) for name, members in zip(settings.archives, extracted, strict=True)
         ]
         with _naming(members_of):
-            sizes = copy_files(context, writer, files, "surrogateescape")
+            sizes = copy_files(context, writer, files)
     report = {}
     for archive, members, pairs in zip(archives, extracted, sizes, strict=True):
         _check(archive, pairs)

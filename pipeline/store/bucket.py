@@ -37,7 +37,7 @@ SCHEME = "s3"
 PATIENCE_S = 120.0
 """How long to retry a failing service."""
 REQUEST_S = 60
-"""Timeout of one request."""
+"""Longest silence of the service; a large object may take longer."""
 CHUNK_BYTES = 1 << 20
 AT_ONCE = 8
 """Files copied concurrently."""
@@ -182,7 +182,7 @@ def _connected(uri: str, endpoint: str, patience_s: float) -> ObjectStore:
     try:
         return from_url(
             uri.replace("%", "%25").replace("?", "%3F").replace("#", "%23"),  # the name as the user typed it
-            client_options={"allow_http": insecure, "timeout": timedelta(seconds=REQUEST_S)},
+            client_options={"allow_http": insecure, "timeout": "7d", "read_timeout": timedelta(seconds=REQUEST_S)},
             retry_config={
                 "max_retries": 1000,
                 "retry_timeout": timedelta(seconds=patience_s),

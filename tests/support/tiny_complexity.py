@@ -12,7 +12,6 @@ from pipeline.complexity.settings import (
     LAYER_TYPES,
     LayerSettings,
     LayerType,
-    PathSettings,
     SweepSettings,
     TimingSettings,
 )
@@ -31,20 +30,17 @@ EXPECTED: dict[LayerType, tuple[int, int]] = {
 
 
 def counts() -> Counts:
-    """Counts by formula, with paths of one step for three positions and two for six."""
+    """Counts by formula."""
 
     def layer(name: LayerType) -> LayerCounts:
         a, b = EXPECTED[name]
         return LayerCounts(
             name=name,
             sizes=[SizeCounts(length=n, width=d, counted_flop=1000 * n**a * d**b) for n, d in SWEEP.points(name)],
-            sequential_operations={3: 1, 6: 1},
-            longest_path={6: 2, 3: 1},
-            longest_path_contiguous={3: 1, 6: 4} if "convolution" in name else {},
         )
 
     layers = tuple(map(layer, LAYER_TYPES))
-    return Counts(layers=layers, settings=SETTINGS, sweep=SWEEP, paths=PathSettings(lengths=(3, 6)))
+    return Counts(layers=layers, settings=SETTINGS, sweep=SWEEP)
 
 
 def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurements:

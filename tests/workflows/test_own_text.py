@@ -16,6 +16,7 @@ from workflows import reproduce_table2, stages
 from workflows.cli.prepared import PROFILE, record, recorded
 from workflows.engine.dag import ROOT, Step, in_order
 from workflows.engine.plan import to_run
+from workflows.forecast import _text_bytes
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import SIZES, own_profile
 from workflows.profiles.parsing import load_parsing_profile
@@ -89,6 +90,10 @@ def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
     """All training files count, and the smallest of several texts decides. Users' changes are applied on top."""
     toml = _describe(tmp_path, 12_000, files=3)
     profile = load_profile(files=[toml], overrides=["recipes.base.training.updates=700"])
+    amount = profile.corpora["en-cs"].amount()
+    plain_bytes = 3 * len(b"train0:") + 12_000 * len(b"e\n")
+    assert (amount.train_pairs, 0 < amount.text_bytes - plain_bytes < plain_bytes) == (12_000, True)
+    assert _text_bytes(profile, "en-cs") > 2 * amount.text_bytes  # as read and as cleaned
     assert (profile.name, profile.own_pairs, [*profile.corpora]) == ("own", 12_000, ["en-cs"])
     assert profile.recipes["base"].training.model.d_model == 256
     assert profile.recipes["base"].training.updates == 700

@@ -112,6 +112,7 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
         logger.debug("traceback of the error below", exc_info=True)
         status = print_error(_described(error))
     if status == INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left but the exit
         print("stopped; run the same command again to continue", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)
 

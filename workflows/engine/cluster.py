@@ -185,13 +185,27 @@ def cluster(address: str | None) -> Iterator[str]:
             raise
         reason, *_ = str(error).strip().split("\n")
         if local:
-            raise UserError(f"Ray did not start ({reason}); try again later, or run `aiayn doctor`") from error
+            remedy = "run `aiayn doctor`, or try again when the machine is less busy"
+            raise UserError(f"Ray did not start ({reason}); {remedy}") from error
         raise UserError(f"Ray did not join the cluster at {joined} ({reason}); see `ray status`") from error
     try:
         url = context.dashboard_url
         yield f"http://{url}" if url else ""
     finally:
-        ray.shutdown()
+        with uninterrupted():
+            ray.shutdown()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ignores ctrl-C and SIGTERM in the body: impatience would leave Ray's processes behind."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_IGN) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
 
 
 @contextmanager

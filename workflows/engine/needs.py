@@ -17,6 +17,8 @@ MAX_SOCKET_BYTES = 103 if sys.platform == "darwin" else 107
 
 def obstacles() -> Iterator[tuple[str, str]]:
     """Yields the obstacles to starting Ray here, each with its remedy."""
+    if "2" in (os.environ.get("PYTHONOPTIMIZE"), str(sys.flags.optimize)):
+        yield "its processes need their docstrings, which PYTHONOPTIMIZE=2 removes", "unset it"
     yield from _folder()
     yield from _token()
     try:

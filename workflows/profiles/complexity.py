@@ -6,7 +6,7 @@ load_complexity_profile("cpu", overrides=["layers.window=64"])
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.complexity.settings import LayerSettings, PathSettings, SweepSettings, TimingSettings
+from pipeline.complexity.settings import LayerSettings, SweepSettings, TimingSettings
 from workflows.profiles.changes import FIXED, BaseProfile, checked, merge, named_profile, read_config, read_override
 
 
@@ -15,7 +15,6 @@ class ComplexityProfile(BaseProfile):
 
     layers: LayerSettings = LayerSettings()
     sweep: SweepSettings = SweepSettings()
-    paths: PathSettings = PathSettings()
     timing: TimingSettings = TimingSettings()
 
 

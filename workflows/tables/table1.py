@@ -50,7 +50,7 @@ def sweeps(counts: Counts, layer: LayerType) -> dict[Variable, list[tuple[int, i
 
 
 def compute(counts: Counts, measured: Measurements) -> Results:
-    """Computes the table: exponents and counts per layer type, then all counts."""
+    """Computes the table: exponents per layer type, beside the paper's complexities."""
     sizes = sizes_of(counts, measured)
     fits: Fits = {
         layer: {
@@ -59,7 +59,6 @@ def compute(counts: Counts, measured: Measurements) -> Results:
         }
         for layer, of_layer in sizes.items()
     }
-    counted = "paper", f"n = {_longest(counts.layers[0])}"
     columns = [NAMES, Column("complexity", "per layer")]
     for name in VARIABLES:
         block = f"exponent of {name}"
@@ -68,21 +67,15 @@ def compute(counts: Counts, measured: Measurements) -> Results:
             Column(f"{name}.flop", "FLOP", block, ".2f"),
             Column(f"{name}.time", "time", block, ".2f", spread=f"{name}.time.confidence"),
         ]
-    for key, block in (("sequential", "in sequence"), ("path", "longest path")):
-        columns += [Column(f"{key}.paper", counted[0], block, "d"), Column(key, counted[1], block, "d")]
-    tables = [Table("Table 1", columns, [_row(layer, fits) for layer in counts.layers]), _counts(counts)]
+    columns += [Column("sequential.paper", "paper", "in sequence"), Column("path.paper", "paper", "longest path")]
+    table = Table("Table 1", columns, [_row(layer, fits) for layer in counts.layers])
     notes, metrics = _notes(counts, measured, sizes, fits), _metrics(counts, sizes, fits)
-    return Results(tables, _differences(counts), notes, metrics)
+    return Results([table], _differences(counts), notes, metrics)
 
 
 def _fitted(counts: Counts, layer: LayerType, costs: Mapping[tuple[int, int], float]) -> dict[Variable, Exponent]:
     over = sweeps(counts, layer)
     return {"n": fit([(n, costs[n, d]) for n, d in over["n"]]), "d": fit([(d, costs[n, d]) for n, d in over["d"]])}
-
-
-def _longest(layer: LayerCounts) -> int:
-    """Returns the longest sequence with counted steps."""
-    return max(layer.longest_path)
 
 
 def _expected(layer: LayerType) -> dict[Variable, int]:
@@ -91,43 +84,22 @@ def _expected(layer: LayerType) -> dict[Variable, int]:
 
 
 def _row(layer: LayerCounts, fits: Fits) -> Row:
-    printed, fitted, longest = PRINTED[layer.name], fits[layer.name], _longest(layer)
+    printed, fitted = PRINTED[layer.name], fits[layer.name]
     values: dict[str, Value] = {"complexity": printed.complexity}
     for name, expected in _expected(layer.name).items():
         values[f"{name}.paper"] = expected
         values[f"{name}.flop"] = fitted["flop"][name].value
         values[f"{name}.time"] = fitted["time"][name].value
         values[f"{name}.time.confidence"] = (fitted["time"][name].high - fitted["time"][name].low) / 2
-    values |= {"sequential.paper": printed.sequential, "sequential": layer.sequential_operations[longest]}
-    return Row(layer.name, "", values | {"path.paper": printed.path, "path": layer.longest_path[longest]})
-
-
-def _counts(counts: Counts) -> Table:
-    columns = [
-        NAMES,
-        Column("n", "n", spec="d"),
-        Column("sequential", "in sequence", spec="d"),
-        Column("path", "longest path", spec="d"),
-        Column("path.contiguous", "through contiguous kernels", spec="d"),
-    ]
-    rows = []
-    for layer in counts.layers:
-        for n, path in sorted(layer.longest_path.items()):
-            values: dict[str, Value] = {"n": n, "sequential": layer.sequential_operations[n], "path": path}
-            values["path.contiguous"] = layer.longest_path_contiguous.get(n)
-            rows.append(Row(layer.name, "", values, group=layer.name))
-    return Table("All counts", columns, rows, on_terminal=False)
+    return Row(layer.name, "", values | {"sequential.paper": printed.sequential, "path.paper": printed.path})
 
 
 def _metrics(counts: Counts, sizes: Sizes, fits: Fits) -> dict[str, float]:
-    """Returns exponents, counts and times."""
+    """Returns exponents and times."""
     metrics: dict[str, float] = {}
     for layer in counts.layers:
         for quantity, fitted in fits[layer.name].items():
             metrics |= {f"exponent_{name}.{quantity}.{layer.name}": fit.value for name, fit in fitted.items()}
-        longest = _longest(layer)
-        metrics[f"sequential_operations.{layer.name}"] = layer.sequential_operations[longest]
-        metrics[f"longest_path.{layer.name}"] = layer.longest_path[longest]
         for n, d in counts.sweep.points(layer.name):
             metrics[f"time_s.{layer.name}.n_{n}.d_{d}"] = sizes[layer.name][n, d]["time"]
     return metrics
@@ -147,13 +119,6 @@ def _differences(counts: Counts) -> list[Difference]:
         Difference("neighbourhood size", "r, no value stated", f"r = {settings.window}", attention[1:]),
         Difference("kernel size", "k, no value stated", f"k = {settings.kernel}, centred", convolutions),
         Difference("recurrence", "not stated", "h_t = tanh(W x_t + U h_t-1 + b), torch.nn.RNN", ("recurrent",)),
-        Difference(
-            "longest path through convolutions",
-            "log_k(n), dilated kernels",
-            f"dilated by {settings.kernel // 2 + 1} from layer to layer, since a centred kernel sees "
-            f"{settings.kernel // 2} positions to each side",
-            convolutions,
-        ),
     ]
 
 
@@ -172,10 +137,7 @@ def _notes(counts: Counts, measured: Measurements, sizes: Sizes, fits: Fits) -> 
         f"{'one sequence' if measured.timing.batch == 1 else f'{measured.timing.batch} sequences'}: the median of "
         f"{measured.timing.rounds} rounds, in each of which every layer is timed at every size.",
         _crossing(counts, sizes),
-        "Sequential operations are the longest chain of dependent matrix products and convolutions. The longest path "
-        "is the number of steps until every output has a gradient with respect to every input it can depend on. Both "
-        f"are counted at n = {_longest(counts.layers[0])}. A step is a layer of a stack; in the recurrent layer, a "
-        "time step.",
+        "The numbers of sequential operations and the longest paths are the paper's, not measured.",
         f"Measured on {measured.device_name}, {measured.threads} thread{'s' * (measured.threads > 1)}, "
         f"{measured.dtype}, torch {measured.torch_version}, in {duration(measured.seconds)}.",
     ]

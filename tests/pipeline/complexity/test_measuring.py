@@ -10,7 +10,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from pipeline.complexity.count import count
 from pipeline.complexity.measure import measure
 from pipeline.complexity.records import CountsArtifact
-from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, PathSettings, SweepSettings, TimingSettings
+from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, SweepSettings, TimingSettings
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 
@@ -22,7 +22,7 @@ TIMING = TimingSettings(rounds=2, least_s=1e-6, batch=3, threads=1)
 @pytest.fixture
 def counted(tmp_path: Path) -> CountsArtifact:
     (tmp_path / "counts").mkdir()
-    return count(Context(tmp_path / "counts"), SETTINGS, SWEEP, PathSettings(lengths=(4,), width=4))
+    return count(Context(tmp_path / "counts"), SETTINGS, SWEEP)
 
 
 def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: CountsArtifact) -> None:

@@ -11,11 +11,8 @@ import pytest
 from pipeline.corpora import archives
 from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, archive_of, official_archives, read, read_set
 from pipeline.errors import UserError
-from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.text.cleaning import clean
 from tests.support.official_archives import Pairs, checksum, settings_of, write_official
-from tests.support.parallel_text import pairs_of
 from tests.support.range_server import RangeServer, serving
 from tests.support.read_text import read_text
 
@@ -144,27 +141,6 @@ def test_archives_on_disk_are_used(
 def _unpublished(settings: Wmt14Settings, name: str) -> Wmt14Settings:
     archive = settings.archives[name].model_copy(update={"size_bytes": None, "checksum": None})
     return settings.model_copy(update={"archives": {**settings.archives, name: archive}})
-
-
-def test_pairs_that_are_not_utf8_are_dropped_and_counted(tmp_path: Path) -> None:
-    train = {
-        **TRAIN,
-        "commoncrawl": [*TRAIN["commoncrawl"], ("caf\udce9", "Café"), ("tea", "\udcffTee"), ("one", "eins")],
-    }
-    write_official(tmp_path / "official", "de", train, DEV, TEST)
-    settings = Wmt14Settings(**settings_of(tmp_path / "official", "de", 7, 9), data=tmp_path / "official")
-    contexts = []
-    for name in ("raw", "clean"):
-        (tmp_path / name).mkdir()
-        contexts.append(Context(tmp_path / name))
-    corpus = read(contexts[0], settings.texts()[0])
-    cleaned = clean(contexts[1], corpus, CleaningSettings())
-    report = cleaned.load().report
-    assert report["dropped"]["invalid"] == report["collections"]["commoncrawl"]["dropped"]["invalid"] == 2
-    assert report["collections"]["commoncrawl"]["read"] == 33
-    kept = pairs_of(cleaned)
-    assert ("one", "eins") in kept
-    assert not any("tea" in source or "caf" in source for source, _ in kept)
 
 
 def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:

@@ -67,6 +67,11 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table1", "--plan", "--gpu", "h100"], "forecast training runs, and table1 has none"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
+        (
+            ["workflows.cli", "score", "--hyp", "x", "--ref", "x", "--lang", "en-de"],
+            "--lang 'en-de': name one language",
+        ),
+        (["workflows.cli", "score", "--hyp", "x", "--ref", "x", "--lang", ""], "--lang '': name one language, e.g. de"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (["workflows.cli", "translate", ".", "--beam-size", "1000000"], "beam_size"),
         (["workflows.cli", "clean", "--store", "no-such-store"], "not a store: it has no folder"),

@@ -134,7 +134,7 @@ def test_ctranslate2_translates_what_its_first_use_exports(
 
 
 def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, translator: Translator) -> None:
-    """Before the next one is typed. Ctrl-C ends it without a traceback."""
+    """Before the next one is typed. A line that is not UTF-8 is said; ctrl-C ends it without a traceback."""
     keyboard, terminal = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, str(checkpoint.folder), *OPTIONS],
@@ -147,7 +147,7 @@ def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, transla
     os.close(terminal)
     try:
         for line in ("Two dogs run .", "", "A dog ."):
-            os.write(keyboard, line.encode() + b"\n")
+            os.write(keyboard, b"caf\xe9\n" * (line == "") + line.encode() + b"\n")
             assert process.stdout.readline().decode() == translator.translate([line])[0] + "\n"
         time.sleep(0.2)  # until Python waits for the next line
         os.write(keyboard, b"\x03")
@@ -157,6 +157,7 @@ def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, transla
         os.close(keyboard)
     assert (process.returncode, rest) == (130, b"")
     assert b"ctrl-D quits" in told
+    assert told.count(b"this line is not UTF-8: type it again") == 1
     assert b"Traceback" not in told
 
 
