@@ -33,19 +33,16 @@ def requirements(*, optional: bool = False) -> list[str]:
 
 def unmet(required: Iterable[str], *, missing: bool = True, too_new: bool = False) -> Iterator[str]:
     """Yields the libraries that are too old, and those `missing` or `too_new`, with what is needed instead."""
-    for text in required:
-        requirement = text.partition(";")[0].strip()
-        name = _name(requirement)
-        least, below = (re.findall(rf"{sign}\s*([\d.]+)", requirement) for sign in (">=", "<"))
+    for requirement in (text.partition(";")[0].strip() for text in required):
+        bounds = {sign: _release(of) for sign, of in re.findall(r"(>=|<)\s*([\d.]+)", requirement)}
         try:
-            here = version(name)
+            here = version(name := _name(requirement))
+            numbers = _release(here)
+            if numbers < bounds.get(">=", []) or (too_new and numbers >= bounds.get("<", [sys.maxsize])):
+                yield f"{name} is {here} ({requirement})"
         except PackageNotFoundError:
             if missing:
                 yield f"{name} is missing ({requirement})"
-            continue
-        is_old, is_new = least and _release(here) < _release(least[0]), below and _release(here) >= _release(below[0])
-        if is_old or (is_new and too_new):
-            yield f"{name} is {here} ({requirement})"
 
 
 def hiding(folders: Iterable[str]) -> Path | None:
@@ -63,16 +60,11 @@ def hiding(folders: Iterable[str]) -> Path | None:
 
 def check() -> None:
     """Ends a command that cannot work, with one line and status 2."""
-    problem = ""
-    if file := hiding(sys.path):
-        problem = f"{file.absolute()} {HIDES}"
-    elif wrong := [*unmet(requirements())]:
-        install = f"{sys.executable} -m pip install"
-        clone = f"cd {ROOT} && {install} -c constraints.txt -e ."
-        remedy = clone if (ROOT / "constraints.txt").is_file() else f"{install} --upgrade aiayn"
-        problem = f"{'; '.join(wrong)}: {remedy}"
-    if problem:
-        print(f"error: {problem}", file=sys.stderr)
+    constraints, hidden = ROOT / "constraints.txt", hiding(sys.path)
+    if problems := [f"{hidden.absolute()} {HIDES}"] if hidden else [*unmet(requirements())]:
+        what = f"-c {constraints} -e {ROOT}" if constraints.is_file() else "--upgrade aiayn"
+        remedy = "" if hidden else f": {sys.executable} -m pip install {what}"
+        print(f"error: {'; '.join(problems)}{remedy}", file=sys.stderr)
         sys.exit(2)
 
 

@@ -222,11 +222,9 @@ def run_numbers(profile: Path) -> list[int]:
 
 def artifacts_of(store: Store, workflow: str, profile: str) -> set[str]:
     """Returns the names of all artifacts of a workflow's runs of a profile."""
-    place, names = store.root / workflow / file_name(profile), set[str]()
-    for number in run_numbers(place):
-        with suppress(UserError):
-            names.update(Run.read(store.root, place / str(number)).record.artifacts.values())
-    return names
+    place = store.root / workflow / file_name(profile)
+    found = (run for run in runs_in(store) if isinstance(run, Run) and run.folder.parent == place)
+    return {name for run in found for name in run.record.artifacts.values()}
 
 
 def file_name(text: str) -> str:

@@ -60,14 +60,15 @@ def test_a_library_that_is_missing_or_too_old_is_named(tmp_path: Path) -> None:
     done = _typed(*TABLE_1, "--plan", folder=tmp_path)
     assert done.returncode == 2
     assert "rich is " in done.stderr
-    assert f"; no-such-library is missing (no-such-library>=1): cd {tmp_path} && {sys.executable} -m pip" in done.stderr
+    assert f"; no-such-library is missing (no-such-library>=1): {sys.executable} -m pip install -c" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 def test_versions_are_compared_as_numbers() -> None:
     assert [*unmet(requirements(), too_new=True)] == []
-    assert [*unmet(["pytest>=9", "pytest[x]>=9.0.0,<999; python_version > '3'"], too_new=True)] == []
-    (old,) = unmet(["pytest>=1000.1"])
-    assert old.endswith("(pytest>=1000.1)")
-    assert len([*unmet(["pytest<2"], too_new=True)]) == 1
+    assert [*unmet(["pytest[x]>=9.0.0,<999; python_version > '3'"], too_new=True)] == []
     assert [*unmet(["pytest<2"])] == [*unmet(["no-such-library>=1"], missing=False)] == []
+    assert [text.partition(" is ")[0] for text in unmet(["rich>=1000.1", "pytest<2"], too_new=True)] == [
+        "rich",
+        "pytest",
+    ]

@@ -139,7 +139,7 @@ def open_streams() -> None:
 def _described(error: OSError) -> str:
     """Returns a file system error's place, problem and, if the system's words do not say it, its remedy."""
     place = os.fsdecode(error.filename) if error.filename else "the output" * (error.errno in DISK_FULL)
-    remedy = f"; {REMEDIES[error.errno]}" if error.errno in REMEDIES else ""
+    remedy = f"; {text}" if (text := REMEDIES.get(error.errno or 0)) else ""
     return f"{place}{': ' if place else ''}{error.strerror}{remedy}"
 
 

@@ -27,7 +27,6 @@ PlannedModels: TypeAlias = Mapping[str, tuple[Sequence[Step[Artifact]], Mapping[
 """The final steps of models, and details of their training runs by column heading of the plan, by name."""
 NEVER, FORCED, INPUT, CONTINUES = "never built", "forced", "another ", "continues at update "
 STYLES = {"not needed": "opacity:0.4", "cached": "stroke-dasharray:4 3"}
-MAX_CHANGES = 6  # with more changed settings, an artifact is another experiment's and explains nothing
 
 
 @dataclass(frozen=True)
@@ -142,8 +141,7 @@ def _reached(step: Step[Artifact], store: Store) -> int:
 
 def _reason(step: Step[Artifact], built: Iterable[Mapping[str, Any]], missing: set[str]) -> Reason:
     """Compares a step with the most similar artifact of its label."""
-    near = (manifest for manifest in built if len(list(step.differing(manifest))) <= MAX_CHANGES)
-    newest_first = sorted(near, key=lambda manifest: -manifest["ns"])
+    newest_first = sorted(built, key=lambda manifest: -manifest["ns"])
     differences = min((list(_differences(step, manifest)) for manifest in newest_first), key=len, default=None)
     if differences is None:
         return Reason(NEVER)

@@ -50,26 +50,6 @@ def test_a_changed_setting_is_named_with_both_values(store: Store) -> None:
     assert grouped(reasons(steps, store)) == ["right again: built with text b (here d)"]
 
 
-def test_another_experiment_under_the_same_label_explains_nothing(store: Store) -> None:
-    """Another profile's artifact differs in nearly all settings; a list of them would fill the plan."""
-
-    class Settings(WriteSettings):
-        a: int = 0
-        b: int = 0
-        c: int = 0
-        d: int = 0
-        e: int = 0
-        f: int = 0
-
-    first = WRITE("many", Settings(text="a"))
-    run([first], store)
-    changes = dict.fromkeys("abcde", 1)
-    some, all_of_them = Settings(text="b", **changes), Settings(text="b", f=1, **changes)
-    assert _why(WRITE("many", some), store)["many"].text.startswith("built with text a (here b), a 0 (here 1), ")
-    assert _why(WRITE("many", all_of_them), store) == {"many": Reason("never built")}
-    assert grouped({WRITE("many", all_of_them): Reason("never built")}) == []
-
-
 def test_other_experiments_and_a_run_s_own_checkpoints(tmp_path: Path) -> None:
     """Only artifacts of earlier runs of the same table and profile are compared. An interrupted run continues."""
     store, target = Store(tmp_path), table_of(2)
