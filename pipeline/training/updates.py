@@ -188,6 +188,8 @@ class Updates:
             try:
                 batch = Batch.packed(*self.split.batch(rows), self.packed_size)
             except ValueError:
+                if len(rows) == 1:  # longer than every sentence of the plan
+                    raise
                 return [batch for half in (rows[::2], rows[1::2]) for batch in self._batches([half], update)]
         elif self.form == "blocks":
             batch = Batch.in_blocks([self.split.batch(unit) for unit in units], self.dtype)
