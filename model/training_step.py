@@ -205,7 +205,6 @@ class TrainingStep:
             self.captured = captured
         finally:
             self.discard()
-            self._drop_lower_gradients()  # a failed capture may have left some
 
     def _add(self, batch: Batch) -> None:
         loss, nll = self.loss(batch)
@@ -230,8 +229,9 @@ class TrainingStep:
                 parameter.grad = None
 
     def discard(self) -> None:
-        """Sets the sums to zero."""
+        """Sets the sums to zero, and drops gradients that a failed pass or capture has left."""
         self.sums.zero_()
+        self._drop_lower_gradients()
 
     def learning_rate(self, update: int) -> float:
         """Returns the learning rate of update number `update`, counted from 1 (§5.3)."""

@@ -66,20 +66,19 @@ def _load_pyfunc(data_path: str) -> Served:
     return Served(Path(data_path))
 
 
-def save(folder: Path, checkpoint: Checkpoint, description: Any) -> None:
+def save(folder: Path, checkpoint: Checkpoint, search: DecodingSettings, description: Any) -> None:
     """Writes a checkpoint as an MLflow model to a new folder; `description` is an `mlflow.models.Model`.
 
-    Requests may set beam, length penalty and maximum length.
+    Requests may set beam, length penalty and maximum length; `search` has the search.
     """
     from mlflow import pyfunc
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
-    defaults = PARSING if _is_parser(checkpoint.folder) else DecodingSettings()
     params = [
-        ParamSpec("beam_size", "long", defaults.beam_size),
-        ParamSpec("length_penalty", "double", defaults.length_penalty),
-        ParamSpec("max_extra_tokens", "long", defaults.max_extra_tokens),
+        ParamSpec("beam_size", "long", search.beam_size),
+        ParamSpec("length_penalty", "double", search.length_penalty),
+        ParamSpec("max_extra_tokens", "long", search.max_extra_tokens),
     ]
     lines = Schema([ColSpec("string")])
     root = Path(__file__).parents[2]

@@ -47,7 +47,11 @@ class EpochPlan:
 
     def __getitem__(self, update: int) -> list[Integers]:
         """Returns the rows of each unit of an update, from 0. Raises IndexError past the end."""
-        return [self.rows[self.bounds[unit] : self.bounds[unit + 1]] for unit in self.dealt[update]]
+        return [self.unit(unit) for unit in self.dealt[update]]
+
+    def unit(self, unit: int) -> Integers:
+        """Returns the rows of a unit."""
+        return self.rows[self.bounds[unit] : self.bounds[unit + 1]]
 
     def sha256(self) -> str:
         """Returns a hash of the plan; equal plans have equal hashes."""
@@ -73,21 +77,19 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Tra
     """
     if not len(source_lengths):
         raise UserError("the training split is empty: there is nothing to train on; check the cleaning's report")
-    random = np.random.default_rng([settings.seed, epoch])
-    rows = random.permutation(len(source_lengths)).astype(np.int32)
-    rows = by_length(source_lengths, target_lengths, rows, settings.budget_tokens // settings.units)
-    source, target = source_lengths[rows], target_lengths[rows]
-    fuller_tokens = max(int(side.sum(dtype=np.int64)) for side in (source, target))
+    fuller_tokens = max(int(side.sum(dtype=np.int64)) for side in (source_lengths, target_lengths))
     n_updates = max(1, round(fuller_tokens / settings.budget_tokens))
     missed = abs(fuller_tokens / n_updates / settings.budget_tokens - 1) > BUDGET_TOLERANCE
-    if missed or n_updates * settings.units > len(rows):
+    if missed or n_updates * settings.units > len(source_lengths):
         raise UserError(
-            f"{len(rows):,} pairs of {fuller_tokens:,} tokens on the fuller side do not fill updates of "
+            f"{len(source_lengths):,} pairs of {fuller_tokens:,} tokens on the fuller side do not fill updates of "
             f"budget_tokens = {settings.budget_tokens}; lower budget_tokens"
         )
+    rows, dealt = deal(len(source_lengths), n_updates, settings, epoch)
+    rows = by_length(source_lengths, target_lengths, rows, settings.budget_tokens // settings.units)
+    source, target = source_lengths[rows], target_lengths[rows]
     bounds = equal_bounds(source, target, n_updates * settings.units)
     starts = bounds[:-1]
-    dealt = random.permuted(np.arange(len(starts)).reshape(settings.units, n_updates), axis=1).T
 
     # In the dtype of the lengths, since conversion would copy them all.
     sums = [np.add.reduceat(side, starts, dtype=side.dtype) for side in (source, target)]
@@ -99,6 +101,16 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Tra
         real_tokens=np.stack(sums, axis=1).astype(np.int64),
         padded_tokens=np.stack(longest, axis=1).astype(np.int64) * np.diff(bounds)[:, None],
     )
+
+
+def deal(n_pairs: int, n_updates: int, settings: TrainingSettings, epoch: int) -> tuple[Integers, Integers]:
+    """Returns an epoch's permutation of pairs, and the units of each update: (updates, units).
+
+    Only these differ between epochs: units have the same lengths in all, since pairs are sorted by them.
+    """
+    random = np.random.default_rng([settings.seed, epoch])
+    rows = random.permutation(n_pairs).astype(np.int32)
+    return rows, random.permuted(np.arange(settings.units * n_updates).reshape(settings.units, n_updates), axis=1).T
 
 
 def equal_bounds(source_lengths: Integers, target_lengths: Integers, n_runs: int) -> Integers:

@@ -63,7 +63,7 @@ class WorkerDevice(NamedTuple):
             multiplies_bfloat16(device),
             compute_dtype(device) == torch.bfloat16,
             may_compile and compiles(device),
-            fast and can_pack(device, settings.model),
+            fast and settings.dtype != "float32" and can_pack(device, settings.model),
             instruction_set(device),
             torch.__version__,
         )

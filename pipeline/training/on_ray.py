@@ -134,7 +134,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
     device = reserved_gpu(str(ray.train.torch.get_device())) if work.on_gpus else "cpu"
     workers = Workers(rank, size, device)
     workers.use_device()
-    if work.on_gpus and work.settings.gpus_per_worker < 1 and device != "cpu":
+    if work.on_gpus and device != "cpu":  # a whole GPU, too: Ray may reuse the process of a run that had a share
         torch.cuda.set_per_process_memory_fraction(work.settings.gpus_per_worker, device)
     if size > 1:
         connect(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, size, device)

@@ -22,7 +22,7 @@ from model.dropout import pair_keys
 from model.flops import training_flop
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.text.batching import EpochPlan, plan_epoch
+from pipeline.text.batching import EpochPlan, deal, plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.workers import Workers
 
@@ -54,7 +54,7 @@ class Update(NamedTuple):
     source_tokens: int
     target_tokens: int
     computed_tokens: int
-    """Source and target tokens, including padding."""
+    """Source and target tokens, including padding; if passes are padded, inferred from this worker's."""
     flop: float
     """FLOP of forward and backward (`model.flops`)."""
 
@@ -131,18 +131,30 @@ class Updates:
     def largest(self) -> list[Batch]:
         """Returns the passes that need the most memory.
 
-        Packed ones all need the same: here are a full one and a single pair. Of others, those of the updates with the
-        most padded tokens on either side or the most query-key pairs.
+        Packed ones all need the same: here are a full one and a single pair. Of others, those with the most padded
+        tokens on either side or both, or the most query-key pairs. Blocks are those of an epoch. Where a whole pass is
+        padded to its longest sentence, the units that meet in it matter more, and all epochs are searched.
         """
         plan = self._first
         if self.form == "packed":
             units = [plan[0][position] for position in next(iter(self._positions()), ())]
             return [*self._batches(units, 0), *self._batches([unit[:1] for unit in units[:1]], 0)]
-        padded = plan.padded_tokens.astype(np.float64)
-        sizes = np.column_stack((padded, (padded**2).sum(axis=1) / np.diff(plan.bounds)))
-        updates = set(sizes[plan.dealt].sum(axis=1).argmax(axis=0).tolist())
-        passes = [[plan[update][position] for position in part] for update in updates for part in self._positions()]
-        return [batch for units in passes for batch in self._batches(units, 0)]
+        pairs = np.diff(plan.bounds)[:, None]
+        longest = plan.padded_tokens // pairs
+        n_epochs = -(-self.settings.updates // len(plan)) if self.form == "padded" else 1
+        largest: list[tuple[int, list[int]]] = [(0, [])] * 4
+        for epoch in range(n_epochs):
+            dealt = deal(len(plan.rows), len(plan), self.settings, epoch)[1]
+            for positions in self._positions():
+                passes = dealt[:, positions]
+                lengths = longest[passes] if self.form == "blocks" else longest[passes].max(axis=1, keepdims=True)
+                tokens = lengths * pairs[passes]
+                products = (tokens * lengths).sum(axis=(1, 2))
+                sizes = np.column_stack((tokens.sum(axis=1), tokens.sum(axis=(1, 2)), products))
+                for i, update in enumerate(sizes.argmax(axis=0)):
+                    largest[i] = max(largest[i], (int(sizes[update, i]), passes[update].tolist()))
+        chosen = dict.fromkeys(tuple(units) for _, units in largest)
+        return [batch for units in chosen for batch in self._batches([plan.unit(unit) for unit in units], 0)]
 
     def between(self, first: int, last: int) -> Iterator[Update]:
         """Yields updates `first` to `last` - 1 of the run, from 0, reading ahead."""
@@ -176,6 +188,8 @@ class Updates:
             try:
                 batch = Batch.packed(*self.split.batch(rows), self.packed_size)
             except ValueError:
+                if len(rows) == 1:  # longer than every sentence of the plan
+                    raise
                 return [batch for half in (rows[::2], rows[1::2]) for batch in self._batches([half], update)]
         elif self.form == "blocks":
             batch = Batch.in_blocks([self.split.batch(unit) for unit in units], self.dtype)
@@ -202,8 +216,11 @@ class Updates:
         dealt = plan.dealt[position]
         source_tokens, target_tokens = plan.real_tokens[dealt].sum(axis=0).tolist()
         computed_tokens = int(plan.padded_tokens[dealt].sum())
-        if self.packed_size:
-            computed_tokens = 2 * self.packed_size.n_rows * self.n_passes * self.workers.size
+        my_tokens = int(plan.real_tokens[dealt[[unit for units in self._positions() for unit in units]]].sum())
+        if self.form != "blocks" and my_tokens:  # passes are padded, with about as much padding at the other workers
+            made = (batch for part in mine for batch in part.batches)
+            made_tokens = sum(batch.source.tokens_N.numel() + batch.targets_N.numel() for batch in made)
+            computed_tokens = round(made_tokens * (source_tokens + target_tokens) / my_tokens)
         return Update(mine, source_tokens, target_tokens, computed_tokens, flop)
 
     def _plan_of(self, epoch: int) -> EpochPlan:

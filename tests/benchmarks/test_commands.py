@@ -144,7 +144,6 @@ def test_gpu_in_tiny_form(tmp_path: Path) -> None:
     shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", "--steps=minute")
     out = tmp_path / "out"
     minute = json.loads((out / "minute.json").read_text())
-    assert [*minute["forms"]] == ["auto", "plain", "float32", "exact"]
     for form, done in minute["forms"].items():
         assert done["tokens_s"] == pytest.approx(done["target_tokens"] / done["update_s"])  # of a single update
         assert min(done["start_s"], done["matmul_flop_s"], done["peak_memory_gb"]) > 0
@@ -159,7 +158,11 @@ def test_gpu_in_tiny_form(tmp_path: Path) -> None:
 
 
 def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Padded forms are measured in as many passes as by default, and packed ones in those of the step."""
+    passes = []
+
     def measure(settings: TrainingSettings, *_: Any) -> gpu.Result:
+        passes.append(settings.pass_tokens)
         if settings.exact_reduction:
             raise MemoryError("out of\nmemory")
         return {"tokens_s": 12_345.6, "captured": False}
@@ -167,7 +170,8 @@ def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatc
     monkeypatch.setattr(gpu, "measure_form", measure)
     monkeypatch.setattr(gpu, "largest_pass", lambda *_: 400)
     rows = gpu.rows("minute", gpu.measure_forms("base", 8, "cpu", True, tmp_path / "minute"))
-    assert [row.split(" | ")[1] for row in rows] == [*gpu.FORMS]
+    assert [row.split(" | ")[1] for row in rows] == [*gpu.FORMS] == ["auto", "plain", "float32", "exact"]
+    assert passes == [400, 0, 0, 400]
     assert rows[0] == "| minute | auto | 12,346 |  |  |  |  |  |  |  |  | False |  |"
     assert rows[-1].endswith("| MemoryError: out of memory |")
     libraries = [{"name": "aiayn", "tokens_s": 1e5, "dtype": "bfloat16"}, {"name": "MarianMT", "failed": "killed"}]

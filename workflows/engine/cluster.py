@@ -36,6 +36,8 @@ WAITING_S = 60.0
 """Seconds between reports of steps that wait for a node, and for the first answer of a node."""
 OUT_OF_MEMORY = ("RAY_task_oom_retries", "0")
 """By default Ray runs a task again that its memory monitor has killed, without end, and prints 30 lines each time."""
+RAY_TRAIN = ("RAY_TRAIN_V2_ENABLED", "1")
+"""The version of Ray Train that training is written for, whatever the surroundings ask for."""
 
 
 def map_on_ray(
@@ -134,7 +136,7 @@ def shipped_packages() -> dict[str, Any] | None:
     return {
         "py_modules": [str(ROOT / name) for name in PACKAGES],
         "excludes": ["__pycache__"],
-        "env_vars": dict([OUT_OF_MEMORY]),
+        "env_vars": dict([OUT_OF_MEMORY, RAY_TRAIN]),
     }
 
 
@@ -155,7 +157,7 @@ def cluster(address: str | None) -> Iterator[str]:
         raise UserError(f"{file} {HIDES}")
     # Ray hides GPUs from tasks that request none and warns that this will change. Either behaviour is fine here.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_TRAIN_V2_ENABLED", "1")
+    os.environ.update([RAY_TRAIN])
     os.environ.setdefault(*OUT_OF_MEMORY)
     address = chosen_address(address)
     local = address == LOCAL

@@ -180,7 +180,7 @@ class Exporter:
         has_weights = not self._server.has_file or self._store.has(to_step(steps.checkpoint).name)
         if self._workflow.is_served and has_weights:
             served = registered_name(name, model.pair)
-            serve(client, run, served, to_artifact(model.checkpoint), self._store, self._about(steps))
+            serve(client, run, served, to_artifact(model.checkpoint), search, self._store, self._about(steps))
         self._end(name, "FINISHED", is_sent=has_weights or not self._workflow.is_served)
 
     def _send(self, name: str, points: Sequence[Any]) -> None:

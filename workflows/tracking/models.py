@@ -1,8 +1,8 @@
 """Logs the models of Table 2 to MLflow in a form that it can serve, and registers them.
 
 A model is logged once, however many runs use it. Its registered name is the language pair and the model, e.g.
-`aiayn-en-de-base`. Each version is one set of weights. The alias `newest` marks the last version measured, and each
-profile's name the last version of that profile: `models:/aiayn-en-de-base@multi30k`.
+`aiayn-en-de-base`. Each version is one set of weights with one search. The alias `newest` marks the last version
+measured, and each profile's name the last version of that profile: `models:/aiayn-en-de-base@multi30k`.
 """
 
 import json
@@ -14,11 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.export.mlflow_model import save
+from pipeline.settings import DecodingSettings
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 
 TRANSLATOR_TAG = "aiayn.translator"
-"""The tag for a checkpoint's fingerprint, on the logged model."""
+"""The tag for a checkpoint's fingerprint and its search, on the logged model."""
 MODEL_TAG = "aiayn.model"
 """The tag for a version's model id, which MLflow's SQL store does not return."""
 NEWEST = "newest"
@@ -31,14 +32,20 @@ def registered_name(model: str, pair: str) -> str:
     return "aiayn-" + re.sub(r"[^\w-]+", "-", " ".join(words)).strip("-")
 
 
-def serve(client: Any, run: Any, name: str, checkpoint: Checkpoint, store: Store, tags: Mapping[str, str]) -> None:
-    """Logs and registers a run's model unless it is there, links it to the run, and moves the aliases to it."""
+def serve(
+    client: Any, run: Any, name: str, model: Checkpoint, search: DecodingSettings, store: Store, tags: Mapping[str, str]
+) -> None:
+    """Logs and registers a run's model unless it is there, links it to the run, and moves the aliases to it.
+
+    By default the model searches like the run.
+    """
     from mlflow.entities import LoggedModelOutput
 
-    identity, run_id = checkpoint.manifest["fingerprint"], run.info.run_id
+    searches = search.beam_size, search.length_penalty, search.max_extra_tokens
+    identity, run_id = " ".join(map(str, (model.manifest["fingerprint"], *searches))), run.info.run_id
     copies = client.search_logged_models([run.info.experiment_id], f"tags.`{TRANSLATOR_TAG}` = '{identity}'")
-    ready = [str(model.model_id) for model in copies if model.status == "READY"]
-    model_id = ready[0] if ready else _log(client, run, store.fetch(checkpoint.folder.name), identity)
+    ready = [str(copy.model_id) for copy in copies if copy.status == "READY"]
+    model_id = ready[0] if ready else _log(client, run, store.fetch(model.folder.name), search, identity)
     if model_id not in {output.model_id for output in client.get_run(run_id).outputs.model_outputs}:
         client.log_outputs(run_id, [LoggedModelOutput(model_id, step=0)])
     if not client.search_registered_models(f"name = '{name}'"):
@@ -60,7 +67,7 @@ def serve(client: Any, run: Any, name: str, checkpoint: Checkpoint, store: Store
         client.set_registered_model_alias(name, alias, version.version)
 
 
-def _log(client: Any, run: Any, weights: Path, identity: str) -> str:
+def _log(client: Any, run: Any, weights: Path, search: DecodingSettings, identity: str) -> str:
     """Logs a new model and returns its id. MLflow's `log_model` would use the process's server and run the model."""
     from mlflow.models import Model
 
@@ -69,7 +76,8 @@ def _log(client: Any, run: Any, weights: Path, identity: str) -> str:
     logged = client.create_logged_model(run.info.experiment_id, name, run_id, {TRANSLATOR_TAG: identity})
     try:
         with TemporaryDirectory() as folder:
-            save(Path(folder), Checkpoint(weights), Model(logged.artifact_location, run_id, model_id=logged.model_id))
+            description = Model(logged.artifact_location, run_id, model_id=logged.model_id)
+            save(Path(folder), Checkpoint(weights), search, description)
             client.log_model_artifacts(logged.model_id, folder)
     except BaseException:
         client.delete_logged_model(logged.model_id)

@@ -32,7 +32,7 @@ def saved(checkpoint: Checkpoint) -> Path:
     from mlflow.models import Model
 
     folder = checkpoint.folder.with_name("saved")
-    save(folder, checkpoint, Model())
+    save(folder, checkpoint, DecodingSettings(), Model())
     return folder
 
 
@@ -88,7 +88,7 @@ def test_the_models_need_no_more_than_their_requirements(checkpoint: Checkpoint,
     from mlflow.models import Model
 
     parser = make_parser(tmp_path / "made", make_trees(tmp_path))
-    save(tmp_path / "parser", parser, Model())
+    save(tmp_path / "parser", parser, PARSING, Model())
     shutil.copytree(saved, tmp_path / "translator")
     requirements = {(tmp_path / kind / "requirements.txt").read_text() for kind in ("parser", "translator")}
     assert len(requirements) == 1

@@ -80,6 +80,7 @@ def test_speed_is_negotiated(
     settings = with_fields(**{"dtype": "bfloat16", **fields})
     negotiated = devices.negotiate(Workers(), settings, TrainingState(), tmp_path)
     assert (negotiated.compiled, negotiated.form == "packed") == (compiled, packed)
+    assert negotiated.devices[0].can_pack == packed, "kernels are compiled that the run does not use"
 
 
 def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from pipeline.hardware import make_deterministic
@@ -115,12 +116,6 @@ def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> 
 class ThroughHost(Workers):
     """Workers whose gloo group sends tensors through the CPU, because NCCL needs a GPU per process."""
 
-    def send(self, tensor: Tensor, rank: int) -> None:
-        super().send(tensor.cpu(), rank)
-
-    def receive(self, tensor: Tensor, rank: int) -> Tensor:
-        return tensor.copy_(super().receive(tensor.cpu(), rank))
-
     def broadcast(self, tensor: Tensor) -> None:
         on_host = tensor.cpu()
         super().broadcast(on_host)
@@ -135,8 +130,17 @@ def train_on_device(
 ) -> None:
     """Runs one of `size` training processes on one device."""
     make_deterministic()  # like the loop on a GPU: no operation may lack a deterministic kernel
+    send, receive, received = dist.send, dist.recv, []
+
+    def receive_on_host(tensor: Tensor, source: int) -> None:
+        received.append(tensor.cpu())
+        receive(received[-1], source)
+        tensor.copy_(received[-1])
+
+    dist.send, dist.recv = lambda tensor, target: send(tensor.cpu(), target), receive_on_host
     with group(rank, size, port):
         Training(ThroughHost(rank, size, device), dataset, settings, folder).run()
+    assert bool(received) == (size == 2 and rank == 0), "sums are exchanged by other functions"
 
 
 def test_exact_reduction_of_two_processes_on_one_device(device: str, dataset: EncodedDataset, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from model.batch import PackedSize
+from model.batch import Batch, PackedSize
 from model.config import PAD_ID
 from model.flops import training_flop
 from pipeline.errors import UserError
@@ -67,9 +67,17 @@ def pairs_of(updates: Updates, update: int) -> list[list[tuple[int, ...]]]:
     return found
 
 
+def tokens_of(batch: Batch) -> int:
+    """Returns the tokens that a pass computes, padding included."""
+    return batch.source.tokens_N.numel() + batch.targets_N.numel()
+
+
 @pytest.mark.parametrize("form", ["padded", "blocks", "packed"])
 def test_workers_and_passes_compute_each_pair_once(dataset: EncodedDataset, form: Form) -> None:
-    """Any number of workers, in any number of passes, has the pairs of the update, and the size of the whole."""
+    """Any number of workers, in any number of passes, has the pairs of the update, and the size of the whole.
+
+    With padding: one worker counts what it computes, and the first of several infers the rest.
+    """
     split = EncodedSplit.open(dataset, "train")
     plan = plan_epoch(split.source_lengths, split.target_lengths, TINY, epoch=0)
     rows = np.concatenate(plan[0])
@@ -77,7 +85,7 @@ def test_workers_and_passes_compute_each_pair_once(dataset: EncodedDataset, form
     flop = training_flop(TINY.model, split.source_lengths[rows], split.target_lengths[rows])
     for size, divided, exact in ((1, 0, False), (1, 2, False), (3, 1, False), (16, 0, False), (3, 0, True)):
         settings = with_fields(exact_reduction=exact, pass_tokens=0)
-        found, parts = [], []
+        found, parts, made_tokens, computed_tokens = [], [], 0, []
         for rank in range(size):
             updates = Updates(split, settings, OneOfMany(rank, size), torch.float32, form)
             for _ in range(divided):
@@ -85,9 +93,23 @@ def test_workers_and_passes_compute_each_pair_once(dataset: EncodedDataset, form
             found += [pair for batch in pairs_of(updates, 0) for pair in batch]
             (update,) = updates.between(0, 1)
             parts += [part.number for part in update.mine]
+            made_tokens += sum(tokens_of(batch) for part in update.mine for batch in part.batches)
+            computed_tokens.append(update.computed_tokens)
             assert (update.flop, update.target_tokens) == (flop, plan.real_tokens[plan.dealt[0], 1].sum())
         assert sorted(found) == expected
+        assert computed_tokens[0] == pytest.approx(made_tokens, rel=0.0 if size == 1 else 0.1)
         assert sorted(parts) == [*range(8 if exact else size)]
+
+
+@pytest.mark.parametrize("pass_tokens", [0, 700, TINY.budget_tokens])
+def test_no_padded_pass_of_a_run_is_larger_than_those_tried_first(dataset: EncodedDataset, pass_tokens: int) -> None:
+    settings = with_fields(pass_tokens=pass_tokens, updates=30 * EPOCH_UPDATES)
+    updates = Updates(EncodedSplit.open(dataset, "train"), settings, Workers(), torch.float32, "padded")
+    passes = [
+        batch for update in updates.between(0, settings.updates) for part in update.mine for batch in part.batches
+    ]
+    for size in (tokens_of, lambda batch: batch.source.tokens_N.numel(), lambda batch: batch.targets_N.numel()):
+        assert max(map(size, updates.largest())) == max(map(size, passes))
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads by Linux's /proc")

@@ -77,12 +77,23 @@ def test_a_user_without_a_home_is_told() -> None:
 
 @pytest.mark.ray
 def test_ray_starts_where_nothing_is_in_its_way() -> None:
-    """The longest valid path, without a home folder but with a token."""
+    """The longest valid path, without a home folder but with a token. A step may import what training needs."""
     folder = _folder_of(LONGEST, f"/tmp/{os.getpid()}")
     os.makedirs(folder)
-    code = "from workflows.engine.cluster import cluster\nwith cluster(None):\n    print('started')"
+    code = "\n".join(
+        [
+            "import ray",
+            "from workflows.engine.cluster import cluster",
+            "def step():",
+            "    from ray.train import ControllerError",
+            "    return 'started'",
+            "with cluster(None):",
+            "    print(ray.get(ray.remote(step).remote()))",
+        ]
+    )
     inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     environment = {**inherited, "TMPDIR": folder, "HOME": "/proc/none", "RAY_AUTH_TOKEN": 32 * "x"}
+    environment["RAY_TRAIN_V2_ENABLED"] = "0"
     try:
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     finally:

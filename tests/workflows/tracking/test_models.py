@@ -24,10 +24,14 @@ def test_a_registered_name_ends_no_query() -> None:
     assert [*names.values()] == ["aiayn-en-de-base", "aiayn-en-de-base", "aiayn-en-de-it-s-50-x-y"]
 
 
-def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each set of weights is one model and one version, added once; `newest` and the profile's name move.
+SEARCH = DecodingSettings(beam_size=2, length_penalty=1.4, max_extra_tokens=3)
 
-    The model of `models:/aiayn-en-de-base@newest` translates like its checkpoint, also after the store has been moved.
+
+def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each set of weights with a search is one model and one version, added once; `newest` and the profile's name move.
+
+    The model of `models:/aiayn-en-de-base@newest` translates like its checkpoint, with the search that was measured,
+    also after the store has been moved.
     """
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     before = tmp_path / "my 100% runs"
@@ -39,16 +43,18 @@ def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pyte
         checkpoints[name].write_json(MANIFEST, {"fingerprint": name})
     server, runs = Server(uri, "table2", before), {}
     client = server.client
-    for name, profile in (("first", "embedded"), ("second", "multi30k"), ("second", "v2"), ("first", "embedded")):
+    paper = DecodingSettings()
+    measured = [("first", "embedded", paper), ("second", "multi30k", paper), ("second", "v2", paper)]
+    for name, profile, search in (*measured, ("first", "embedded", SEARCH)):
         runs[profile] = client.create_run(server.experiment_id, run_name="en-de base")
         for _ in range(2):
-            serve(client, runs[profile], "aiayn-en-de-base", checkpoints[name], store, {"profile": profile})
+            serve(client, runs[profile], "aiayn-en-de-base", checkpoints[name], search, store, {"profile": profile})
         newest = client.get_model_version_by_alias("aiayn-en-de-base", "newest")
-        assert client.get_logged_model(newest.tags[MODEL_TAG]).tags["aiayn.translator"] == name
+        assert client.get_logged_model(newest.tags[MODEL_TAG]).tags["aiayn.translator"].startswith(name)
         (output,) = client.get_run(runs[profile].info.run_id).outputs.model_outputs
         assert output.model_id == newest.tags[MODEL_TAG]
-    assert len(client.search_model_versions("name = 'aiayn-en-de-base'")) == 2
-    assert len(client.search_logged_models([server.experiment_id])) == 2
+    assert len(client.search_model_versions("name = 'aiayn-en-de-base'")) == 3
+    assert len(client.search_logged_models([server.experiment_id])) == 3
     aliases = client.get_registered_model("aiayn-en-de-base").aliases
     assert aliases.keys() == {"newest", "embedded", "multi30k"}  # v2 would be a version in MLflow's addresses
     assert aliases["newest"] == aliases["embedded"] != aliases["multi30k"]
@@ -74,5 +80,6 @@ def test_aliases_follow_what_was_measured_last(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MLFLOW_TRACKING_URI", moved.uri)
     monkeypatch.setattr(sys, "path", sys.path.copy())  # MLflow adds the model's code to it
     loaded = mlflow.pyfunc.load_model("models:/aiayn-en-de-base@newest")
-    translator = Translator(Store(after).folder("first"), DecodingSettings())
+    translator = Translator(Store(after).folder("first"), SEARCH)
     assert loaded.predict(SENTENCES) == translator.translate(SENTENCES)
+    assert loaded.predict(SENTENCES) != translator.with_settings(paper).translate(SENTENCES)
