@@ -24,6 +24,7 @@ import psutil
 from pipeline.settings import Settings, flatten
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import METRICS, Corpus, EvaluationSet, read_metrics_line
+from pipeline.store.locks import guarded
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order, to_artifact, to_step
 from workflows.reports.corpus import CorpusReport
@@ -63,6 +64,8 @@ class Exporter:
         """Sends nothing yet."""
         self._server, self._workflow, self._store = server, workflow, store
         self._title = f"{server.experiment} {workflow.profile}"
+        self._alone = store.root / "mlartifacts"
+        """The folder of the lock by which of two equal commands at once one creates a run or version."""
         self._runs: dict[str, Any] = {}
         """MLflow's runs by name, as of their opening or end."""
         self._known: dict[str, dict[tuple[str, int], float]] = {}
@@ -142,8 +145,9 @@ class Exporter:
             "mlflow.source.name": f"workflows.reproduce_{self._server.experiment}",
         }
         tags = {**key, **tags, **resolve_tags(source)}  # user and commit, too
-        known = self._search(" and ".join(f"tags.`{tag}` = '{value}'" for tag, value in key.items()))
-        run = known[0] if known else client.create_run(self._server.experiment_id, run_name=name, tags=tags)
+        with guarded(self._alone):
+            known = self._search(" and ".join(f"tags.`{tag}` = '{value}'" for tag, value in key.items()))
+            run = known[0] if known else client.create_run(self._server.experiment_id, run_name=name, tags=tags)
         self._runs[name] = run
         if not self._is_sent(name):
             # MLflow rejects changed parameters: those of the command that created the run stay.
@@ -180,7 +184,8 @@ class Exporter:
         has_weights = not self._server.has_file or self._store.has(to_step(steps.checkpoint).name)
         if self._workflow.is_served and has_weights:
             served = registered_name(name, model.pair)
-            serve(client, run, served, to_artifact(model.checkpoint), search, self._store, self._about(steps))
+            with guarded(self._alone):
+                serve(client, run, served, to_artifact(model.checkpoint), search, self._store, self._about(steps))
         self._end(name, "FINISHED", is_sent=has_weights or not self._workflow.is_served)
 
     def _send(self, name: str, points: Sequence[Any]) -> None:

@@ -76,6 +76,15 @@ def test_a_driver_of_another_pid_namespace_is_not_gone() -> None:
     assert not _is_gone(f"{socket.gethostname()} 1")  # of an earlier version
 
 
+def test_two_equal_commands_at_once_are_one_run_and_one_version(made: MadeTable2) -> None:
+    code = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "")
+    commands = [subprocess.Popen([sys.executable, "-c", code, str(made.store)]) for _ in range(2)]
+    assert [command.wait() for command in commands] == [0, 0]
+    client = Server(default_uri(made.store), "table2", made.store).client
+    assert len(client.search_model_versions()) == 1
+    assert len(client.search_runs(["1"])) == 2
+
+
 def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> None:
     """The curve comes from a process that is killed before the model is scored, the rest from two complete exports.
 
