@@ -83,7 +83,7 @@ def _runs(path: Path) -> list[Run]:
             return ROWS.validate_python([{name: text for name, text in row.items() if text} for row in rows])
     except ValidationError as error:
         first = error.errors()[0]
-        line, column = (f", line {first['loc'][0] + 2}", f"{first['loc'][1]}: ") if first["loc"] else ("", "")
+        line, column = (f", line {int(first['loc'][0]) + 2}", f"{first['loc'][1]}: ") if first["loc"] else ("", "")
         problem = f"{path}{line}: {column}{first['msg']}"
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         problem = f"{path} cannot be read ({getattr(error, 'strerror', None) or error})"
