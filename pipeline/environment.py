@@ -30,6 +30,12 @@ def usable_cpus() -> int:
     return min([allowed, *(max(1, int(quota)) for quota in _cpu_quotas())])
 
 
+def busy_text() -> str:
+    """Returns e.g. "load 85 on 2 CPUs" if more processes want to run on this machine than it has CPUs, else nothing."""
+    load, cpus = os.getloadavg()[0], os.cpu_count() or 1  # of the whole machine, also in a container
+    return f"load {load:.0f} on {cpus} CPU{'s' * (cpus > 1)}" if load >= cpus + 1 else ""
+
+
 def _cpu_quotas() -> Iterator[float]:
     """Yields the CPU quotas of this process's cgroup and of those above it, in CPUs: `docker run --cpus 1.5` sets 1.5.
 

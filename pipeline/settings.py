@@ -3,7 +3,9 @@
 A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing.
 """
 
+import codecs
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from model.config import OptimizerConfig, SearchConfig, TransformerConfig
+from pipeline.errors import UserError
 
 Device = Literal["auto", "cpu", "gpu"]
 """auto: GPUs if the cluster has any (one per worker, connected by NCCL), else CPUs (gloo)."""
@@ -282,6 +285,18 @@ class DecodingSettings(Settings):
 
 PARSING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
 """The paper's search for parsing (§6.3)."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Reads a user's TOML file, also one that PowerShell's `>` has written. Raises UserError if it is none."""
+    try:
+        content = path.read_bytes()
+        is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return tomllib.loads(content.decode("utf-16" if is_utf16 else "utf-8-sig"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
+    except ValueError as error:  # TOML syntax or UTF-8; the message includes line and column
+        raise UserError(f"{path} is not valid TOML: {error}") from None
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -7,7 +7,9 @@ python -m workflows.attention_figures --layer 2 --heads 1,3 --word it  # your he
 python -m workflows.attention_figures --word making --word its         # a word for Figure 3, and one for Figure 4
 """
 
+import os
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +22,7 @@ from workflows.cli.console import app_of, console, run_app
 from workflows.cli.options import AddressOption, StoreOption
 from workflows.engine.progress import View
 from workflows.engine.runner import run
+from workflows.runs import file_name
 
 
 def main(
@@ -27,7 +30,9 @@ def main(
         Path | None,
         typer.Argument(help="Folder or name of a model.  [default: the newest of Table 2, else of the store]"),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to create.  [default: one in the store]")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to create.  [default: linked in STORE/figures]")
+    ] = None,
     sentence: Annotated[
         list[str] | None,
         typer.Option(help="Sentence to translate. May be repeated.  [default: the paper's, or the model's text]"),
@@ -57,15 +62,20 @@ def main(
     texts, shown = tuple(sentence or examined.sentences()), numbers(heads) if heads else ()
     settings = FigureSettings(name=examined.name, sentences=texts, layer=layer, heads=shown, words=tuple(word or ()))
     step = replace(DRAW(f"figures {examined.name}", examined.checkpoint, settings), out=out and out.absolute())
-    # No run links to these artifacts; the lock keeps `aiayn clean` from deleting them.
+    # The lock keeps `aiayn clean` from deleting the figures, and afterwards the link does.
     with in_store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
         lock.take()
         (drawn,) = run([step], in_store, [View(console)], address)
+        if not out:
+            out = in_store.root / "figures" / f"{file_name(examined.name)}-{step.fingerprint[:6]}"
+            out.parent.mkdir(exist_ok=True)
+            with suppress(FileExistsError):
+                out.symlink_to(os.path.relpath(drawn.folder, out.parent))
     console.print(f"model: {drawn.load().model}", highlight=False)
     for figure in drawn.load().figures:
         console.print(figure.caption, highlight=False)
-    console.print(f"\npage: {drawn.folder / 'attention.html'}", highlight=False, soft_wrap=True)
-    console.print(f"figures: {out or drawn.folder}", highlight=False, soft_wrap=True)
+    console.print(f"\npage: {out / 'attention.html'}", highlight=False, soft_wrap=True)
+    console.print(f"figures: {out}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

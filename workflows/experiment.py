@@ -21,13 +21,13 @@ from workflows.cli.options import Common
 from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import Imported, Step, to_step
-from workflows.engine.plan import as_mermaid, planned, print_plan, steps_of, to_run
+from workflows.engine.plan import as_mermaid, planned, print_plan, reasons, steps_of, to_run
 from workflows.engine.progress import View
 from workflows.engine.runner import Model, run, run_models
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport
-from workflows.runs import Run, begun, labelled
+from workflows.runs import Run, artifacts_of, begun, labelled
 from workflows.tables.measurements import TrainedModel
 from workflows.tables.render import render_terminal
 from workflows.tables.table import Results
@@ -125,7 +125,8 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
         pass  # reports a folder without write access or locks before anything starts
     if options.until:
         with _begun(experiment, request, targets, forced) as begun_run:
-            run(targets, store, [View(console)], options.address)
+            earlier = artifacts_of(store, experiment.name, request.profile.name)
+            run(targets, store, [View(console)], options.address, earlier)
             begun_run.end(store, "stopped", f"--until {options.until}")
         for step in targets:
             _print_line(f"{step.label}: {shown(store.folder(step.name))}")
@@ -171,6 +172,8 @@ def _print_plan(
 ) -> None:
     """Prints the stages to run and why, with a forecast if any of them trains; or the DAG, for other programs."""
     store, options = request.store, request.options
+    if (options.gpus or options.gpu) and not experiment.models:
+        raise UserError(f"--gpus and --gpu forecast training runs, and {experiment.name} has none; drop them")
     # First, so that a wrong --gpu is reported before anything is printed.
     missing = to_run(targets, store, forced)
     fingerprints = {step.fingerprint for step in missing}
@@ -179,16 +182,17 @@ def _print_plan(
     if (runs or options.gpu) and not (options.until or options.mermaid):
         shown = forecast(request.profile, runs, options.gpus, options.gpu, store)
     settings = request.profile.in_force(request.overrides)
+    why = reasons(missing, store, artifacts_of(store, experiment.name, request.profile.name))
     if options.json:
-        about = {"command": request.command.typed, "settings": settings, "store": store.display_name}
-        steps = planned(targets, store, missing)
+        about = {"command": request.command.typed, "settings": settings, "store": str(store)}
+        steps = planned(targets, store, why)
         print(json.dumps({**about, "steps": steps, "forecast": shown[1] if shown else None}, indent=2))
     elif options.mermaid:
-        print(as_mermaid(planned(targets, store, missing)))
+        print(as_mermaid(planned(targets, store, why)))
     else:
         _print_line(settings)
         rows = {name: (model.results, _about(model)) for name, model in experiment.models.items()}
-        print_plan(console, targets, rows, store, missing, options.verbose)
+        print_plan(console, targets, rows, store, why, options.verbose)
         if shown:
             console.print(shown[0])
 
@@ -250,6 +254,7 @@ def _run(
             [View(console), runs],
             request.options.address,
             experiment.tuned,
+            artifacts_of(store, experiment.name, request.profile.name),
         )
         table: Results = artifact.load()
         reports = {

@@ -20,6 +20,7 @@ from rich.text import Text
 from model.flops import count_parameters, training_flop
 from pipeline.corpora import embedded, multi30k
 from pipeline.corpora.lengths import drawn
+from pipeline.environment import busy_text, usable_cpus
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_of, matmul_flop_s
 from pipeline.settings import TrainingSettings
@@ -43,6 +44,7 @@ UPDATE_S_PER_WEIGHT, EXCHANGE_S_PER_WEIGHT = 1.0e-11, 1.9e-11
 CPU_FRACTIONS: Mapping[int, float] = {128: 0.23, 192: 0.47, 256: 0.59, 512: 0.77}
 """Achieved fraction of a CPU's rate of products, at most twice the rate of float32, by d_model: measured in runs on two
 cores; 512 is estimated."""
+UNKNOWN = "unknown"
 COPIES = 5
 """Arrays of the weights' size beside the kept checkpoints: weights and Adam's two in the recovery checkpoint, and two
 averaged models."""
@@ -84,17 +86,18 @@ def forecast(
         table.add_column(heading, justify="left" if heading == "missing run" else "right")
     for run in runs:
         name = run.name + (f", {run.times} seeds, each" if run.times > 1 else "")
-        time = "" if run.seconds is None else duration(run.seconds) + " (measured)" * run.measured
+        time = UNKNOWN if run.seconds is None else duration(run.seconds) + " (measured)" * run.measured
         table.add_row(name, f"{run.parameters / 1e6:.1f} M", flop_text(run.flop), time, decimal(run.disk_bytes))
     flop, seconds, disk = (
         sum(run.times * (getattr(run, of) or 0) for run in runs) for of in ("flop", "seconds", "disk_bytes")
     )
-    unknown = "more than " * any(run.seconds is None for run in runs)
-    cpus, at_once = torch.get_num_threads(), 1
+    cpus, at_once = usable_cpus(), 1
     if not (gpu or torch.cuda.is_available()):
         room = [cpus // (each.cpus_per_worker * (each.worker_bounds[1] or cpus)) for *_, each in missing]
         at_once = max(1, min(missing.total(), *room))
-    total = unknown + duration(max(seconds / at_once, *(run.seconds or 0 for run in runs)))
+    longest = max(run.seconds or 0 for run in runs)
+    is_known = all(run.seconds is not None for run in runs)
+    total = duration(max(seconds / at_once, longest)) if is_known else UNKNOWN
     table.add_row("total", "", flop_text(flop), total, decimal(disk), style="bold")
     disk_bytes = disk + sum(
         _text_bytes(profile, pair) for pair in {pair for _, pair, _ in missing} & {*profile.corpora}
@@ -107,6 +110,10 @@ def forecast(
     where = f"{gpus or 1} × {gpu.upper()}" if gpu else "this machine"
     order = f"{at_once} runs at once" if at_once > 1 else "one run after another"
     notes = f"Times are of {order}, without the other stages, and estimates unless marked as measured."
+    if not is_known:
+        notes += f" {UNKNOWN.capitalize()}: unlike any model whose speed was measured."
+    if not gpu and (busy := busy_text()):
+        notes += f" This machine is busy ({busy}): it takes less when idle."
     text = Group("", Text(f"Forecast for {where}", style="bold"), "", table, "", Text(shown), Text(notes))
     return text, {"hardware": where, "runs": [run._asdict() for run in runs], "disk_bytes": disk_bytes}
 
@@ -118,7 +125,7 @@ def _finished(store: Store) -> Iterator[tuple[str, float]]:
         with suppress(UserError):  # another version's
             run = TrainingRun(path.parent).load()
             if {device.name for segment in run.segments for device in segment.devices} <= here:
-                yield _key(run.settings), run.loop_s or run.train_s
+                yield _key(run.settings), max(run.loop_s or 0.0, run.train_s)  # the last session's, all sessions'
 
 
 def _key(training: TrainingSettings) -> str:
@@ -158,7 +165,7 @@ def _seconds(
     if not on_gpu:
         dtypes = (dtype_of(training.dtype, "cpu"), 1), (torch.float32, 2)  # AMX, 10 times as fast, has products only
         rate = min(times * matmul_flop_s("cpu", dtype) for dtype, times in dtypes)  # with as many threads as cores
-        used = min(1.0, training.cpus_per_worker * training.worker_bounds[1] / torch.get_num_threads() or 1.0)
+        used = min(1.0, training.cpus_per_worker * training.worker_bounds[1] / usable_cpus() or 1.0)
         return training.updates * update_flop / (rates[width] * rate * used)
     devices = min(gpus or torch.cuda.device_count() or 1, training.most_workers)
     speed = SPEEDS[gpu.lower()] if gpu else matmul_flop_s("cuda", torch.bfloat16) / H200_MATMUL_FLOP_S

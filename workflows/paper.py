@@ -132,8 +132,9 @@ def symbols(difference: Mapping[str, Any]) -> str:
 
 
 def group(row: str) -> str:
-    """Returns a row's group in Table 3, A to E, or the name of base and big."""
-    return row.rstrip("0123456789")
+    """Returns a row's group, A to E in Table 3: its name without the number. Base and big are groups of their own."""
+    group = row.rstrip("0123456789")
+    return row if group in TRANSFORMERS else group
 
 
 @dataclass(frozen=True)

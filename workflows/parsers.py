@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 
-from pipeline.settings import DecodingSettings, TrainingSettings
-from pipeline.store.artifacts import ChosenParser, EvaluationSet
+from pipeline.settings import TrainingSettings
+from pipeline.store.artifacts import EvaluationSet
 from workflows import paper, stages
 from workflows.engine.dag import Step
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
@@ -59,7 +59,7 @@ class ParserGrid:
             checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
             perplexity = replace(stages.PERPLEXITY, gpus=settings.gpus_per_worker)
             decoding = self.profile.decoding.beside(settings, workers=settings.worker_bounds[0])
-            hypotheses = stages.DECODE(f"decode {name}", checkpoint, self.text.dev, decoding)
+            hypotheses = stages.DECODE(f"decode {averaged}", checkpoint, self.text.dev, decoding)
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.dev)
             candidates.append(
                 CandidateParser(
@@ -87,15 +87,16 @@ class ParserGrid:
         """Returns the row, chosen from the candidates with results."""
         candidates = tuple(candidate for candidate in self.candidates if candidate.model not in failures)
         baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, self.test_set)
-        parser = free = constrained = None
+        parser = found = None
         decoding = self.profile.decoding
         if candidates:
             entries = [(candidate.model, candidate.checkpoint, candidate.scores) for candidate in candidates]
             beams = list(self.profile.choice.beam_sizes)
             parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.dev, decoding, beams)
-            free = self._searched(parser, decoding.model_copy(update={"well_formed": False}), "free")
-            if self.profile.choice.also_constrained:
-                constrained = self._searched(parser, decoding.model_copy(update={"well_formed": True}), "constrained")
+            name = f"{self.name} test"
+            hypotheses = stages.DECODE(f"parse {name}", parser, self.test_set, decoding, parser)
+            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.test_set)
+            found = SearchedTrees(hypotheses, parses, stages.SCORE_PARSES(f"score {name}", parses))
         return ParserRow(
             self.training,
             self.data,
@@ -103,15 +104,8 @@ class ParserGrid:
             {failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},
             stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
             parser,
-            free,
-            constrained,
+            found,
         )
-
-    def _searched(self, parser: Step[ChosenParser], decoding: DecodingSettings, search: str) -> SearchedTrees:
-        name = f"{self.name} test {search}"
-        hypotheses = stages.DECODE(f"parse {name}", parser, self.test_set, decoding, parser)
-        parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.test_set)
-        return SearchedTrees(hypotheses, parses, stages.SCORE_PARSES(f"score {name}", parses))
 
 
 def varied(

@@ -82,13 +82,10 @@ def reproduction(
     request: Request,
     *,
     dev_scores: bool = False,
-    name: str = "",
 ) -> Reproduction:
-    """Returns the experiment: the requested rows on the text of the profile's grid, and their table.
-
-    Step labels contain `name`, by default the pair.
-    """
-    text, chosen, base_seeds = stages.prepared(profile, pair, name), rows(profile.grid, asked), profile.grid.base_seeds
+    """Returns the experiment: the requested rows on the text of the profile's grid, and their table."""
+    grid = profile.grid
+    text, chosen, base_seeds = stages.prepared(profile, pair, rows=grid.training), rows(grid, asked), grid.base_seeds
     trials = trials_of(text, chosen, seeds, profile.decoding, base_seeds=base_seeds, dev_scores=dev_scores)
 
     def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:

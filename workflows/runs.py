@@ -30,6 +30,7 @@ from pydantic import BaseModel, ValidationError
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.locks import FileLock, guarded, holder
+from pipeline.store.names import Inside
 from pipeline.store.store import Store
 from workflows.engine.dag import ROOT, Step, in_order
 
@@ -56,9 +57,9 @@ class Record(BaseModel):
     status: Literal["running", "finished", "failed", "stopped"] = "running"
     """stopped: by --until. A killed run stays "running" (`Run.status`)."""
     reason: str = ""
-    table: str
+    table: Inside
     """The table's folder in the store. It identifies the run."""
-    artifacts: dict[str, str]
+    artifacts: dict[str, Inside]
     """Folders in the store by the labels of their steps."""
     seconds: dict[str, float] = {}
     """The durations of finished steps, by label."""
@@ -217,6 +218,13 @@ def runs_in(store: Store) -> Iterator[Run | UserError]:
 def run_numbers(profile: Path) -> list[int]:
     """Returns the numbers of a profile's runs, highest first."""
     return sorted((int(run.name) for run in profile.glob("*") if run.name.isdecimal()), reverse=True)
+
+
+def artifacts_of(store: Store, workflow: str, profile: str) -> set[str]:
+    """Returns the names of all artifacts of a workflow's runs of a profile."""
+    place = store.root / workflow / file_name(profile)
+    found = (run for run in runs_in(store) if isinstance(run, Run) and run.folder.parent == place)
+    return {name for run in found for name in run.record.artifacts.values()}
 
 
 def file_name(text: str) -> str:

@@ -41,7 +41,7 @@ READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable
     treebank.TreebankSettings: ("treebank.read", 3, treebank.read, treebank.read_set),
 }
 """By class of a text's settings: its stage's name and version, and the functions that read text and evaluation sets."""
-SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses)
+SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses, cpus=0)
 CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary, version=2)
 ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
@@ -50,16 +50,18 @@ REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=
 TRAIN = Stage(
     "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=5, cpus=0, resumes=True
 )
-AVERAGE = Stage("averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, computes=True)
+AVERAGE = Stage(
+    "averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, cpus=0, computes=True
+)
 EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, version=2, cpus=0)
 CHOOSE_DECODING = Stage("decoding_choice.choose", search_choice.choose, search_choice.DecodingChoice, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores, version=4)
 PERPLEXITY = Stage("perplexity.measure", perplexity.measure, perplexity.Perplexity, version=2, gpus=1, computes=True)
-COST = Stage("costs.count", costs.count, costs.Cost)
-REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses)
-RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses)
-SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees)
+COST = Stage("costs.count", costs.count, costs.Cost, cpus=0)
+REBUILD_PARSES = Stage("parses.rebuild_parses", parses.rebuild_parses, parses.Parses, cpus=0)
+RIGHT_BRANCHING = Stage("right_branching.parse", parses.right_branching, parses.Parses, cpus=0)
+SCORE_PARSES = Stage("tree_scores.score_parses", tree_scores.score_parses, tree_scores.ScoredTrees, cpus=0)
 CHOOSE_PARSER = Stage("parser_choice.choose", search_choice.choose_parser, ChosenParser, cpus=0)
 SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.DevScores, cpus=0)
 
@@ -68,8 +70,6 @@ SCORE_CHECKPOINTS = Stage("dev_scores.measure", dev_scores.measure, dev_scores.D
 class Prepared:
     """The text of a language pair, its token ids and a report on them, as steps of the DAG (§5.1)."""
 
-    name: str
-    """The text's name in the labels of steps, unique within its pair."""
     pair: str
     data: str
     corpus: Step[Corpus]
@@ -82,27 +82,27 @@ class Prepared:
     report: Step[CorpusReport]
 
 
-def prepared(profile: Profile, pair: str, name: str = "", out: Path | None = None) -> Prepared:
+def prepared(profile: Profile, pair: str, out: Path | None = None, rows: TrainingSettings | None = None) -> Prepared:
     """Returns the steps from text to token ids that a language pair's models share, and its test sets.
 
-    Labels contain `name`, by default the pair. A workflow with several texts of a pair must give each its own. With
-    `out`, each artifact is a folder there, under a short name. The report is on the batches of the first recipe.
+    With `out`, each artifact is a folder there, under a short name. The report is on the batches of the first recipe
+    and on all evaluation sets, or for Table 3 on the batches of its `rows` and on the dev set, since it reads no other.
     """
 
     def placed(step: Step[A], folder: str) -> Step[A]:
         return replace(step, out=out / folder) if out else step
 
-    profile, name = profile.for_pair(pair), name or pair
-    text, sets = text_of(name, profile.corpora[pair])
+    profile = profile.for_pair(pair)
+    text, sets = text_of(pair, profile.corpora[pair])
     test_sets = {each: placed(step, f"evaluation-{each}") for each, step in sets.items()}
-    dev, clean = test_sets.pop("dev"), placed(CLEAN(f"clean {name}", placed(text, "text"), profile.cleaning), "corpus")
-    learned = placed(LEARN_VOCABULARY(f"vocabulary {name}", clean, profile.vocabulary), "vocabulary")
-    dataset = placed(ENCODE(f"encode {name}", clean, dev, learned, profile.encoding), "dataset")
-    overlaps = placed(OVERLAP(f"overlap {name}", clean, [dev, *test_sets.values()]), "overlap")
-    training = next(iter(profile.recipes.values())).training
+    dev, clean = test_sets.pop("dev"), placed(CLEAN(f"clean {pair}", placed(text, "text"), profile.cleaning), "corpus")
+    learned = placed(LEARN_VOCABULARY(f"vocabulary {pair}", clean, profile.vocabulary), "vocabulary")
+    dataset = placed(ENCODE(f"encode {pair}", clean, dev, learned, profile.encoding), "dataset")
+    overlaps = placed(OVERLAP(f"overlap {pair}", clean, [dev, *(() if rows else test_sets.values())]), "overlap")
+    training = rows or next(iter(profile.recipes.values())).training
     batches = TrainingSettings(budget_tokens=training.budget_tokens, seed=training.seed)
-    report = placed(REPORT(f"report {name}", clean, learned, dataset, overlaps, profile.data, batches), "report")
-    return Prepared(name, pair, profile.data, clean, dev, test_sets, learned, dataset, report)
+    report = placed(REPORT(f"report {pair}", clean, learned, dataset, overlaps, profile.data, batches), "report")
+    return Prepared(pair, profile.data, clean, dev, test_sets, learned, dataset, report)
 
 
 def trained(
@@ -120,7 +120,7 @@ def trained(
     `with_dev_scores` adds every kept checkpoint's BLEU on the dev set, searched by torch. With `chosen_from`, the
     search is chosen from this grid on the dev set; otherwise it is that of `decoding`.
     """
-    name = f"{text.name} {model}"
+    name = f"{text.pair} {model}"
     is_transformer = recipe.training.model.architecture == "transformer"  # CTranslate2 supports no other
     decoding = (decoding if is_transformer else decoding.on_torch).beside(recipe.training)
     training = TRAIN(f"train {name}", text.dataset, recipe.training)

@@ -3,6 +3,7 @@
 Each layer is timed once a round, so that a disturbance does not affect only one layer.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,12 +21,13 @@ from pipeline.complexity.records import (
     SizeMeasurements,
 )
 from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, SweepSettings, TimingSettings
-from pipeline.environment import usable_cpus
+from pipeline.environment import busy_text, usable_cpus
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_name
 from pipeline.store.artifact import Context
 
 SEED = 1
+log = logging.getLogger(__name__)
 
 
 def measure(
@@ -42,6 +44,8 @@ def measure(
     torch.manual_seed(SEED)
     with threads_of(timing):
         layers = _sweeps(context, device, settings, sweep, timing)
+        if device == "cpu" and (busy := busy_text()):
+            log.warning("other programs ran during the measurement (%s), which lengthens times; repeat it alone", busy)
         return MeasurementsArtifact(context.folder).write(
             Measurements(
                 layers=tuple(layers),

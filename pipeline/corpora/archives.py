@@ -6,7 +6,6 @@ other stages, commands and hosts find them. Only the requested members are writt
 
 import gzip
 import logging
-import secrets
 import shutil
 import tarfile
 import threading
@@ -17,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Annotated
+from typing import IO, Annotated, Any
 
 from pydantic import Field, StringConstraints
 
@@ -26,6 +25,7 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
 from pipeline.store.locks import FileLock
+from pipeline.store.names import Inside
 from pipeline.text.aligned import content_sha256
 from pipeline.text.amount import Amount
 from pipeline.text.lines import open_unzipped
@@ -44,11 +44,11 @@ class Archive(Settings):
 
     path: Annotated[str, StringConstraints(pattern=r"^([\w-][\w.-]*/)*[\w-][\w.-]*$")]
     """Path on the server and in the download folder, e.g. "wmt13/training-parallel-europarl-v7.tgz"."""
-    source: str
-    target: str
+    source: Inside
+    target: Inside
     size_bytes: int | None = Field(None, ge=1, le=10**15)
     checksum: Checksum | None = None
-    """None if unpublished: the first download's sha256 is then stored beside the archive and required from then on."""
+    """None if unpublished: the archive is then checked by its size, and to its end by gzip's own sums."""
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class Origin:
     data: Path | None
     """Folder with the archives, flat or laid out like the server; None to download them."""
     downloads: Path
-    """Folder of downloads and recorded checksums, laid out like the server."""
+    """Folder of downloads, laid out like the server."""
 
     def check(self, archives: Sequence[Archive], folder: Path, amount: Amount) -> None:
         """Raises UserError if `data` lacks an archive, or a disk has no room for downloads or for text in `folder`."""
@@ -77,10 +77,9 @@ class Origin:
                     "without these folders, or drop --data to download them"
                 )
             archives = []
-        missing_bytes = 0
-        for archive in archives:
-            size_bytes = archive.size_bytes or amount.downloads.get(archive.path) or 0
-            missing_bytes += max(size_bytes - _downloaded_bytes(self.downloads / archive.path), 0)
+        missing_bytes = sum(
+            max((archive.size_bytes or 0) - _downloaded_bytes(self.downloads / archive.path), 0) for archive in archives
+        )
         needs_bytes = Counter[int]()
         for place, needed in ((folder, amount.kept_bytes), (self.downloads, missing_bytes)):
             disk = next(parent for parent in (place, *place.parents) if parent.exists())
@@ -92,41 +91,24 @@ class Origin:
                     "choose another store"
                 )
 
-    def record(self, archive: Archive) -> Path:
-        """Returns the file that records an archive's sha256 if none is published."""
-        return self.downloads / f"{archive.path}.sha256"
-
     def on_disk(self, archive: Archive) -> Path | None:
         """Returns an archive's path in `data`, or None if it is missing."""
         candidates = [] if self.data is None else [self.data / archive.path, self.data / archive.name]
         return next((path for path in candidates if path.is_file()), None)
 
 
-@dataclass(frozen=True)
-class Members:
-    """Two files extracted from an archive."""
+def extract(archive: Archive, origin: Origin, folder: Path) -> tuple[Path, Path, dict[str, Any]]:
+    """Extracts the archive's two members into `folder`, which is created if missing; returns them and a report.
 
-    source: Path
-    target: Path
-    archive_bytes: int
-    archive_sha256: str
-
-
-def extract(archive: Archive, origin: Origin, folder: Path) -> Members:
-    """Extracts the archive's two members into `folder`, which is created if missing.
-
-    Raises UserError if the archive cannot be downloaded, is damaged or not the expected one, or lacks a member.
+    The report is {"bytes", "sha256"} of the archive. Raises UserError if that cannot be downloaded, is damaged or not
+    the expected one, or lacks a member.
     """
-    record = origin.record(archive)
-    known = archive.checksum or _kept_checksum(record)
-    path = _obtain(archive, origin, known)
+    path = _obtain(archive, origin)
     folder.mkdir(exist_ok=True)
-    source, target = _stream_out(path, (archive.source, archive.target), folder, to_the_end=known is None)
-    kind, _, digest = (known or "").partition(":")
+    source, target = _stream_out(path, archive, folder)
+    kind, _, digest = (archive.checksum or "").partition(":")
     sha256 = digest if kind == "sha256" else content_sha256(path)
-    if known is None:
-        _keep_checksum(record, sha256, archive.name)
-    return Members(source, target, path.stat().st_size, sha256)
+    return source, target, {"bytes": path.stat().st_size, "sha256": sha256}
 
 
 @contextmanager
@@ -159,19 +141,18 @@ def report_downloads(context: Context, archives: Sequence[Archive], origin: Orig
         watching.result()
 
 
-def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:
+def _obtain(archive: Archive, origin: Origin) -> Path:
     """Returns the archive's path, with size and checksum verified if known. Raises UserError."""
-    differs = "" if archive.checksum else f"; if its publisher has changed it, remove {origin.record(archive)}"
     if origin.data is not None:
         path = origin.on_disk(archive) or origin.data / archive.name
-        if wrong := mismatch(path, archive.size_bytes, checksum):
-            raise UserError(f"{path} is not the published archive ({wrong}); download it again{differs}")
+        if wrong := mismatch(path, archive.size_bytes, archive.checksum):
+            raise UserError(f"{path} is not the published archive ({wrong}); download it again")
         return path
     path = origin.downloads / archive.path
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path, f"download {archive.name}") as lock:
         lock.take_in_turn()
-        if path.exists() and (wrong := mismatch(path, archive.size_bytes, checksum)):
+        if path.exists() and (wrong := mismatch(path, archive.size_bytes, archive.checksum)):
             log.warning("%s has changed since it was downloaded (%s); downloading it again", path, wrong)
             path.unlink()
         if not path.exists():
@@ -179,31 +160,31 @@ def _obtain(archive: Archive, origin: Origin, checksum: str | None) -> Path:
                 [server.rstrip("/") + "/" + archive.path for server in origin.servers],
                 path,
                 size_bytes=archive.size_bytes,
-                checksum=checksum,
-                advice="check the network, name a mirror (base_url, mirrors), or pass --data DIR with the archives"
-                + differs,
+                checksum=archive.checksum,
+                advice="check the network, name a mirror (base_url, mirrors), or pass --data DIR with the archives",
             )
     return path
 
 
-def _stream_out(path: Path, names: tuple[str, str], folder: Path, to_the_end: bool) -> list[Path]:
-    """Copies members to `folder` in one pass; `to_the_end` reads the whole archive to verify gzip's checksum.
+def _stream_out(path: Path, archive: Archive, folder: Path) -> list[Path]:
+    """Copies the two members to `folder` in one pass, to the archive's end if only gzip's checksum can verify it.
 
     Raises UserError if a member is missing, or if one on the way would be unpacked outside the folder.
     """
     copies: dict[str, Path] = {}
+    names = archive.source, archive.target
     try:
         # tarfile's own mode "r|gz" ignores gzip's checksum.
-        with open_unzipped(path) as file, tarfile.open(fileobj=file, mode="r|") as archive:
-            for member in archive:
+        with open_unzipped(path) as file, tarfile.open(fileobj=file, mode="r|") as members:
+            for member in members:
                 tarfile.data_filter(member, str(folder))  # detects forged archives; copies get names of our own
                 name = PurePosixPath(member.name).as_posix()
                 if name in names:
                     copies[name] = folder / Path(name).name
-                    _copy(archive.extractfile(member) if member.isreg() else None, copies[name], f"{path}: {name}")
-                if len(copies) == len(names) and not to_the_end:
+                    _copy(members.extractfile(member) if member.isreg() else None, copies[name], f"{path}: {name}")
+                if len(copies) == len(names) and archive.checksum:
                     break
-            while to_the_end and file.read(BLOCK_BYTES):
+            while not archive.checksum and file.read(BLOCK_BYTES):
                 pass
     except tarfile.FilterError as error:
         raise UserError(f"{path} is unsafe ({error}); it is not the official archive") from None
@@ -219,18 +200,6 @@ def _copy(content: IO[bytes] | None, path: Path, name: str) -> None:
         raise UserError(f"{name} is not a regular file; it is not the official archive")
     with content, path.open("wb") as file:
         shutil.copyfileobj(content, file, BLOCK_BYTES)
-
-
-def _kept_checksum(record: Path) -> str | None:
-    return "sha256:" + record.read_text(encoding="utf-8").partition(" ")[0] if record.exists() else None
-
-
-def _keep_checksum(record: Path, sha256: str, name: str) -> None:
-    """Writes the checksum in `sha256sum -c` format."""
-    record.parent.mkdir(parents=True, exist_ok=True)
-    temporary = record.with_name(f".{record.name}.{secrets.token_hex(4)}")
-    temporary.write_text(f"{sha256}  {name}\n", encoding="utf-8")
-    temporary.replace(record)
 
 
 def _downloaded_bytes(path: Path) -> int:

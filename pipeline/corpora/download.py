@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import obstore
-from obstore.exceptions import BaseError, NotSupportedError, PreconditionError
+from obstore.exceptions import BaseError, NotSupportedError
 from obstore.store import HTTPStore
 
 from pipeline.errors import UserError
@@ -37,8 +37,7 @@ def fetch(
     `urls` are mirrors; the first that has the file is used. A partial `<path>.part` is resumed by HTTP Range. Requests
     that fail, break off or receive nothing for `timeout_s` are repeated up to `retries` times without new bytes, with
     doubling pauses; then the next URL is tried. A wrong file is downloaded once more. `checksum` is "sha256:..." or
-    "md5:..."; without one, a partial file is resumed only if the server's ETag still matches `<path>.part.etag`, or it
-    sends none. Raises UserError, ending in `advice`, if no URL yields the file.
+    "md5:...". Raises UserError, ending in `advice`, if no URL yields the file.
     """
     part = path.with_name(path.name + ".part")
     problems = []
@@ -55,7 +54,6 @@ def fetch(
         problem = _fetch_from(store, name, part, size_bytes, checksum, retries, pause_s)
         if problem is None:
             part.replace(path)
-            _etag_file(part).unlink(missing_ok=True)
             return
         problems.append(f"{url}: {problem}")
     raise UserError(f"cannot download {'; '.join(problems)}; {advice}")
@@ -84,14 +82,10 @@ def _fetch_from(
         try:
             if size_bytes is None or have_bytes < size_bytes:
                 options: GetOptions = {"range": {"offset": have_bytes}} if have_bytes else {}
-                if have_bytes and checksum is None and _etag_file(part).exists():
-                    options["if_match"] = _etag_file(part).read_text(encoding="utf-8")
                 response = obstore.get(store, name, options=options)
                 if size_bytes not in (None, response.meta["size"]):
                     return f"it is not the expected file ({response.meta['size']} bytes instead of {size_bytes})"
                 answered = True
-                if checksum is None and not have_bytes:
-                    _keep_etag(part, response.meta["e_tag"])
                 with part.open("ab") as file:
                     for block in response.stream(min_chunk_size=1):  # keeps all bytes received before a failure
                         file.write(block)
@@ -105,13 +99,8 @@ def _fetch_from(
             fetched_again, most_bytes = True, -1
         except (BaseError, FileNotFoundError) as error:
             problem = _problem(str(error))
-            cannot_continue = isinstance(error, NotSupportedError | PreconditionError)
-            is_out_of_range = problem.startswith("HTTP 416")
-            if have_bytes and is_out_of_range and size_bytes is None and _is_whole(store, name, part):
-                size_bytes = have_bytes
-                continue
-            if have_bytes and (cannot_continue or is_out_of_range):
-                part.unlink()  # this server cannot resume it
+            if have_bytes and (problem.startswith("HTTP 416") or isinstance(error, NotSupportedError)):
+                part.unlink()  # this server cannot resume it, or it is not the beginning of its file
             elif not answered or failures >= retries:  # obstore itself retries unanswered requests
                 return problem
             # A server without ranges starts over each time, so progress means more bytes than ever before.
@@ -127,28 +116,6 @@ def _problem(error: str) -> str:
         return f"HTTP {status[1]}"
     cause = re.search(r'(?:message|error): "([^"]+)"|kind: (Timeout|Interrupted)', error)
     return (cause and (cause[1] or cause[2])) or error.partition("\n")[0]
-
-
-def _is_whole(store: HTTPStore, name: str, part: Path) -> bool:
-    """Whether the partial file has the size of the server's file, and its ETag if one was kept."""
-    try:
-        served = obstore.head(store, name)
-    except (BaseError, FileNotFoundError):
-        return False
-    etag = _etag_file(part)
-    return served["size"] == _size(part) and not (etag.exists() and etag.read_text("utf-8") != served["e_tag"])
-
-
-def _etag_file(part: Path) -> Path:
-    return part.with_name(part.name + ".etag")
-
-
-def _keep_etag(part: Path, e_tag: str | None) -> None:
-    """Stores the ETag of the file that `part` begins; a weak ETag does not guarantee equal bytes."""
-    if e_tag and not e_tag.startswith("W/"):
-        _etag_file(part).write_text(e_tag, encoding="utf-8")
-    else:
-        _etag_file(part).unlink(missing_ok=True)
 
 
 def _size(path: Path) -> int:

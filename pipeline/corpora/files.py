@@ -12,7 +12,6 @@ Files are UTF-8, plain or gzip, aligned line by line; paths are relative to the 
 """
 
 import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,13 +26,13 @@ from pydantic import (
 )
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings
+from pipeline.settings import Settings, read_toml
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
-from pipeline.text.languages import tag_of
+from pipeline.text.languages import pair_in, tag_of
 from pipeline.text.lines import count_lines, readable
 from pipeline.text.overlap import check_apart
 
@@ -102,18 +101,15 @@ class FilesSettings(Settings):
     def _two_languages(self) -> "FilesSettings":
         if tag_of(self.source) == tag_of(self.target):
             raise ValueError(f"source {self.source} and target {self.target} are one language; name two")
+        for side, other in ((self.source, self.target), (self.target, self.source)):
+            if tag_of(other).language in pair_in(side):
+                raise ValueError(f"{side} is a pair of languages; name one for source and one for target")
         return self
 
     @classmethod
     def load(cls, path: Path) -> "FilesSettings":
         """Reads a TOML file. Raises UserError if it is malformed, or it or a file it names is missing."""
-        try:
-            content = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors may write a byte order mark
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
-        except ValueError as error:  # TOML syntax or UTF-8; the message includes line and column
-            raise UserError(f"{path} is not valid TOML: {error}") from None
-        folder = path.absolute().parent
+        content, folder = read_toml(path), path.absolute().parent
         try:
             settings = cls.model_validate(content, context={"folder": folder})
         except ValidationError as error:
@@ -143,8 +139,10 @@ class FilesSettings(Settings):
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
 
     def amount(self) -> Amount:
-        """Returns an unknown size: the number of lines requires reading the files."""
-        return Amount()
+        """Returns pairs, counted once, and text size, estimated for gzip. Raises UserError if a file cannot be read."""
+        files = [file for sides in self.train for file in (sides.source, sides.target)]
+        pairs = self.count_train_pairs()
+        return Amount(pairs, sum(file.stat().st_size * (3 if file.suffix == ".gz" else 1) for file in files))
 
 
 def _count_lines(path: Path) -> int:
@@ -155,12 +153,12 @@ def _count_lines(path: Path) -> int:
 def read(context: Context, settings: FilesText) -> Corpus:
     """Reads training text.
 
-    Raises UserError if a file is missing or not UTF-8, if two sides differ in length, or if all files are empty.
+    Raises UserError if a file is missing or no text, if two sides differ in length, or if all files are empty.
     """
     return copy_corpus(context, settings.languages, [(sides.source, sides.target) for sides in settings.files])
 
 
 def read_set(context: Context, settings: FilesText) -> EvaluationSet:
-    """Reads an evaluation set. Raises UserError like `read`."""
+    """Reads an evaluation set. Raises UserError like `read`, and if a line is not UTF-8."""
     (sides,) = settings.files
     return copy_set(context, settings.name, settings.languages, sides.source, sides.target)

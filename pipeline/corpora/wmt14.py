@@ -58,13 +58,6 @@ def official_archives(target: Wmt14Target) -> dict[str, Archive]:
     return archives
 
 
-def _official_pairs(name: str, archive: Archive, target: Wmt14Target) -> int | None:
-    """Returns the number of lines of an official archive, or None for any other."""
-    official = official_archives(target).get(name)
-    is_official = official and (archive.path, archive.size_bytes) == (official.path, official.size_bytes)
-    return _published()[name]["pairs"][target] if is_official else None
-
-
 class PublishedSet(Settings):
     """An evaluation set defined by sacreBLEU."""
 
@@ -112,15 +105,10 @@ class Wmt14Text(Wmt14Source):
 
     def amount(self) -> Amount:
         """Returns pairs and text size, if all archives are official, and download sizes."""
-        counts = [_official_pairs(name, archive, self.target) for name, archive in self.archives.items()]
-        pairs = None if None in counts else sum(filter(None, counts))
-        estimated_bytes = {entry["path"]: entry.get("estimated_bytes") for entry in _published().values()}
+        are_official = self.archives.items() <= official_archives(self.target).items()
+        pairs = sum(_published()[name]["pairs"][self.target] for name in self.archives) if are_official else None
         archives = [] if self.data else list(self.archives.values())
-        return Amount(
-            pairs,
-            pairs and pairs * PAIR_BYTES,
-            {archive.path: archive.size_bytes or estimated_bytes.get(archive.path) for archive in archives},
-        )
+        return Amount(pairs, pairs and pairs * PAIR_BYTES, {archive.path: archive.size_bytes for archive in archives})
 
 
 class Wmt14Set(Wmt14Source):
@@ -152,7 +140,6 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
     One call of `context.map` per archive extracts its members, and `copy_files` copies them. The report is {"read":
     pairs, "archives": {path: {"pairs", "bytes", "sha256"}}}. Raises UserError, naming archive and member, if one cannot
     be downloaded, is not the published one, or has sides of different length, and if the disk has no room for the text.
-    Pairs that are not UTF-8 are left to cleaning, which counts and drops them.
     """
     origin, languages = settings.origin(context), (SOURCE, settings.target)
     archives = list(settings.archives.values())
@@ -163,16 +150,13 @@ def read(context: Context, settings: Wmt14Text) -> Corpus:
         with report_downloads(context, archives, origin):
             calls = [(archive, origin, own) for own, archive in members_of.items()]
             extracted = list(context.map(extract, calls))
-        files = [
-            (name, members.source, members.target) for name, members in zip(settings.archives, extracted, strict=True)
-        ]
+        files = [(name, source, target) for name, (source, target, _) in zip(settings.archives, extracted, strict=True)]
         with _naming(members_of):
-            sizes = copy_files(context, writer, files, "surrogateescape")
+            sizes = copy_files(context, writer, files)
     report = {}
-    for (name, archive), members, pairs in zip(settings.archives.items(), extracted, sizes, strict=True):
-        expected = None if archive.checksum else _official_pairs(name, archive, settings.target)
-        _check(archive, pairs, expected, origin.record(archive))
-        report[archive.path] = {"pairs": pairs, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
+    for archive, (*_, about), pairs in zip(archives, extracted, sizes, strict=True):
+        _check(archive, pairs)
+        report[archive.path] = {"pairs": pairs, **about}
     return writer.finish({"read": writer.pairs, "archives": report})
 
 
@@ -187,12 +171,11 @@ def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:
     origin.check([archive], context.folder, Amount())
     with temporary_folder(context.folder) as folder:
         with report_downloads(context, [archive], origin):
-            members = extract(archive, origin, folder)
-        report = {"archive": archive.path, "bytes": members.archive_bytes, "sha256": members.archive_sha256}
+            source, target, about = extract(archive, origin, folder)
         with _naming({folder: archive}):
-            pairs = read_pairs(members.source, members.target)
+            pairs, report = read_pairs(source, target), {"archive": archive.path, **about}
             text = write_set(context, settings.name, languages, pairs, report)
-    _check(archive, text.load().sentences, published.pairs, origin.record(archive))
+    _check(archive, text.load().sentences, published.pairs)
     return text
 
 
@@ -224,12 +207,11 @@ def _naming(members_of: Mapping[Path, Archive]) -> Iterator[None]:
         raise UserError(message.replace("convert the file", "download the official archive")) from None
 
 
-def _check(archive: Archive, pairs: int, expected: int | None, record: Path) -> None:
+def _check(archive: Archive, pairs: int, expected: int | None = None) -> None:
     """Raises UserError if an archive had no lines, or not the expected number."""
     if not pairs or expected not in (None, pairs):
         instead = f" instead of {expected}" if expected else ""
-        recorded = "" if archive.checksum else f" after removing {record}"
         raise UserError(
             f"{archive.name}: {archive.source} and its translation have {pairs} lines{instead}; "
-            f"download the official archive{recorded}"
+            "download the official archive"
         )

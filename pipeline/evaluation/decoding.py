@@ -28,7 +28,7 @@ from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet
 from pipeline.store.records import DecodingRecord
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
-from pipeline.training.layout import lacking, may_grow
+from pipeline.training.layout import lacking, listed, may_grow
 from pipeline.warning_events import emitting_warnings
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Translators:
     """
 
     def __init__(self, context: Context, model: Model, settings: DecodingSettings) -> None:
-        self._layout, self._threads = _actors(settings, model), settings.threads
+        self._layout, self._threads, self._emit = _actors(settings, model), settings.threads, context.emit
         actor_class: Any = ray.remote(DecodingWorker)
         options = actor_class.options(
             num_cpus=settings.threads,
@@ -263,11 +263,13 @@ class Translators:
         while unfinished:
             ready, _ = ray.wait(list(running), timeout=PATIENCE_S)
             if not ready:
-                share = self._layout.gpu_share
-                needs = f"{self._threads} CPUs" + (f" and {share:.2g} of a GPU" if share else "")
-                logger.warning(
-                    "no result from %d decoding workers for %d s; each needs %s", len(running), PATIENCE_S, needs
-                )
+                n = len(running)
+                workers = f"{n} decoding worker{'s' * (n > 1)}"
+                if any(chunk for _, chunk in running.values()):
+                    logger.warning("no result from %s for %d s", workers, PATIENCE_S)
+                else:  # other work has their CPUs
+                    each = {"CPU": self._threads, **({"GPU": self._layout.gpu_share} if self._layout.gpu_share else {})}
+                    self._emit({"waiting": f"room for {workers} of {listed(each)}"})
             for reference in ready:
                 actor, chunk = running.pop(reference)
                 try:

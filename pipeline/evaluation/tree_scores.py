@@ -1,17 +1,12 @@
-"""Scores a parser's trees like EVALB with COLLINS.prm (§6.3): Table 4's F1, and F1 by sentence length.
+"""Scores a parser's trees like EVALB with COLLINS.prm (§6.3): Table 4's F1.
 
 f1 = score_parses(Context(folder), parses).load().total.f1
 """
 
-from collections.abc import Mapping, Sequence
-
 from pipeline.evaluation.parses import Parses
-from pipeline.parsing.evalb import SentenceScore, Total, score_trees
+from pipeline.parsing.evalb import Total, score_trees
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.records import Record
-
-LENGTHS = (10, 20, 30, 40)
-"""Maximum numbers of words of the groups of sentences; the last group holds longer ones."""
 
 
 class BracketScores(Record):
@@ -32,8 +27,6 @@ class TreeScores(Record):
     total: BracketScores
     short: BracketScores
     """Over sentences of at most 40 words, punctuation included."""
-    by_length: Mapping[str, BracketScores]
-    """By number of words, punctuation included, e.g. "11-20"; empty groups are left out."""
 
 
 class ScoredTrees(JsonArtifact[TreeScores]):
@@ -51,23 +44,8 @@ def score_parses(context: Context, parses: Parses) -> ScoredTrees:
     """Scores the trees against the gold trees. Raises UserError like `score_trees`."""
     scores = score_trees(parses.gold_path, parses.trees_path)
     return ScoredTrees(context.folder).write(
-        TreeScores(
-            total=_bracket_scores(scores.total),
-            short=_bracket_scores(scores.total_short),
-            by_length=_by_length(scores.sentences),
-        )
+        TreeScores(total=_bracket_scores(scores.total), short=_bracket_scores(scores.total_short))
     )
-
-
-def _by_length(sentences: Sequence[SentenceScore]) -> dict[str, BracketScores]:
-    groups: dict[str, BracketScores] = {}
-    least = 1
-    for most in (*LENGTHS, None):
-        group = [s for s in sentences if least <= s.length and (most is None or s.length <= most)]
-        if group:
-            groups[f"{least}-{most}" if most else f"{least} and more"] = _bracket_scores(Total.of(group))
-        least = (most or 0) + 1
-    return groups
 
 
 def _bracket_scores(total: Total) -> BracketScores:

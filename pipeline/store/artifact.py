@@ -24,7 +24,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.store.hashes import file_sha256, hashes_file, known_hashes, remember, stamp
-from pipeline.store.scratch import BUILD_PREFIX, CHECK_S, HIDDEN, MANIFEST, LockLostError, Scratch, Written, aside_path
+from pipeline.store.names import inside
+from pipeline.store.scratch import (
+    BUILD_PREFIX,
+    CHECK_S,
+    HIDDEN,
+    MANIFEST,
+    LockLostError,
+    Scratch,
+    Written,
+    aside_path,
+    remove,
+)
 
 Result = TypeVar("Result")
 
@@ -221,20 +232,22 @@ class JsonArtifact(Artifact, Generic[Content]):
     def _adapter(cls) -> TypeAdapter[Content]:
         bases = (base for parent in cls.__mro__ for base in parent.__dict__.get("__orig_bases__", ()))
         (content,) = next(get_args(base) for base in bases if get_origin(base) is JsonArtifact)
-        return _adapter_of(content)
+        return adapter_of(content)
 
 
 @cache
-def _adapter_of(content: Any) -> TypeAdapter[Any]:
+def adapter_of(content: Any) -> TypeAdapter[Any]:
     """Builds the validator of a type; cached, since that takes milliseconds."""
     return TypeAdapter(content)
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads an artifact's manifest. Raises ValueError if it does not match its own sha256, and OSError."""
+    """Reads an artifact's manifest. Raises OSError, and ValueError if it is not intact or names files elsewhere."""
     manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     if manifest["sha256"] != _canonical_sha256({key: value for key, value in manifest.items() if key != "sha256"}):
         raise ValueError("it does not match its own sha256")
+    for name in manifest["files"]:
+        inside(name)
     return manifest
 
 
@@ -309,7 +322,7 @@ def publish(
         raise UserError(f"{target} already exists; move it elsewhere or choose another folder")
     building = build_folder(target)
     if building.exists() and not resume:
-        shutil.rmtree(building)
+        remove(building)
     started = time.time()
     with report_full_disk(target):
         try:

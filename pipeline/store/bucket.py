@@ -37,7 +37,7 @@ SCHEME = "s3"
 PATIENCE_S = 120.0
 """How long to retry a failing service."""
 REQUEST_S = 60
-"""Timeout of one request."""
+"""Longest silence of the service; a large object may take longer."""
 CHUNK_BYTES = 1 << 20
 AT_ONCE = 8
 """Files copied concurrently."""
@@ -124,9 +124,10 @@ class Bucket:
         """Downloads objects, by name, to files, concurrently. Raises BucketError if one is missing."""
 
         def fetch(name: str) -> None:
+            answer = obstore.get(self._service, name)
             files[name].parent.mkdir(parents=True, exist_ok=True)
             with files[name].open("wb") as output:
-                for chunk in obstore.get(self._service, name).stream(min_chunk_size=CHUNK_BYTES):
+                for chunk in answer.stream(min_chunk_size=CHUNK_BYTES):
                     output.write(chunk)
 
         self._each("read", files, fetch)
@@ -168,8 +169,10 @@ class Bucket:
             yield
         except BucketError:
             raise
-        except (BaseError, FileNotFoundError, TimeoutError) as error:
-            raise BucketError(f"{self.uri}: cannot {action.strip()} ({_reason(error)}); {_remedy(error)}") from None
+        except (BaseError, FileNotFoundError, TimeoutError, ValueError) as error:  # ValueError: no name of an object
+            raise BucketError(
+                f"{self.uri}: cannot {' '.join(action.split())} ({_reason(error)}); {_remedy(error)}"
+            ) from None
 
 
 @cache
@@ -179,7 +182,7 @@ def _connected(uri: str, endpoint: str, patience_s: float) -> ObjectStore:
     try:
         return from_url(
             uri.replace("%", "%25").replace("?", "%3F").replace("#", "%23"),  # the name as the user typed it
-            client_options={"allow_http": insecure, "timeout": timedelta(seconds=REQUEST_S)},
+            client_options={"allow_http": insecure, "timeout": "7d", "read_timeout": timedelta(seconds=REQUEST_S)},
             retry_config={
                 "max_retries": 1000,
                 "retry_timeout": timedelta(seconds=patience_s),

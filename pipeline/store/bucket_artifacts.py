@@ -17,11 +17,14 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, read_manifest
+from pipeline.store.artifact import MANIFEST, Artifact, adapter_of, read_manifest
 from pipeline.store.bucket import AT_ONCE, Bucket
 from pipeline.store.hashes import file_sha256, hashes_file, remember, stamp
 from pipeline.store.locks import FileLock
+from pipeline.store.names import Inside
 from pipeline.store.scratch import BUILD_PREFIX, Written, aside_path
 
 PUBLISHED = "published.json"
@@ -31,10 +34,10 @@ PUBLISHED = "published.json"
 class Published:
     """The content of `published.json`."""
 
-    attempt: str
+    attempt: Inside
     sha256: str
     """The manifest's sha256."""
-    files: Mapping[str, int]
+    files: Mapping[Inside, int]
     """Sizes in bytes by name, without the manifest."""
 
 
@@ -45,9 +48,13 @@ class BucketArtifacts:
     bucket: Bucket
 
     def published(self, name: str) -> Published | None:
-        """Returns an artifact's `published.json`, or None if it is not published."""
-        stored = self.bucket.read(f"store/{name}/{PUBLISHED}")
-        return Published(**json.loads(stored.data)) if stored else None
+        """Returns an artifact's `published.json`, or None if it is not published. Raises UserError if it is broken."""
+        stored = self.bucket.read(place := f"store/{name}/{PUBLISHED}")
+        try:
+            return adapter_of(Published).validate_json(stored.data, extra="ignore") if stored else None
+        except ValidationError as error:
+            why = error.errors()[0]["msg"]
+            raise UserError(f"{self.bucket.uri}/{place} is broken ({why}); move it elsewhere and rerun") from None
 
     def upload(self, name: str, added: Mapping[str, Written], folder: Path) -> None:
         """Publishes a finished artifact: the files in the folder, and those `added` by tasks.
@@ -117,7 +124,7 @@ class BucketArtifacts:
         self.bucket.download({f"store/{name}/{published.attempt}/{MANIFEST}": aside / MANIFEST})
         if not _is_copy(aside, published):
             shutil.rmtree(aside)
-            raise self._damaged(name, published, f"{MANIFEST} is not the published one")
+            raise self._damaged(name, published, f"{MANIFEST} is broken, or not the published one")
         shutil.rmtree(folder, ignore_errors=True)  # not a copy of this artifact, or outdated
         os.rename(aside, folder)
 

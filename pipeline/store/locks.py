@@ -44,7 +44,9 @@ class Owner:
     """Seconds since 1970."""
 
     def __str__(self) -> str:
-        return f"pid {self.pid} on host {self.host} since {time.strftime('%H:%M', time.localtime(self.since_s))}"
+        return (
+            f"pid {self.pid} on host {self.host} since {time.strftime('%Y-%m-%d %H:%M', time.localtime(self.since_s))}"
+        )
 
     @classmethod
     def here(cls, task: str) -> Self:
@@ -124,7 +126,8 @@ class FileLock(Lock):
         with report_full_disk(self._target), guarded(self.path.parent):
             file = FileIO(self.path, "r+", opener=lambda path, flags: os.open(path, flags | os.O_CREAT, 0o666))
             try:
-                _flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, self.path)
+                _flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB, self.path)
+                _flock(file.fileno(), fcntl.LOCK_EX, self.path)  # waits for those who look (`holder`), for microseconds
                 if left := file.read(MAX_LINE_BYTES):
                     owner = Owner.read(left)
                     logger.warning("taking over the lock on %s (%s) from %s", self._target.name, owner.task, owner)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.settings import DecodingSettings, TrainingSettings
+from pipeline.store.names import Inside
 
 NOT_DEFINED = "not defined"
 """Text shown for a paper BLEU of None."""
@@ -99,8 +100,8 @@ class TrainingRecord(Record):
     """The updates whose checkpoints were kept."""
     dev_left_out: int = 0
     """Dev pairs too long to be computed, excluded from loss and perplexity."""
-    segments: tuple[Segment, ...] = Field(min_length=1, validation_alias=AliasChoices("segments", "stretches"))
-    """The parts of the run in order; their seconds add up to `train_s`. Older files call them stretches."""
+    segments: tuple[Segment, ...] = Field(min_length=1)
+    """The parts of the run in order; their seconds add up to `train_s`."""
 
 
 class AveragingRecord(Record):
@@ -112,9 +113,9 @@ class AveragingRecord(Record):
 class CorpusRecord(Record):
     """`corpus.json`."""
 
-    source: str
+    source: Inside
     """Source language, e.g. "en"."""
-    target: str
+    target: Inside
     shards: tuple[int, ...]
     """Number of pairs by shard."""
     collections: tuple[str, ...]
@@ -128,11 +129,11 @@ class CorpusRecord(Record):
 class EvaluationSetRecord(Record):
     """`evaluation_set.json`."""
 
-    name: str
+    name: Inside
     """E.g. "dev" or "newstest2014"."""
-    source: str
+    source: Inside
     """Language of the sentences."""
-    target: str
+    target: Inside
     """Language of the references."""
     sentences: int
     report: Mapping[str, Any] = {}

@@ -10,7 +10,6 @@ deleted by a killed process.
 
 import os
 import secrets
-import shutil
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -19,11 +18,13 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.hashes import VERIFIED, hashes_file
 from pipeline.store.locks import Owner, guarded, holder
-from pipeline.store.scratch import ASIDE_PREFIX, BUILD_PREFIX
+from pipeline.store.scratch import ASIDE_PREFIX, BUILD_PREFIX, remove
 from pipeline.store.store import Store
 
 HIDDEN = ".deleted-"
 """Prefix of folders about to be deleted."""
+ERROR_PREFIX = ".error-"
+"""Prefix of the files with the traceback of a step that failed. Its next success removes it."""
 
 
 def locks_closed(store: Store) -> AbstractContextManager[None]:
@@ -43,7 +44,7 @@ def published(store: Store) -> list[str]:
 
 
 def unfinished(store: Store) -> list[str]:
-    """Returns the names of build folders, of damaged artifacts set aside, and of workspaces.
+    """Returns the names of build folders, of damaged artifacts set aside, of tracebacks, and of workspaces.
 
     `lock_name` returns the lock of their builder.
     """
@@ -62,6 +63,8 @@ def lock_name(name: str) -> str:
     """Returns the name of the lock that the builder of a folder holds: the artifact's, or a workspace's own."""
     if name.startswith(ASIDE_PREFIX):
         return name.removeprefix(ASIDE_PREFIX).rpartition("-")[0]
+    if name.startswith(ERROR_PREFIX):
+        return name.removeprefix(ERROR_PREFIX).removesuffix(".txt")
     return name.removeprefix(BUILD_PREFIX)
 
 
@@ -95,17 +98,13 @@ def hide(store: Store, names: Iterable[str]) -> list[Path]:
 
 
 def delete(folders: Iterable[Path]) -> None:
-    """Deletes hidden folders. Raises UserError if the file system denies it."""
+    """Deletes hidden folders. Raises UserError like `remove`."""
     for folder in folders:
-        try:
-            shutil.rmtree(folder)
-        except FileNotFoundError:  # deleted by another process
-            continue
-        except OSError as error:
-            raise UserError(f"{error.filename} cannot be deleted ({error.strerror})") from None
+        remove(folder)
 
 
 def _folders(store: Store) -> list[str]:
     if not store.artifacts.is_dir():
         return []
-    return sorted(entry.name for entry in os.scandir(store.artifacts) if entry.is_dir(follow_symlinks=False))
+    entries = [entry for entry in os.scandir(store.artifacts) if not entry.is_symlink()]
+    return sorted(entry.name for entry in entries if entry.is_dir() or ERROR_PREFIX in entry.name)

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from pipeline.errors import BucketError, UserError
 from pipeline.store.hashes import file_sha256
+from pipeline.store.names import inside
 
 if TYPE_CHECKING:  # so that serving a model needs no object-store client
     from pipeline.store.bucket import Bucket
@@ -86,6 +87,17 @@ class Writing:
 def aside_path(folder: Path) -> Path:
     """Returns an unused path beside a folder, for setting it or parts of it aside."""
     return folder.with_name(f"{ASIDE_PREFIX}{folder.name.removeprefix(BUILD_PREFIX)}-{secrets.token_hex(4)}")
+
+
+def remove(folder: Path) -> None:
+    """Deletes a folder or file, if it is there. Raises UserError if a process uses it, or the file system denies it."""
+    try:
+        folder.unlink() if folder.is_file() else shutil.rmtree(folder)
+    except FileNotFoundError:  # deleted by another process
+        pass
+    except OSError as error:
+        why = f"({error}); end the process that uses it, or move it elsewhere"
+        raise UserError(f"{folder} cannot be deleted {why}") from None
 
 
 @contextmanager
@@ -213,12 +225,12 @@ class Scratch:
         if self.store is None:
             return
         bucket = self.store.bucket
-        kinds = {name.partition("/")[0] for name in bucket.sizes_bytes(self._place) if "/" in name}
+        kinds = {name.partition("/")[0] for name in self._kept_bytes(bucket) if "/" in name}
         for artifact in [folder for kind in kinds for folder in self.folder.glob(f"{kind}/*")]:
             manifest = artifact / MANIFEST
             kept = bucket.read(f"{self._place}/{manifest.relative_to(self.folder).as_posix()}")
             if not (kept and manifest.is_file() and manifest.read_bytes() == kept.data):
-                shutil.rmtree(artifact)
+                remove(artifact)
         self._pull(bucket, operator.ne)
 
     @contextmanager
@@ -254,6 +266,8 @@ class Scratch:
         """
         if self.store is None or (self.store.artifacts.parent.name not in path.resolve().parts and path.exists()):
             return path
+        if self.store.artifacts.name not in path.parts:
+            raise UserError(f"{path} is missing on this machine; check the path")
         within = len(path.parts) - path.parts[::-1].index(self.store.artifacts.name)
         name, *part = path.parts[within:]
         return self.store.fetch(name, ["/".join(part)] if part else None).joinpath(*part)
@@ -264,7 +278,7 @@ class Scratch:
 
     def _pull(self, bucket: Bucket, differs: Callable[[int, int], bool]) -> None:
         """Downloads kept artifacts that are missing here, and files whose local size `differs`."""
-        kept_bytes = bucket.sizes_bytes(self._place)
+        kept_bytes = self._kept_bytes(bucket)
         for folder in sorted({name.rpartition("/")[0] for name in kept_bytes if "/" in name}):
             manifest = f"{folder}/{MANIFEST}"
             if manifest not in kept_bytes:
@@ -275,6 +289,14 @@ class Scratch:
                 self._download(bucket, [manifest])
         files = [name for name in kept_bytes if "/" not in name]
         self._download(bucket, [name for name in files if differs(self._size_bytes(name), kept_bytes[name])])
+
+    def _kept_bytes(self, bucket: Bucket) -> dict[str, int]:
+        """Returns the sizes of kept files by name. Raises BucketError for a name that leads elsewhere."""
+        sizes_bytes = bucket.sizes_bytes(self._place)
+        try:
+            return {inside(name): size for name, size in sizes_bytes.items()}
+        except ValueError as error:
+            raise BucketError(f"{bucket.uri}/{self._place}: {error}; remove that object") from None
 
     def _size_bytes(self, name: str) -> int:
         path = self.folder / name

@@ -46,7 +46,7 @@ class Store:
     root: Path
     """Artifacts are in its subfolder `store/`, MLflow's files next to it."""
     uri: str = ""
-    """Empty: all nodes share the folder."""
+    """Empty: all nodes share the folder. Else each has its own."""
 
     @classmethod
     def at(cls, where: str | Path) -> Self:
@@ -63,11 +63,13 @@ class Store:
                 raise UserError(
                     f"--store {text}: a URI has two slashes; write {text.replace(':/', '://', 1)}, or ./{text}"
                 )
-            return cls(Path(text).absolute())
+            return cls(Path(text).expanduser().absolute())  # no shell expands `--store=~/runs`
         if scheme == "file":
             return cls(Path("/" + unquote(rest).lstrip("/")))
         if scheme != SCHEME or not rest.strip("/"):
             raise UserError(f"--store {text}: give a folder, or a URI that begins with s3:// or file:// and names one")
+        if "@" in rest.partition("/")[0]:  # not printed
+            raise UserError(f"--store {scheme}://...@...: leave out the credentials; set them in the environment")
         uri = text.rstrip("/")
         service = os.environ.get("AWS_ENDPOINT_URL", "")
         digest = hashlib.sha256(f"{service} {uri}".encode()).hexdigest()[:8]
@@ -88,23 +90,10 @@ class Store:
     def as_folder(self) -> Self:
         """Returns itself. Raises UserError if it is in a bucket, since only copies are here."""
         if self.uri:
-            raise UserError(
-                f"--store {self.uri}: only folders can be cleaned; this machine's copies are in {self.root}"
-            )
+            raise UserError(f"--store {self.uri}: only folders can be cleaned; this machine's is {self.root}")
         return self
 
-    @property
-    def exists(self) -> bool:
-        """Whether anything may be stored here."""
-        return bool(self.uri) or self.root.is_dir()
-
-    @property
-    def is_per_node(self) -> bool:
-        """Whether each node has its own folder."""
-        return bool(self.uri)
-
-    @property
-    def display_name(self) -> str:
+    def __str__(self) -> str:
         """The store as the user named it."""
         return self.uri or str(self.root)
 

@@ -20,7 +20,7 @@ from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import cached, file_sha256
 from pipeline.store.records import CorpusRecord, EvaluationSetRecord
 from pipeline.store.scratch import Scratch, Written
-from pipeline.text.lines import Errors, read_pairs, readable, write_pairs
+from pipeline.text.lines import read_pairs, readable, write_pairs
 from pipeline.text.normalisation import normalised
 
 SHARD_PAIRS = 100_000
@@ -94,7 +94,7 @@ def copy_corpus(context: Context, languages: tuple[str, str], files: Sequence[tu
     """Copies pairs of (source, target) files into a corpus, in order (`copy_files`).
 
     A shard's collection is named after its source file, from the folder common to all. Blank lines are kept. Raises
-    UserError if two sides differ in length, a line is not UTF-8 or all files are empty.
+    UserError like `copy_files`, and if all files are empty.
     """
     writer, folder = CorpusWriter(context, languages), commonpath([source.absolute().parent for source, _ in files])
     copy_files(context, writer, [(relpath(source, folder), source, target) for source, target in files])
@@ -103,15 +103,13 @@ def copy_corpus(context: Context, languages: tuple[str, str], files: Sequence[tu
     return writer.finish({"read": writer.pairs})
 
 
-def copy_files(
-    context: Context, writer: CorpusWriter, files: Sequence[tuple[str, Path, Path]], errors: Errors = "strict"
-) -> list[int]:
+def copy_files(context: Context, writer: CorpusWriter, files: Sequence[tuple[str, Path, Path]]) -> list[int]:
     """Copies (collection, source, target) files into a corpus as shards of SHARD_PAIRS; returns the pairs of each file.
 
-    One call of `context.map` per pair of files. Raises UserError, naming file and line, if two sides differ in length,
-    a line is too long or, with `errors` "strict", not UTF-8.
+    One call of `context.map` per pair of files. Pairs that are not UTF-8 are left to cleaning, which drops and counts
+    them. Raises UserError, naming file and line, if two sides differ in length or a line is too long.
     """
-    calls = [(collection, (writer.languages, source, target, errors)) for collection, source, target in files]
+    calls = [(collection, (writer.languages, source, target)) for collection, source, target in files]
     sizes = []
     for pairs in writer.add(_copy, calls):
         sizes.append(pairs)
@@ -119,10 +117,9 @@ def copy_files(
     return sizes
 
 
-def _copy(
-    part: Corpus, languages: tuple[str, str], source: Path, target: Path, errors: Errors
-) -> tuple[list[int], int]:
-    shards = write_shards(part, languages, read_pairs(source, target, errors, notice=True), SHARD_PAIRS)
+def _copy(part: Corpus, languages: tuple[str, str], source: Path, target: Path) -> tuple[list[int], int]:
+    pairs = read_pairs(source, target, "surrogateescape", notice=True)
+    shards = write_shards(part, languages, pairs, SHARD_PAIRS)
     return shards, sum(shards)
 
 

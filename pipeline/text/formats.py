@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 
 HEAD_BYTES = 4096
 """Bytes at the beginning of a file that decide its format."""
+MAX_LINE_BYTES = 1 << 20
+"""Maximum line length; anything longer is not text, and would break the bound on memory."""
 _PARQUET = """python -c 'import sys, pyarrow.parquet as p; print(*p.read_table(sys.argv[1])["COLUMN"], sep="\\n")' {}"""
 FORMATS = (
     (rb"\x1f[\x8b\x9d]", "compressed twice", "convert it: gzip -dc {} > NEW"),
@@ -78,18 +80,25 @@ def _other_format(name: str, format_name: str, remedy: str) -> UserError:
 
 
 def segments(lines: Iterable[str], name: str) -> Iterator[str]:
-    """Yields the segments of WMT's SGML as lines. Raises UserError if it holds several sets."""
-    text, sets = "", 0
-    for line in lines:
+    """Yields the segments of WMT's SGML as lines. Raises UserError if it holds several sets or is cut off in one."""
+    text, begun, sets = "", 0, 0
+    for number, line in enumerate(lines, 1):
         sets += len(_SET.findall(line))
         if sets > 1:
             raise UserError(f"{name} holds several sets, such as two references; keep one")
-        text += line + "\n"
-        while segment := _SEGMENT.search(text):
-            yield " ".join(unescape(segment[1]).split())
-            text = text[segment.end() :]
-        if "<seg" not in text.lower():
-            text = ""
+        begun = begun or number * ("<seg" in line.lower())
+        text += f"{line}\n" if begun else ""
+        if "</seg>" in line.lower():
+            end = 0
+            for segment in _SEGMENT.finditer(text):
+                yield " ".join(unescape(segment[1]).split())
+                end = segment.end()
+            begun = number * ("<seg" in text[end:].lower())
+            text = text[end:] if begun else ""
+        if len(text) > MAX_LINE_BYTES:
+            break
+    if begun:
+        raise UserError(f"{name}, line {begun}: <seg> without </seg>; the file is cut off: download it again")
 
 
 def noticing(lines: Iterable[str], name: str, tokenized: bool = True) -> Iterator[str]:

@@ -46,6 +46,15 @@ def tag_of(code: str) -> "Language":
         return Language.make(language=code.lower())
 
 
+def pair_in(code: str) -> tuple[str, ...]:
+    """Returns the languages of a code that may mean a pair, as `en-de`; () if it has a region: `en-DE`, `de-at`."""
+    first, second, *_ = [*re.split(r"[\W_]+", code), ""]
+    languages = tuple(tag_of(each).language or "" for each in (first, second))
+    alike = {len(first), len(second)} <= {2, 3} and first.islower() == second.islower()
+    apart = languages[1] not in (languages[0], tag_of(code).language)
+    return languages if alike and apart and tag_of(second).is_valid() else ()
+
+
 def has_word_spaces(code: str) -> bool:
     """Whether a language separates its words by spaces."""
     return tag_of(code).maximize().script not in WITHOUT_WORD_SPACES

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from pipeline.errors import UserError
-from pipeline.text.formats import HEAD_BYTES, check_is_text, noticing, segments
+from pipeline.text.formats import HEAD_BYTES, MAX_LINE_BYTES, check_is_text, noticing, segments
 
 Errors: TypeAlias = Literal["strict", "surrogateescape"]
 """Invalid UTF-8 raises UserError, or becomes surrogates that `is_utf8` finds and that are written back as bytes."""
-MAX_LINE_BYTES = 1 << 20
-"""Maximum line length; anything longer is not text, and would break the bound on memory."""
 BYTE_ORDER_MARK = "\ufeff"
 GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files regardless of name
 

@@ -26,8 +26,9 @@ from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard, Vocabulary
 from pipeline.store.scratch import Scratch
+from pipeline.text.formats import MAX_LINE_BYTES
 from pipeline.text.languages import has_word_spaces
-from pipeline.text.lines import MAX_LINE_BYTES, read_pairs, write_lines
+from pipeline.text.lines import read_pairs, write_lines
 from pipeline.text.normalisation import sentencepiece_rules
 
 TOO_LARGE = re.compile(r"Vocabulary size too high .*<= (\d+)")

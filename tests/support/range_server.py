@@ -1,8 +1,7 @@
-"""A real loopback HTTP server that serves a folder with ranges, and can cut off, stall, reject or corrupt."""
+"""A real loopback HTTP server that serves a folder with ranges, and can cut off, stall or reject."""
 
 import threading
 import time
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,16 +25,8 @@ class RangeServer(ThreadingHTTPServer):
         """Pause before each block."""
         self.stalls = 0
         """Number of responses that stall after `cut_bytes` without ending."""
-        self.replacement: bytes | None = None
-        """The file's content from the first stall on."""
-        self.etags = False
-        """Whether to send ETags, which change with the content, and to honour the If-Match header."""
-        self.damaged = 0
-        """Number of responses that contain a wrong byte."""
         self.asked: list[tuple[str, str | None]] = []
         """The path and the Range header of each request."""
-        self.at_once = self.most_at_once = 0
-        self.counting = threading.Lock()
 
     @property
     def url(self) -> str:
@@ -45,40 +36,21 @@ class RangeServer(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: RangeServer
 
-    def do_HEAD(self) -> None:
-        with suppress(ConnectionError):
-            self._respond(None)
-
     def do_GET(self) -> None:
         server, requested = self.server, self.headers["Range"]
-        with server.counting:
-            server.asked.append((self.path, requested))
-            server.at_once += 1
-            server.most_at_once = max(server.most_at_once, server.at_once)
-        try:
-            with suppress(ConnectionError):  # the client has disconnected
-                self._respond(requested)
-        finally:
-            with server.counting:
-                server.at_once -= 1
+        server.asked.append((self.path, requested))
+        with suppress(ConnectionError):  # the client has disconnected
+            self._respond(requested)
 
     def _respond(self, requested: str | None) -> None:
         server, path = self.server, self.server.folder / self.path.lstrip("/")
         status = server.status if path.is_file() else 404
         content = bytearray(path.read_bytes()) if status == 200 else bytearray()
-        if server.damaged:
-            server.damaged -= 1
-            content[len(content) // 2] ^= 1
         begin = 0
         if requested and status == 200 and server.ranges:
             begin = int(requested.removeprefix("bytes=").partition("-")[0])  # all requested ranges extend to the end
             status = 206 if begin < len(content) else 416
-        etag = f'"{zlib.crc32(content):x}"'
-        if server.etags and status in (200, 206) and self.headers["If-Match"] not in (None, etag):
-            status = 412
         self.send_response(status)
-        if server.etags and status in (200, 206):
-            self.send_header("ETag", etag)
         if status == 206:
             self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
         elif status == 416:
@@ -86,14 +58,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = content[begin:] if status in (200, 206) else bytearray()
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        body = body[: server.cut_bytes] if self.command == "GET" else bytearray()
+        body = body[: server.cut_bytes]
         for start in range(0, len(body), BLOCK_BYTES):
             time.sleep(server.pause_s)
             self.wfile.write(body[start : start + BLOCK_BYTES])
         if server.stalls:
             server.stalls -= 1
-            if server.replacement is not None:
-                path.write_bytes(server.replacement)
             time.sleep(5)
 
     def log_message(self, format: str, *arguments: object) -> None:

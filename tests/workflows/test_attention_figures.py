@@ -7,6 +7,7 @@ import pytest
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_model_store import publish_model
+from workflows.cli.clean import plan
 from workflows.figures.drawing import AttentionFigures
 
 FILES = {*(f"figure{number}.svg" for number in (3, 4, 5)), *("attention.html", "figures.json"), "manifest.json"}
@@ -47,6 +48,11 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
         assert (figure.number != 4) or f": head {figure.heads[0]} in full, and heads" in figure.caption
     assert command_line.here("workflows.attention_figures", "--store", str(runs)).returncode == 0
     assert drawn_in(runs) == [figures]
+    (link,) = (runs / "figures").iterdir()
+    assert f"page: {link}/attention.html" in drawn.stdout
+    assert figures.folder.name not in {unneeded.name for unneeded in plan(Store(runs))}
+    link.unlink()
+    assert figures.folder.name in {unneeded.name for unneeded in plan(Store(runs))}
 
 
 @pytest.mark.usefixtures("ray_cluster")

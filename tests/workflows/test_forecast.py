@@ -1,17 +1,23 @@
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from model.config import TransformerConfig
 from model.flops import training_flop
+from pipeline import environment
 from pipeline.corpora.lengths import LENGTHS, draw_lengths
+from pipeline.hardware import device_name
 from pipeline.settings import TrainingSettings
+from pipeline.store.store import Store
 from pipeline.text.batching import plan_epoch
 from tests.support.command_line import CommandLine
+from tests.support.tiny_records import trained_on
 from workflows import forecast
-from workflows.forecast import H200_FLOP_S, _key, _run, _seconds
+from workflows.forecast import H200_FLOP_S, _finished, _key, _run, _seconds
 from workflows.profiles.translation import MULTI30K, WMT14
 
 TABLE_2 = "workflows.reproduce_table2"
@@ -64,6 +70,30 @@ def test_a_plan_has_the_missing_runs_and_writes_nothing(tmp_path: Path, command_
     (runs,) = re.findall(r"^total .* (\S+) GB", shown, re.MULTILINE)
     assert float(disk) - float(runs) == pytest.approx(3.4 + 1.7, abs=0.2)  # text and token ids, and downloads
     assert not (tmp_path / "new").exists()
+
+
+def test_a_resumed_run_took_all_its_sessions(tmp_path: Path) -> None:
+    one = trained_on(device_name("cpu"), train_s=100.0, loop_s=5.0)
+    (folder := tmp_path / "store" / "training-1").mkdir(parents=True)
+    (folder / "run.json").write_text(one.model_dump_json())
+    assert [seconds for _, seconds in _finished(Store(tmp_path))] == [100.0]
+
+
+def test_a_container_s_quota_and_what_else_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
+) -> None:
+    """As many runs at once as Ray has CPUs, not threads of the machine. Widths that were not measured have no time."""
+    monkeypatch.setattr(environment, "_cpu_quotas", lambda: iter([2.0]))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(64)}, raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (999.4, 0.0, 0.0))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    options = ["--plan", "--seeds", "10", "--store", str(tmp_path / "new")]
+    shown = " ".join(command_line.here(TABLE_2, "--pairs", "en-de", *options).stdout.split())
+    assert "Times are of 2 runs at once" in shown
+    assert f"busy (load 999 on {os.cpu_count()} CPUs)" in shown
+    narrow = command_line.here("workflows.reproduce_table3", *options, "--set", "grid.training.model.d_model=16").stdout
+    assert re.search(r"^total .* unknown ", narrow, re.MULTILINE)
+    assert "more than" not in narrow
 
 
 def test_a_disk_that_does_not_suffice_is_a_warning(

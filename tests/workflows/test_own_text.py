@@ -1,7 +1,9 @@
 """Settings for a user's own text: by its size unless a profile is named, stated in a line, equal for all commands."""
 
 import gzip
+import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,13 @@ from model.flops import count_parameters
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import Store
+from pipeline.text.lines import read_pairs
 from tests.support.tiny_dag import run_table, table_of
 from workflows import reproduce_table2, stages
 from workflows.cli.prepared import PROFILE, record, recorded
-from workflows.engine.dag import Step, in_order
+from workflows.engine.dag import ROOT, Step, in_order
 from workflows.engine.plan import to_run
+from workflows.forecast import _text_bytes
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import SIZES, own_profile
 from workflows.profiles.parsing import load_parsing_profile
@@ -34,6 +38,21 @@ def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) ->
         f'test.a = {{source = "test.en.gz", target = "test.{language}"}}\n'
     )
     return toml
+
+
+def test_the_documented_split_keeps_pairs_together_and_sources_apart(tmp_path: Path) -> None:
+    """The page's own commands, on text with tabs, blank lines and several translations of a sentence."""
+    commands = (ROOT / "docs" / "own-text.md").read_text().split("```\n")[1]
+    pairs = [(f"Price {i}:\t5 euro" if i % 2 else f"a {i}", "\t" * (i % 3) + f"Preis {i}") for i in range(2500)]
+    pairs += [("", "leer"), ("leer", ""), *((source, f"auch {target}") for source, target in pairs[:500])]
+    for side, language in enumerate(("en", "de")):
+        (tmp_path / f"text.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    subprocess.run(["bash", "-euc", commands], cwd=tmp_path, check=True)
+    parts = [[*read_pairs(tmp_path / f"{name}.en", tmp_path / f"{name}.de")] for name in ("train", "dev", "test")]
+    assert sorted(chain(*parts)) == sorted(tuple(side.replace("\t", " ") for side in pair) for pair in pairs)
+    sources = [{source for source, _ in part} for part in parts]
+    assert [len(each) for each in sources] == [502, 1000, 1000]
+    assert len(set.union(*sources)) == 2502
 
 
 def test_every_size_has_settings_that_work() -> None:
@@ -70,6 +89,10 @@ def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
     """All training files count, and the smallest of several texts decides. Users' changes are applied on top."""
     toml = _describe(tmp_path, 12_000, files=3)
     profile = load_profile(files=[toml], overrides=["recipes.base.training.updates=700"])
+    amount = profile.corpora["en-cs"].amount()
+    plain_bytes = 3 * len(b"train0:") + 12_000 * len(b"e\n")
+    assert (amount.train_pairs, 0 < amount.text_bytes - plain_bytes < plain_bytes) == (12_000, True)
+    assert _text_bytes(profile, "en-cs") > 2 * amount.text_bytes  # as read and as cleaned
     assert (profile.name, profile.own_pairs, [*profile.corpora]) == ("own", 12_000, ["en-cs"])
     assert profile.recipes["base"].training.model.d_model == 256
     assert profile.recipes["base"].training.updates == 700

@@ -4,10 +4,14 @@ from pathlib import Path
 import pytest
 import typer
 
-from pipeline.settings import DecodingSettings
+from pipeline.settings import DecodingSettings, TrainingSettings
+from pipeline.store.artifacts import EvaluationSet
 from tests.support.reproduced import Tracked, written
 from tests.support.tiny_profile import TABLE_3, toml
 from workflows import reproduce_table3, stages
+from workflows.cli.options import Common
+from workflows.engine.dag import in_order
+from workflows.experiment import requested
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_table3 import trials_of
@@ -98,6 +102,17 @@ def test_more_seeds_leave_what_was_trained_with_one() -> None:
     assert [*several] == ["base seed 1", "base seed 2", "base seed 3", "A1"]
     assert len(set(several.values())) == 4
     assert [*trials(2, 1, first=5)] == ["base seed 5", "base seed 6", "A1 seed 5", "A1 seed 6"]
+
+
+def test_the_text_s_report_is_on_what_the_rows_use() -> None:
+    """Their batches, and the dev set: a broken test set, which no row reads, costs no row."""
+    profile = load_profile("embedded", overrides=["grid.training.budget_tokens=600"]).for_pair("en-de").for_grid()
+    report = reproduce_table3.reproduction(profile, "en-de", None, 1, requested("table3", profile, Common())).reports[
+        "en-de"
+    ]
+    (batches,) = (each for each in report.arguments if isinstance(each, TrainingSettings))
+    assert batches.budget_tokens == 600
+    assert [step.label for step in in_order([report]) if step.stage.makes is EvaluationSet] == ["generate en-de dev"]
 
 
 def test_a_trial_decodes_with_the_fewest_workers_of_an_elastic_run() -> None:

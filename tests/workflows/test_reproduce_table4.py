@@ -68,9 +68,8 @@ def test_both_rows_then_again_then_another_beam(
         (beam,) = [row for row in beams if row["chosen"]]
         assert beam["f1"] == max(row["f1"] for row in beams)
         assert next(row["f1"] for row in beams if row["beam_size"] == 2) == chosen["f1"]
-        free, constrained = [row["values"] for row in tables["Malformed outputs"] if row["name"] == kind]
-        assert (free["search"], constrained["search"]) == ("free", "constrained")
-        assert free["repaired"] > constrained["repaired"] == 0  # without constraints, six updates give no tree
+        (found,) = [row["values"] for row in tables["Malformed outputs"] if row["name"] == kind]
+        assert found["repaired"] > 0  # without constraints, six updates give no tree
     report = (folder / "report.html").read_text(encoding="utf-8")
     assert report.count('class="tree"') == 2 * 2 * 3  # gold and parse of three samples of each row
     assert "dev perplexity" in report

@@ -144,7 +144,11 @@ def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 def test_a_damaged_record_is_an_error(tmp_path: Path) -> None:
-    (run_table(Store(tmp_path), 1) / "run.json").write_text('{"artifacts')
+    record = run_table(Store(tmp_path), 1) / "run.json"
+    record.write_text(record.read_text().replace("averaging-", "../averaging-"))
+    (error,) = runs_in(Store(tmp_path))
+    assert "run.json cannot be read (Value error, '../averaging-" in str(error)
+    record.write_text('{"artifacts')
     (error,) = runs_in(Store(tmp_path))
     assert isinstance(error, UserError)
     with pytest.raises(UserError, match=r"run\.json cannot be read .*; restore it, or remove its folder"):

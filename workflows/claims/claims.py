@@ -176,7 +176,7 @@ def _tested(
     if margin is None and any(part.needs_margin for part in claim.parts):
         return f"not judged: {runs.data} has no margin yet; give one with --margin"
     for name in CONDITIONS if claim.family != COMPETITORS else CONDITIONS[:1]:  # equal FLOP take other updates
-        if len(conditions := {run.conditions[name] for model in models for run in runs.of(model)}) > 1:
+        if len(conditions := {f"{getattr(run, name)}" for model in models for run in runs.of(model)}) > 1:
             return f"not comparable: {name} {' and '.join(sorted(conditions))}"
     estimates, effects = [], []
     for part in claim.parts:

@@ -1,8 +1,7 @@
-"""Shows judged claims on a terminal, and as one HTML page with the same table."""
+"""Shows judged claims as a table, on a terminal or in Markdown."""
 
 from collections.abc import Sequence
 
-from jinja2 import Environment
 from rich.box import HORIZONTALS
 from rich.table import Table
 
@@ -19,24 +18,6 @@ EXPLANATION = (
     "of the family, run or not (Holm): where variances are equal, at most 5% of simulated families then have a wrong "
     "verdict. The rules are in docs/protocol.md."
 )
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{{ title }}</title>
-<style>
-:root { color-scheme: light dark }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 75rem; padding: 0 1rem }
-table { border-collapse: collapse; font-size: 0.9rem }
-th, td { padding: 0.4rem 0.8rem 0.4rem 0; text-align: left; vertical-align: top; white-space: pre-line }
-tr { border-bottom: 1px solid #8885 }
-p { max-width: 45rem }
-</style>
-<h1>{{ title }}</h1>
-<p>{{ said }}</p>
-<table><thead><tr>{% for heading in headings %}<th>{{ heading }}</th>{% endfor %}</tr></thead><tbody>
-{% for row in rows %}<tr>{% for text in row %}<td>{{ text }}</td>{% endfor %}</tr>
-{% endfor %}</tbody></table>
-<p>{{ explanation }}</p>
-</html>
-"""
 
 
 def title(runs: Runs) -> str:
@@ -84,11 +65,3 @@ def terminal(judged: Sequence[Judged]) -> Table:
     for row in rows(judged):
         grid.add_row(*row)
     return grid
-
-
-def html(runs: Runs, judged: Sequence[Judged]) -> str:
-    """Returns the page."""
-    template = Environment(autoescape=True).from_string(PAGE)
-    return template.render(
-        title=title(runs), said=said(judged), headings=HEADINGS, rows=rows(judged), explanation=EXPLANATION
-    )

@@ -4,10 +4,13 @@ runs = read([Path("runs/table3/multi30k/seeds.csv")])
 """
 
 import csv
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 
 from pipeline.errors import UserError
 from workflows.profiles.profile import GENERATED
@@ -16,15 +19,23 @@ CONDITIONS = ("dtype", "updates")
 """What compared runs must share, beside their text."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """A trained model."""
+class Run(BaseModel):
+    """A trained model. Columns without a field here are its metrics."""
 
+    model_config = ConfigDict(frozen=True, extra="allow")
+    __pydantic_extra__: dict[str, FiniteFloat]
     model: str
     """The row of Table 3, or the model of Table 2."""
+    pair: str
     seed: int
-    conditions: Mapping[str, str]
-    metrics: Mapping[str, float]
+    data: str
+    dtype: str
+    updates: int
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The metrics by name; those of the row that are empty are left out."""
+        return self.__pydantic_extra__
 
 
 @dataclass(frozen=True)
@@ -40,63 +51,40 @@ class Runs:
         return sorted((run for run in self.runs if run.model == model), key=lambda run: run.seed)
 
 
+ROWS = TypeAdapter(Annotated[list[Run], Field(min_length=1)])
+
+
 def read(paths: Sequence[Path]) -> Runs:
     """Reads files with runs of one text.
 
-    Raises UserError for a file that is not a table's seeds.csv, a run that stands twice, text that differs between
-    rows, and generated text, on which no claim is judged.
+    Raises UserError for a file that is not a table's seeds.csv, a run that stands twice, several texts, and generated
+    text, on which no claim is judged.
     """
-    found: dict[tuple[str, int], Run] = {}
-    text: tuple[str, str] | None = None
-    for path in paths:
-        for place, row in _rows(path):
-            if row["data"].startswith(GENERATED):
-                raise UserError(
-                    f"{path} is of {row['data']}, which cannot answer what the paper claims; use real text, e.g. "
-                    "aiayn table3 --profile multi30k --seeds 3"
-                )
-            run, text_here = _run(row, place), (row["data"], row["pair"])
-            text = text or text_here
-            if text_here != text:
-                raise UserError(
-                    f"{place} is on {' '.join(text_here)}, the runs before it on {' '.join(text)}; judge each text by "
-                    "a command of its own (Table 2: --pairs)"
-                )
-            if (key := (run.model, run.seed)) in found:
-                raise UserError(f"{place}: {run.model} with seed {run.seed} stands in these files twice; name it once")
-            found[key] = run
-    assert text, "each file has a run"
-    return Runs(*text, [*found.values()])
+    runs = [run for path in paths for run in _runs(path)]
+    text, *others = dict.fromkeys((run.data, run.pair) for run in runs)
+    if text[0].startswith(GENERATED):
+        raise UserError(
+            f"{paths[0]} is of {text[0]}, which cannot answer what the paper claims; use real text, e.g. "
+            "aiayn table3 --profile multi30k --seeds 3"
+        )
+    if others:
+        listed = " and ".join(map(" ".join, (text, *others)))
+        raise UserError(f"these runs are on {listed}; judge each text by a command of its own (Table 2: --pairs)")
+    (model, seed), times = Counter((run.model, run.seed) for run in runs).most_common(1)[0]
+    if times > 1:
+        raise UserError(f"{model} with seed {seed} stands in these files {times} times; name each run once")
+    return Runs(*text, runs)
 
 
-def _rows(path: Path) -> list[tuple[str, dict[str, str]]]:
-    remedy = "name a seeds.csv that Table 2 or 3 has written"
+def _runs(path: Path) -> list[Run]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, restval="")
-            lines, names = [(reader.line_num, row) for row in reader], reader.fieldnames or ()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror}); {remedy}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is not CSV ({error}); {remedy}") from None
-    if missing := {"model", "pair", "seed", "data", *CONDITIONS} - set(names):
-        raise UserError(f"{path} has no column {', '.join(sorted(missing))}; {remedy}")
-    if not lines:
-        raise UserError(f"{path} has no runs; {remedy}")
-    return [(f"{path}, line {number}", {str(name): str(text) for name, text in row.items()}) for number, row in lines]
-
-
-def _run(row: Mapping[str, str], place: str) -> Run:
-    metrics = {}
-    for name, text in row.items():
-        if name in ("model", "pair", "data", *CONDITIONS) or not text:
-            continue
-        try:
-            metrics[name] = float(text)
-        except (TypeError, ValueError):
-            raise UserError(f"{place}: {name} is {text!r}, not a number; write the file anew by its table") from None
-        if not math.isfinite(metrics[name]):
-            raise UserError(f"{place}: {name} is {text}; that run has failed, so remove its line or train it again")
-    if "seed" not in metrics:
-        raise UserError(f"{place}: no seed; write the file anew by its table")
-    return Run(row["model"], int(metrics.pop("seed")), {name: row[name] for name in CONDITIONS}, metrics)
+            rows = csv.DictReader(file, restkey="a column without a heading")
+            return ROWS.validate_python([{name: text for name, text in row.items() if text} for row in rows])
+    except ValidationError as error:
+        first = error.errors()[0]
+        line, column = (f", line {first['loc'][0] + 2}", f"{first['loc'][1]}: ") if first["loc"] else ("", "")
+        problem = f"{path}{line}: {column}{first['msg']}"
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        problem = f"{path} cannot be read ({getattr(error, 'strerror', None) or error})"
+    raise UserError(f"{problem}; name a seeds.csv that Table 2 or 3 has written")

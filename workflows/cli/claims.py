@@ -18,7 +18,6 @@ def claims(
             help="Difference in nats up to which models are alike.  [default: the text's, in docs/protocol.md]"
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="HTML file to write.  [default: only the terminal]")] = None,
 ) -> None:
     """Judge the paper's claims in words by the seeds of Tables 2 and 3 (docs/protocol.md)."""
     from workflows.claims import page
@@ -29,11 +28,6 @@ def claims(
         raise UserError(f"--margin {margin}: must be above 0 and below 100 nats")
     runs = read(seeds)
     judged = judge(runs, margin)
-    if out:
-        try:
-            out.write_text(page.html(runs, judged), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another file") from None
     console.print(Text(page.title(runs), style="bold"))
     console.print(page.terminal(judged))
     console.print(Text(page.EXPLANATION, style="dim"))

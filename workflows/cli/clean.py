@@ -23,6 +23,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.locks import guarded
 from pipeline.store.removal import (
+    ERROR_PREFIX,
     HIDDEN,
     delete,
     hide,
@@ -93,6 +94,8 @@ def _described(store: Store, name: str) -> Unneeded:
         label = "left by an interrupted cleaning"
     elif name.startswith(ASIDE_PREFIX):
         label = f"{label}, set aside as damaged"
+    elif name.startswith(ERROR_PREFIX):
+        label = f"traceback of {label}"
     elif name != artifact:
         label = f"partial {label}"
     elif name.startswith("."):

@@ -22,32 +22,13 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import DISK_FULL
 
 USER_ERROR, INTERRUPTED = 2, 130
-NOT_ALLOWED = "choose another location or fix its permissions"
-NO_ANSWER = "the file system does not respond; check its mount or disk"
-MORE_FILES = "allow more open files: ulimit -n"
 REMEDIES = MappingProxyType(
     {
-        errno.ENOENT: "check the path",
-        errno.ENOTDIR: "a file is where a folder should be; remove it or choose another location",
-        errno.EEXIST: "remove it or choose another location",
-        errno.EISDIR: "name a file",
-        errno.EACCES: NOT_ALLOWED,
-        errno.EPERM: NOT_ALLOWED,
-        errno.EROFS: "choose a writable location",
-        errno.ENAMETOOLONG: "choose a shorter path",
-        errno.ELOOP: "check the links on the path",
-        errno.EFBIG: "the file system or ulimit -f allows no larger file; choose another location",
-        errno.EIO: NO_ANSWER,
-        errno.ESTALE: NO_ANSWER,
-        errno.ENOTCONN: NO_ANSWER,
-        errno.EMFILE: MORE_FILES,
-        errno.ENFILE: MORE_FILES,
+        **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more open files: ulimit -n"),
         **dict.fromkeys(DISK_FULL, "free some space and run the same command again"),
     }
 )
-"""Remedies for file system errors, which are always the user's to fix."""
-PLACELESS = {**dict.fromkeys(DISK_FULL, "the output: "), errno.EMFILE: "", errno.ENFILE: ""}
-"""Errors that need not name a file, with the text in its place."""
+"""Remedies for errors of the system that may name no file. With a file's name, the system's words suffice."""
 logger = logging.getLogger(__name__)
 
 IS_TERMINAL = bool(sys.stdout and sys.stdout.isatty() and os.environ.get("COLUMNS") != "0")
@@ -124,13 +105,14 @@ def run_app(app: typer.Typer, name: str) -> NoReturn:
         _close_output()
         status = 1
     except OSError as error:
-        if error.errno not in REMEDIES or not (error.filename or error.errno in PLACELESS):
+        if not (error.errno in REMEDIES or (error.errno and error.filename)):
             raise
         if error.filename is None and error.errno in DISK_FULL:
             _close_output()  # the full disk may be its own
         logger.debug("traceback of the error below", exc_info=True)
         status = print_error(_described(error))
     if status == INTERRUPTED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left but the exit
         print("stopped; run the same command again to continue", file=sys.stderr)
     sys.exit(status if isinstance(status, int) else 0)
 
@@ -155,9 +137,10 @@ def open_streams() -> None:
 
 
 def _described(error: OSError) -> str:
-    """Returns a file system error's place, problem and remedy."""
-    where = f"{os.fsdecode(error.filename)}: " if error.filename else PLACELESS[error.errno or 0]
-    return f"{where}{error.strerror}; {REMEDIES[error.errno or 0]}"
+    """Returns a file system error's place, problem and, if the system's words do not say it, its remedy."""
+    place = os.fsdecode(error.filename) if error.filename else "the output" * (error.errno in DISK_FULL)
+    remedy = f"; {text}" if (text := REMEDIES.get(error.errno or 0)) else ""
+    return f"{place}{': ' if place else ''}{error.strerror}{remedy}"
 
 
 def _close_output() -> None:

@@ -1,6 +1,7 @@
 """`aiayn doctor`: checks this machine for the workflows' requirements, with remedies."""
 
 import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,18 +13,20 @@ import typer
 from rich.filesize import decimal
 from rich.text import Text
 
-from pipeline.environment import usable_cpus
+from pipeline.environment import busy_text, usable_cpus
 from pipeline.errors import UserError
 from pipeline.store.locks import FileLock, Lock
 from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import AddressOption, StoreOption
 from workflows.engine.dag import Imported
-from workflows.engine.needs import obstacles
+from workflows.engine.needs import existing, obstacles, temporary_folder, why_not_writable
+from workflows.requirements import requirements, unmet
 
 STYLES = {"ok": "green", "warning": "yellow", "fails": "red"}
-LOCAL_LOCKS = ("nolock", "local_lock=flock", "local_lock=all", "localflock")
-"""Options of NFS and Lustre that keep locks on the host."""
+
+SHARED_MEMORY, MIN_SHARED_BYTES = Path("/dev/shm"), 1_000_000_000
+"""Docker gives a container 64 MB unless asked."""
 
 chosen_address = Imported("workflows.engine.cluster:chosen_address")
 accepted_address = Imported("workflows.engine.joining:accepted_address")
@@ -49,13 +52,22 @@ def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
     """
     failed = False
     with console.status("checking; loading torch takes some seconds"):
-        for finding in chain([gpu()], ray(address), output(store)):
+        for finding in chain([libraries(), gpu(), cpus()], ray(address), output(store)):
             failed |= finding.verdict == "fails"
             line = Text.assemble((f"{finding.verdict:9}", STYLES[finding.verdict]), f"{finding.name:15}{finding.text}")
             if finding.remedy:
                 line.append(f": {finding.remedy}")
             console.print(line, soft_wrap=True, highlight=False)
     raise typer.Exit(int(failed))
+
+
+def libraries() -> Finding:
+    """Checks the versions of all required libraries, and of the optional ones that are installed."""
+    required, extras = requirements(), requirements(optional=True)
+    if wrong := [*unmet(required, too_new=True), *unmet(extras, missing=False, too_new=True)]:
+        remedy = "install the versions in constraints.txt: pip install -c constraints.txt -e ."
+        return Finding("libraries", "warning", f"not the versions that are tested: {'; '.join(wrong)}", remedy)
+    return Finding("libraries", "ok", f"all {len(required)} that are required, in versions that should work")
 
 
 def gpu() -> Finding:
@@ -70,7 +82,16 @@ def gpu() -> Finding:
     if sorted(Path("/dev").glob("nvidia[0-9]*")):
         remedy = "install a CUDA build of torch, or a driver that supports its CUDA version (see nvidia-smi)"
         return Finding("gpu", "fails", f"torch cannot use this machine's NVIDIA GPU; {built}", remedy)
-    return Finding("gpu", "ok", f"none; everything runs on {usable_cpus()} CPU cores")
+    return Finding("gpu", "ok", "none; everything runs on CPUs")
+
+
+def cpus() -> Finding:
+    """Counts the CPUs, as Ray is given them, and says if they are busy."""
+    usable = usable_cpus()
+    text = f"{usable} CPU{'s' * (usable > 1)} for runs"
+    if busy := busy_text():
+        return Finding("cpus", "warning", f"{text}; other programs run ({busy})", "wait for them, or expect long runs")
+    return Finding("cpus", "ok", text)
 
 
 def ray(address: str | None) -> Iterator[Finding]:
@@ -83,7 +104,12 @@ def ray(address: str | None) -> Iterator[Finding]:
             yield Finding("ray cluster", "fails", str(error), "see docs/cluster.md for starting and joining a cluster")
         return
     found = [Finding("ray start", "fails", problem, remedy) for problem, remedy in obstacles()]
-    yield from found or [Finding("ray start", "ok", "Ray can write its files and its token, and listen on 127.0.0.1")]
+    free = decimal(shutil.disk_usage(existing(Path(temporary_folder()))).free) if not found else ""
+    fine = f"Ray can write its files ({temporary_folder()}, {free} free) and its token, and listen on 127.0.0.1"
+    yield from found or [Finding("ray start", "ok", fine)]
+    if SHARED_MEMORY.is_dir() and (total := shutil.disk_usage(SHARED_MEMORY).total) < MIN_SHARED_BYTES:
+        text = f"{SHARED_MEMORY} has {decimal(total)}, so Ray's shared memory is on disk, which is slower"
+        yield Finding("shared memory", "warning", text, "give the container more: docker run --shm-size=2g")
 
 
 def output(where: str | Path) -> Iterator[Finding]:
@@ -92,25 +118,19 @@ def output(where: str | Path) -> Iterator[Finding]:
     if named.uri:
         yield _bucket(named)
     root = named.root
-    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    there = existing(root)
+    if reason := why_not_writable(root):
+        yield Finding("store", "fails", f"{there} is not writable ({reason})", "choose another folder with --store")
+        return
     try:
         with tempfile.TemporaryDirectory(prefix=".aiayn-doctor-", dir=there) as scratch:
             target = Path(scratch) / "artifact"
             held = _is_exclusive(FileLock(target, "doctor"), FileLock(target, "doctor"))
     except UserError:
         held = False
-    except OSError as error:
-        text = f"{there} is not writable ({error.strerror})"
-        yield Finding("store", "fails", text, "choose another folder with --store")
-        return
     yield Finding("store", "ok", f"{root} is writable" if there == root else f"{root} can be created")
-    mounts = Path("/proc/self/mounts")
-    option = local_locks(there.resolve(), mounts.read_text(encoding="utf-8") if mounts.exists() else "")
-    if held and option:
-        remedy = "before several hosts share it, choose NFS 4 with its default options, or a bucket"
-        yield Finding("file locks", "warning", f"locks may exclude only processes of this host ({option})", remedy)
-    elif held:
-        yield Finding("file locks", "ok", "locks are exclusive")
+    if held:
+        yield Finding("file locks", "ok", "locks are exclusive on this host")
     else:
         remedy = "choose a file system with flock for --store, or mount this one with flock"
         yield Finding("file locks", "fails", f"locks in {there} are not exclusive, or cannot be taken", remedy)
@@ -133,15 +153,3 @@ def _is_exclusive(lock: Lock, same: Lock) -> bool:
     """Takes a lock like a stage, and tries to take the same lock once more."""
     with lock, same:
         return lock.take() is None and same.take() is not None
-
-
-def local_locks(folder: Path, mounts: str) -> str:
-    """Returns the mount option, or type, that hides the folder's locks from other hosts; empty if there is none.
-
-    Linux keeps the locks of most FUSE file systems to itself. `mounts` is the content of /proc/self/mounts.
-    """
-    fields = [line.split(" ") for line in mounts.splitlines()]
-    around = [(len(point), kind, options) for _, point, kind, options, *_ in fields if folder.is_relative_to(point)]
-    _, kind, options = max(around, default=(0, "", ""))
-    local = (option for option in options.split(",") if option in LOCAL_LOCKS)
-    return kind if kind.startswith("fuse") else next(local, "")

@@ -31,6 +31,7 @@ from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import MANIFEST, Artifact, Context
 from pipeline.store.artifacts import METRICS, Checkpoint, EncodedDataset, TrainingRun
 from pipeline.store.store import Store
+from pipeline.text.languages import pair_in
 from pipeline.text.lines import read_lines
 from pipeline.text.normalisation import normalised
 from workflows import stages
@@ -281,6 +282,8 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print paper BLEU (tokenized), sacreBLEU (detokenized; also lower-cased), chrF, and sacreBLEU's signatures."""
+    if pair_in(lang) or not lang.strip():
+        raise UserError(f"--lang {lang!r}: name one language, e.g. de, with a region in capitals, e.g. pt-BR")
     hypotheses, *references = ([*map(normalised, read_lines(path, notice=True))] for path in (hyp, *ref))
     for path, lines in zip(ref, references, strict=True):
         if len(hypotheses) != len(lines):

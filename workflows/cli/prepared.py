@@ -50,7 +50,7 @@ def searched(named: Path, model: Path) -> DecodingSettings:
     for run in _runs_with(named, model):
         artifacts = run.record.artifacts
         label = next(label for label, name in artifacts.items() if name == model.name)
-        decoded = artifacts.get(label.replace("average", "decode", 1), "")
+        decoded = artifacts.get(label.replace("average", "decode", 1), "unknown")  # in records of before
         with suppress(UserError):  # not decoded yet
             return settings.searching_like(Hypotheses(model.with_name(decoded)).load().settings)
     return settings

@@ -1,6 +1,6 @@
 """`aiayn results`: one Markdown page from the records, tables and seeds of finished runs. No number is retyped."""
 
-import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from pipeline.errors import UserError
 from workflows.cli.console import console
 from workflows.names import named_run
 
-LOCAL = re.compile(r" --(data|store|address)[ =](\S+)")
+LOCAL = ("--data", "--store", "--address")
 """Options that say where files and machines are."""
 
 
@@ -27,8 +27,10 @@ def results(
         if record.ended is None or not (tables := sorted(run.folder.glob("table*.md"))):
             raise UserError(f"{run.folder} has no finished table; rerun its command: {record.command}")
         heading, *table = tables[0].read_text(encoding="utf-8").splitlines()
-        lines += ["", f"#{heading}: {run.name}", "", f"    {LOCAL.sub('', record.command)}", ""]
-        lines += [f"Commit {record.commit or 'unknown'}, {record.began:%Y-%m-%d %H:%M} to {record.ended:%H:%M} UTC."]
+        lines += ["", f"#{heading}: {run.name}", "", f"    {published(record.command)}", ""]
+        day = "%Y-%m-%d " * (record.ended.date() != record.began.date())
+        ended = record.ended.strftime(f"{day}%H:%M")
+        lines += [f"Commit {record.commit or 'unknown'}, {record.began:%Y-%m-%d %H:%M} to {ended} UTC."]
         lines += [f"Failed: {record.reason}."] * bool(record.reason)
         if (seeds := run.folder / "seeds.csv").exists():
             copied = out.with_name(f"{out.stem}-{number}.csv")
@@ -42,6 +44,18 @@ def results(
     except OSError as error:
         raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another file") from None
     console.print(f"page: {out}", highlight=False)
+
+
+def published(command: str) -> str:
+    """Returns a command without the options that name this machine's folders."""
+    words, kept = iter(shlex.split(command)), list[str]()
+    for word in words:
+        option, has_value, _ = word.partition("=")
+        if option not in LOCAL:
+            kept.append(word)
+        elif not has_value:
+            next(words, "")
+    return shlex.join(kept)
 
 
 def _verdicts(seeds: Path) -> Iterator[str]:

@@ -19,7 +19,7 @@ STYLES = {"failed": "red", "interrupted": "yellow"}
 def runs(store: StoreOption = "runs") -> None:
     """List the runs of a store, newest first, with their status and main results, or why they failed."""
     named = Store.at(store).checked()
-    if not named.exists:
+    if not (named.uri or named.root.is_dir()):
         raise UserError(f"--store {store}: no such folder; aiayn table2 writes a table")
     found = list(runs_in(named))
     for error in found:

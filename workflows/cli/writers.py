@@ -13,7 +13,7 @@ from pipeline.evaluation.parser import Parser, settings_of
 from pipeline.parsing.trees import bracketed, drawn
 from pipeline.settings import DecodingSettings
 from pipeline.text.formats import noticing
-from pipeline.text.lines import lines_of
+from pipeline.text.lines import is_utf8, lines_of
 from workflows.profiles.changes import checked
 
 CHUNK_LINES = 2000
@@ -58,8 +58,11 @@ def _stream(outputs: Callable[[Sequence[str]], Iterable[str]]) -> None:
     buffer: Any = sys.stdin.buffer
     if typed:
         print("type a sentence and press Enter; ctrl-D quits", file=sys.stderr, flush=True)
-    lines = noticing(lines_of(buffer, name), name, tokenized=False)
+    lines = noticing(lines_of(buffer, name, "surrogateescape" if typed else "strict"), name, tokenized=False)
     while chunk := list(islice(lines, 1 if typed else CHUNK_LINES)):
+        if not all(map(is_utf8, chunk)):  # typed
+            print("this line is not UTF-8: type it again, in a terminal set to UTF-8", file=sys.stderr, flush=True)
+            continue
         for text in outputs(chunk):
             sys.stdout.buffer.write(text.encode() + b"\n")
         sys.stdout.buffer.flush()

@@ -26,6 +26,7 @@ from pipeline.warning_events import emitting_warnings
 from workflows.engine.dag import PACKAGES, ROOT
 from workflows.engine.joining import accepted_address, loopback_only
 from workflows.engine.needs import obstacles
+from workflows.requirements import HIDES, hiding
 
 LOCAL = "local"
 """The address for a new cluster on this machine."""
@@ -152,6 +153,8 @@ def cluster(address: str | None) -> Iterator[str]:
     if ray.is_initialized():
         yield ""
         return
+    if file := hiding([os.getcwd()]):  # where Ray's workers look first
+        raise UserError(f"{file} {HIDES}")
     # Ray hides GPUs from tasks that request none and warns that this will change. Either behaviour is fine here.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.update([RAY_TRAIN])
@@ -184,13 +187,27 @@ def cluster(address: str | None) -> Iterator[str]:
             raise
         reason, *_ = str(error).strip().split("\n")
         if local:
-            raise UserError(f"Ray did not start ({reason}); try again later, or run `aiayn doctor`") from error
+            remedy = "run `aiayn doctor`, or try again when the machine is less busy"
+            raise UserError(f"Ray did not start ({reason}); {remedy}") from error
         raise UserError(f"Ray did not join the cluster at {joined} ({reason}); see `ray status`") from error
     try:
         url = context.dashboard_url
         yield f"http://{url}" if url else ""
     finally:
-        ray.shutdown()
+        with uninterrupted():
+            ray.shutdown()
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ignores ctrl-C and SIGTERM in the body: impatience would leave Ray's processes behind."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.SIG_IGN) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -214,7 +231,7 @@ def _interrupts_reach_children() -> Iterator[None]:
 def check_shared(store: Store, address: str | None) -> None:
     """Raises UserError if a node of the cluster that answers within a minute does not share the store's folder."""
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
-    if store.is_per_node or (len(nodes) == 1 and chosen_address(address) == LOCAL):
+    if store.uri or (len(nodes) == 1 and chosen_address(address) == LOCAL):
         return
     folder, probes = store.root / f".probe-{secrets.token_hex(4)}", dict[Any, str]()
     folder.mkdir(parents=True)

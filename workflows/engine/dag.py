@@ -56,7 +56,7 @@ class Stage(Generic[A_co]):
     makes: type[A_co]
     version: int = 1
     cpus: float = 1
-    """CPUs that the step reserves; 0 if it only waits for other Ray work."""
+    """CPUs that the step reserves; 0 if it only waits for other Ray work, or is done before a run would free one."""
     gpus: float = 0
     """The share of a GPU that it waits for; in a cluster without GPUs, it uses its CPUs."""
     computes: bool = False
@@ -267,23 +267,15 @@ def _content_sha256(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
-def inputs_listed(manifest: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Returns the inputs that an artifact's manifest lists. Older manifests have no sha256."""
-    listed = manifest.get("inputs", [])
-    if isinstance(listed, Mapping):  # before November 2026: fingerprints by label, which need not be unique
-        return [{"label": label, "fingerprint": fingerprint} for label, fingerprint in listed.items()]
-    return [*listed]
-
-
 def inputs_of(manifest: Mapping[str, Any]) -> list[str]:
     """Returns the fingerprints of an artifact's inputs, in the order of its manifest."""
-    return [each["fingerprint"] for each in inputs_listed(manifest)]
+    return [each["fingerprint"] for each in manifest.get("inputs", [])]
 
 
 def outdated(manifest: Mapping[str, Any], inputs: Iterable[Mapping[str, str]]) -> str | None:
     """Returns the label of an input of which an artifact used other content than it has now (`inputs_now`), or None."""
     now = {each["fingerprint"]: each["sha256"] for each in inputs}
-    used = (each for each in inputs_listed(manifest) if "sha256" in each and each["fingerprint"] in now)
+    used = (each for each in manifest.get("inputs", []) if "sha256" in each and each["fingerprint"] in now)
     return next((each["label"] for each in used if each["sha256"] != now[each["fingerprint"]]), None)
 
 

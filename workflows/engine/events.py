@@ -133,7 +133,11 @@ class Relay:
         before, self._waiting, self._told_s = self._waiting, set(), time.monotonic()
         for step in [self._steps[fingerprint] for fingerprint in self._submitted]:
             lack = lacking(needs(step) | ({} if total else {"CPU": 1}), nodes)  # nothing runs without a CPU
-            is_ready = self._submitted.isdisjoint(needed.fingerprint for needed in step.inputs)
+            # Training waits for all that needs none (`workflows.engine.execution.submit`).
+            inputs = (
+                [each for each in self._steps.values() if not each.is_trained] if step.stage.resumes else step.inputs
+            )
+            is_ready = self._submitted.isdisjoint(needed.fingerprint for needed in inputs)
             if lack or (is_ready and step.fingerprint in self._unstarted):
                 self._waiting.add(step.fingerprint)
                 busy = f"{step.stage.cpus:g} of {total:g} CPUs, of which {free.get('CPU', 0):g} are free"

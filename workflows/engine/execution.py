@@ -9,6 +9,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +24,7 @@ from pipeline.errors import LostProcessError, UserError
 from pipeline.ray_private import LOST, lost_process
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.locks import Lock
+from pipeline.store.removal import ERROR_PREFIX
 from pipeline.store.scratch import Written
 from pipeline.store.store import Store
 from pipeline.training.layout import lacking
@@ -61,7 +63,7 @@ def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: No
 @contextmanager
 def _traceback_kept(folder: Path) -> Iterator[None]:
     """Keeps the traceback of any error but a UserError beside an artifact's folder, until the body succeeds."""
-    file = folder.with_name(f".error-{folder.name}.txt")
+    file = folder.with_name(f"{ERROR_PREFIX}{folder.name}.txt")
     try:
         yield
         file.unlink(missing_ok=True)
@@ -110,7 +112,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
     step.check_artifacts()
     for needed in step.inputs:
         what = f"{store.folder(needed.name)}, an input of {step.label}, is"
-        if not store.is_per_node and store.find(needed.name) is None:  # this node may have joined late (`check_shared`)
+        if not store.uri and store.find(needed.name) is None:  # this node may have joined late (`check_shared`)
             raise UserError(f"{what} not on node {socket.gethostname()}; use a --store that all nodes share, and rerun")
         if damage := store.damage(needed.name):
             remedy = f"{'move it elsewhere and ' if needed.out else ''}rerun the same command to rebuild it"
@@ -129,7 +131,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         "libraries": {name: version(name) for name in LIBRARIES},
     }
 
-    added, here = dict[str, Written](), store.is_per_node and not step.inputs
+    added, here = dict[str, Written](), bool(store.uri) and not step.inputs
 
     def make(folder: Path) -> Artifact:
         shared = store.shared_scratch(step.name, lock)
@@ -143,6 +145,9 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
             artifact = on_gpu(step.stage.gpus, step.stage.function, context, *arguments)
         else:
             artifact = step.stage.function(context, *arguments)
+        # A user's files are hashed for the fingerprint before they are read (`pipeline.store.hashes.cached`).
+        if not step.stage.follows_source and replace(step).fingerprint != step.fingerprint:
+            raise UserError(f"the files of {step.label} changed while they were read; run the same command again")
         manifest["warnings"] = ray.get(post.board.warnings.remote(step.fingerprint))
         return artifact
 
@@ -211,7 +216,7 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
         options["runtime_env"] = {"env_vars": worker_environment()}
     if step.stage.resumes:  # a training run: Ray Train's controller runs on this task's node
         options["resources"] = ON_HEAD
-    if store.is_per_node:
+    if store.uri:
         options["num_gpus"] = needs(step).get("GPU", 0)
         if not step.inputs:
             node = ray.get_runtime_context().get_node_id()

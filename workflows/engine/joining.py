@@ -1,20 +1,21 @@
 """Checks that a Ray cluster answers at an address and accepts this process.
 
-Ray would retry for minutes, with a line for each attempt. It sends a token only for the address `auto`, and aborts the
-process if token mode is on and there is no token. So this uses Ray's private API.
+Ray would retry for 20 s, with a line for each attempt, and aborts the process if it should send a token and there is
+none. So this uses Ray's private API.
 """
 
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import ray
+from ray._common.usage.usage_lib import get_cluster_metadata
 from ray._private import ray_constants
-from ray._private.authentication.authentication_token_setup import _enable_token_auth
-from ray._private.authentication.authentication_utils import is_token_auth_enabled
 from ray._private.services import canonicalize_bootstrap_address
-from ray._raylet import AuthenticationTokenLoader, InnerGcsClient  # type: ignore[attr-defined]  # compiled
+from ray._private.utils import check_version_info
+from ray._raylet import InnerGcsClient  # type: ignore[attr-defined]  # compiled
 
 from pipeline.errors import UserError
 
@@ -35,7 +36,7 @@ def loopback_only() -> Iterator[None]:
 
 
 def accepted_address(address: str) -> str:
-    """Returns the HOST:PORT of the head node at `address`, after authenticating there.
+    """Returns the HOST:PORT of the head node at `address`, once it has answered.
 
     Raises UserError if no head node answers or it rejects this process.
     """
@@ -50,7 +51,7 @@ def accepted_address(address: str) -> str:
             with loopback_only():
                 head = str(canonicalize_bootstrap_address(address) or address)
             _call(head)
-        _authenticate(head)
+        _check_answer(head)
         return head
     except (OSError, ValueError, ray.exceptions.RayError) as error:
         source = "RAY_ADDRESS=" if address == os.environ.get("RAY_ADDRESS") else "--address "
@@ -67,37 +68,25 @@ def _call(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
 
 
-def _authenticate(address: str) -> None:
-    """Makes this process send its token if the head node demands one; by default Ray does so only for `auto`.
+def _check_answer(address: str) -> None:
+    """Raises RayError if no head node answers.
 
-    Raises UserError for a missing or wrong token, RayError if no head node answers.
+    Raises UserError if it demands a token that this process does not send, or has another version of Ray or Python.
     """
-    if not is_token_auth_enabled():
-        if _accepts_driver(address):
-            return
-        if mode := os.environ.get("RAY_AUTH_MODE"):
-            raise UserError(f"the Ray cluster at {address} demands a token, but RAY_AUTH_MODE is {mode!r}; unset it")
-    try:
-        # Without a token, Ray would abort this process.
-        if not AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
-            raise UserError(f"this machine has no token for the Ray cluster at {address}; {REMEDY}")
-    except ray.exceptions.AuthenticationError as error:
-        raise UserError(f"no token for the Ray cluster at {address}: {error.message}") from None
-    _enable_token_auth()
-    if not _accepts_driver(address):
-        raise UserError(f"the Ray cluster at {address} rejects this machine's token; {REMEDY}")
-
-
-def _accepts_driver(address: str) -> bool:
-    """Whether the head node accepts this process as it is. Raises RayError if no head node answers."""
+    mode, token = os.environ.get("RAY_AUTH_MODE", ""), os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
+    if mode.lower() == "token" and not os.environ.get("RAY_AUTH_TOKEN") and not Path(token).expanduser().is_file():
+        raise UserError(f"RAY_AUTH_MODE is token, but there is none in {token}; {REMEDY}")  # Ray would abort
     screen, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)  # Ray's C++ prints the failure to stderr, too
     try:
-        InnerGcsClient.standalone(address, None, ANSWER_MS)
+        check_version_info(get_cluster_metadata(InnerGcsClient.standalone(address, None, ANSWER_MS)), "this machine")
     except ray.exceptions.AuthenticationError:
-        return False
+        raise UserError(
+            f"the Ray cluster at {address} demands a token; set RAY_AUTH_MODE=token, and {REMEDY}"
+        ) from None
+    except RuntimeError as error:
+        raise UserError(f"{address}: {' '.join(str(error).split())}; install the cluster's versions here") from None
     finally:
         os.dup2(screen, 2)
         os.close(screen)
         os.close(nowhere)
-    return True

@@ -142,12 +142,13 @@ def run_model(name: str, results: Sequence[Step[Artifact]], store: Store, board:
     """
     try:
         before = {fingerprint: reference for fingerprint, reference in shared.items() if not _is_lost(reference)}
+        waiting = [*before.values()]
+        while waiting:  # before anything is submitted: Ray aborts if a task is cancelled as soon as that
+            done, waiting = ray.wait(waiting)
+            ray.get(done)
         running = submit([*to_run(results, store)], store, board, before)
         with cancelled_on_error(running):
-            waiting = [*running, *before.values()]
-            while waiting:
-                done, waiting = ray.wait(waiting)
-                ray.get(done)
+            ray.get([*running])
     except Exception as error:
         if isinstance(cause := understood(error), LostProcessError):
             raise cause from None

@@ -3,12 +3,12 @@
     missing = to_run([table], store)                 # {step: "damaged: words.txt is missing", ...}
     why = reasons(missing, store)                    # {step: Reason("built with updates 30 (here 40)"), ...}
 
-A step's reason is its damage, another generation of an input, or how it differs from the nearest artifact of the same
-stage and label in the store.
+A step's reason is its damage, another generation of an input, the update at which an interrupted run continues, or how
+it differs from the nearest artifact of the same stage and label that earlier runs of its table have built.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,13 +21,12 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.bucket import AT_ONCE
 from pipeline.store.store import Store
-from workflows.engine.dag import Step, in_order, inputs_listed, inputs_now, manifest_of, outdated
+from workflows.engine.dag import Step, in_order, inputs_now, manifest_of, outdated
 
 PlannedModels: TypeAlias = Mapping[str, tuple[Sequence[Step[Artifact]], Mapping[str, str]]]
 """The final steps of models, and details of their training runs by column heading of the plan, by name."""
-NEVER, FORCED, INPUT = "never built", "forced", "another "
+NEVER, FORCED, INPUT, CONTINUES = "never built", "forced", "another ", "continues at update "
 STYLES = {"not needed": "opacity:0.4", "cached": "stroke-dasharray:4 3"}
-MAX_CHANGES = 6  # with more changed settings, an artifact is another experiment's and explains nothing
 
 
 @dataclass(frozen=True)
@@ -95,19 +94,28 @@ def to_run(
     }
 
 
-def reasons(missing: Mapping[Step[Artifact], str], store: Store) -> dict[Step[Artifact], Reason]:
-    """Returns the reasons why the steps returned by `to_run` must run."""
+def reasons(
+    missing: Mapping[Step[Artifact], str], store: Store, earlier: Collection[str] | None = None
+) -> dict[Step[Artifact], Reason]:
+    """Returns the reasons why the steps returned by `to_run` must run.
+
+    They are compared with the artifacts named in `earlier`, by default with all: another profile's explain nothing.
+    """
     built: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for path in store.artifacts.glob(f"[!.]*/{MANIFEST}") if missing else ():
         # Being removed, broken or of another version: not worth an error.
         with suppress(OSError, ValueError, TypeError, LookupError):
+            if earlier is not None and path.parent.name not in earlier:
+                continue
             manifest = {"version": None, **json.loads(path.read_bytes()), "ns": path.stat().st_mtime_ns}
-            manifest["inputs"] = {each["label"]: each["fingerprint"] for each in inputs_listed(manifest)}
+            manifest["inputs"] = {each["label"]: each["fingerprint"] for each in manifest.get("inputs", [])}
             built.setdefault((manifest["stage"], manifest["label"]), []).append(manifest)
     fingerprints = {step.fingerprint for step in missing}
     return {
         step: Reason(cause, is_root=not cause.startswith(INPUT))
         if cause
+        else Reason(f"{CONTINUES}{reached:,}")
+        if (reached := _reached(step, store))
         else _reason(step, built.get((step.stage.name, step.label), []), fingerprints)
         for step, cause in missing.items()
     }
@@ -120,15 +128,20 @@ def grouped(why: Mapping[Step[Artifact], Reason]) -> list[str]:
         if reason.is_root and reason.text != NEVER:
             labels.setdefault(reason.text, []).append(step.label)
     return [
-        f"{first}{f' and {len(others)} more' if others else ''} again: {text}"
+        f"{first}{f' and {len(others)} more' if others else ''} {text if CONTINUES in text else f'again: {text}'}"
         for text, (first, *others) in labels.items()
     ]
 
 
+def _reached(step: Step[Artifact], store: Store) -> int:
+    """Returns the update of an interrupted run's newest checkpoint on this machine, or 0."""
+    checkpoints = store.scratch(step.name).glob("recovery/[0-9]*") if step.stage.resumes else ()
+    return max((int(checkpoint.name) for checkpoint in checkpoints if checkpoint.name.isdecimal()), default=0)
+
+
 def _reason(step: Step[Artifact], built: Iterable[Mapping[str, Any]], missing: set[str]) -> Reason:
     """Compares a step with the most similar artifact of its label."""
-    near = (manifest for manifest in built if len(list(step.differing(manifest))) <= MAX_CHANGES)
-    newest_first = sorted(near, key=lambda manifest: -manifest["ns"])
+    newest_first = sorted(built, key=lambda manifest: -manifest["ns"])
     differences = min((list(_differences(step, manifest)) for manifest in newest_first), key=len, default=None)
     if differences is None:
         return Reason(NEVER)
@@ -153,9 +166,9 @@ def _differences(step: Step[Artifact], manifest: Mapping[str, Any]) -> Iterator[
             yield f"{INPUT}{needed.label}"
 
 
-def planned(targets: Sequence[Step[Any]], store: Store, missing: Mapping[Step[Any], str]) -> list[dict[str, Any]]:
-    """Describes the steps behind `targets`, inputs first, with those `missing` by `to_run`, as JSON values."""
-    why = {step.fingerprint: reason.text for step, reason in reasons(missing, store).items()}
+def planned(targets: Sequence[Step[Any]], store: Store, found: Mapping[Step[Artifact], Reason]) -> list[dict[str, Any]]:
+    """Describes the steps behind `targets`, inputs first, with those that must run (`reasons`), as JSON values."""
+    why = {step.fingerprint: reason.text for step, reason in found.items()}
     return [
         {
             "label": step.label,
@@ -189,19 +202,19 @@ def print_plan(
     targets: Sequence[Step[Artifact]],
     models: PlannedModels,
     store: Store,
-    missing: Mapping[Step[Artifact], str],
+    found: Mapping[Step[Artifact], Reason],
     verbose: bool = False,
 ) -> None:
-    """Prints one line per model, or per stage if `verbose`: the steps to run (`to_run`), and why."""
-    console.print(_stages(targets, store, missing) if verbose else _models(targets, models, reasons(missing, store)))
-    console.print(f"{len(missing)} stages to run; store: {store.display_name}", highlight=False, soft_wrap=True)
+    """Prints one line per model, or per stage if `verbose`: the steps to run, and why (`reasons`)."""
+    console.print(_stages(targets, store, found) if verbose else _models(targets, models, found))
+    console.print(f"{len(found)} stages to run; store: {store}", highlight=False, soft_wrap=True)
 
 
-def _stages(targets: Sequence[Step[Artifact]], store: Store, missing: Mapping[Step[Artifact], str]) -> Table:
+def _stages(targets: Sequence[Step[Artifact]], store: Store, found: Mapping[Step[Artifact], Reason]) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("stage", "", "folder", "why"):
         table.add_column(title, no_wrap=title != "why")
-    for step, about in zip(in_order(targets), planned(targets, store, missing), strict=True):
+    for step, about in zip(in_order(targets), planned(targets, store, found), strict=True):
         table.add_row(step.label, about["state"], store.folder(step.name).name, about["why"])
     return table
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ray import tune
+from ray.tune.progress_reporter import TrialProgressCallback
 
 from pipeline.store.store import Store
 from workflows.engine.cluster import ON_HEAD, cause_of
@@ -60,11 +61,20 @@ def _run_trial(config: dict[str, Any], results: Results, shared: Mapping[str, Sh
     run_model(name, results[name], shared=shared[name], **others)
 
 
-class _Follower(tune.Callback):
-    """Forwards the steps' events to the watchers in the driver, many times per second."""
+class _Follower(TrialProgressCallback):
+    """Forwards the steps' events to the watchers in the driver, many times per second.
+
+    It takes the place of Tune's own callback of this class, which would print a line for each trial.
+    """
 
     def __init__(self, relay: Relay) -> None:
         self._relay, self._fetched_s = relay, 0.0
+
+    def log_result(self, trial: Any, result: Any, error: bool = False) -> None:
+        """Prints nothing."""
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Prints nothing."""
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
         """Called after each iteration of Tune's loop."""

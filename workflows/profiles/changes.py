@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings
+from pipeline.settings import Settings, read_toml
 from workflows.command_line import typed
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
@@ -86,14 +86,7 @@ def changes_typed(config: Path | None, overrides: Sequence[str] | None) -> str:
 
 def read_config(path: Path | None) -> dict[str, Any]:
     """Returns the settings in a user's TOML file, none without one. Raises UserError if it is missing or invalid."""
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # some editors begin a file with a byte order mark
-    except FileNotFoundError:
-        raise UserError(f"--config {path}: there is no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"--config {path}: not valid TOML ({error})") from None
+    return read_toml(path) if path else {}
 
 
 def read_override(override: str) -> dict[str, Any]:

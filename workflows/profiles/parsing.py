@@ -50,9 +50,6 @@ class Choice(Settings):
     """Multiples of the recipe's learning rate."""
     beam_sizes: tuple[BeamSize, ...] = Field((1, 4, 21), min_length=1)
     """Tried on the best run. Runs are compared with the beam size of `decoding`."""
-    also_constrained: bool = True
-    """Whether to parse the test set again with a search that writes only well-formed trees. The table's F1 is that of
-    the unconstrained search, as in the paper."""
 
 
 class ParsingProfile(Profile):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -67,7 +68,6 @@ def write(
     models: Sequence[TrainedModel] = (),
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
-    name: str = REPORT,
 ) -> ResultsArtifactT:
     """Writes a table as JSON and Markdown, its page as self-contained HTML, and `seeds.csv`; returns the artifact.
 
@@ -103,7 +103,9 @@ def write(
         )
         for corpus in (report.load() for report in reports)
     ]
-    libraries = models[-1].libraries if models else {}
+    libraries: dict[str, set[str]] = {}
+    for name, version in chain.from_iterable(model.libraries.items() for model in models):
+        libraries.setdefault(name, set()).add(version)
     page = environment.get_template("page.html.j2").render(
         shown=shown,
         lead=lead,
@@ -117,12 +119,12 @@ def write(
         notes=results.marked_notes,
         sections=[*sections, *texts],
         settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
-        libraries=", ".join(f"{name} {version}" for name, version in libraries.items()),
+        libraries=", ".join(f"{name} {' and '.join(sorted(versions))}" for name, versions in libraries.items()),
         command=command.typed,
         warnings=context.warnings,
         written_at=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-    (artifact.folder / name).write_text(page, encoding="utf-8")
+    (artifact.folder / REPORT).write_text(page, encoding="utf-8")
     return artifact
 
 
@@ -135,10 +137,11 @@ def facts_table(title: str, facts: Mapping[str, str]) -> Table:
 
 def shows(models: Sequence[TrainedModel], data: str) -> str:
     """States what runs on generated text show."""
-    train_s, tokens = sum(model.run.train_s for model in models), sum(model.run.target_tokens for model in models)
+    tokens_s = sum(model.run.target_tokens for model in models) / sum(model.run.train_s for model in models)
+    rate = f"{rounded(tokens_s)} target tokens/s{' a model' * (len(models) > 1)}"
     return (
-        f"This run shows that the pipeline works, and how fast: training took {duration(train_s)}, at "
-        f"{rounded(tokens / train_s)} target tokens/s. Scores on {data} are not comparable with the paper’s."
+        f"This run shows that the pipeline works, and how fast: training took {_train_text(models)}, at {rate}. "
+        f"Scores on {data} are not comparable with the paper’s."
     )
 
 
@@ -149,14 +152,20 @@ def ran(models: Sequence[TrainedModel]) -> dict[str, str]:
     updates = list(map(rounded, sorted({model.run.updates for model in models})))
     sizes = [f"{parameters / 1e6:.3g}" for parameters in sorted({model.run.parameters for model in models})]
     texts = dict.fromkeys(model.data_text for model in models)
-    train_s = sum(model.run.train_s for model in models)
-    count = f"{len(models)} models" if len(models) > 1 else "1 model"
+    count, each = (f"{len(models)} models", " each") if len(models) > 1 else ("1 model", "")
     return {
-        "Models": f"{count} of {span(sizes[0], sizes[-1])} M parameters, {span(updates[0], updates[-1])} updates each",
+        "Models": f"{count} of {span(sizes[0], sizes[-1])} M parameters, {span(updates[0], updates[-1])} updates{each}",
         "Data": "; ".join(texts),
         "Hardware": "; ".join(dict.fromkeys(hardware(model.run) for model in models)),
-        "Training time": duration(train_s),
+        "Training time": _train_text(models),
     }
+
+
+def _train_text(models: Sequence[TrainedModel]) -> str:
+    """Returns the training time, which says that it is a sum if there are several models: they may run side by side."""
+    return duration(sum(model.run.train_s for model in models)) + f", summed over {len(models)} models" * (
+        len(models) > 1
+    )
 
 
 def settings(model: TrainedModel) -> dict[str, str]:

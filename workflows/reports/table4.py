@@ -22,7 +22,7 @@ def scores(rows: Sequence[ParserRow]) -> list[Row]:
     printed = {row.training: float(row.f1) for row in paper.TABLE_4 if row.name.startswith("Transformer")}
     lines = [Row(RIGHT_BRANCHING, "", {"here": row.baseline_scores.total.f1}) for row in rows[:1]]
     for row in rows:
-        f1 = row.free.measured.total.f1 if row.free else Missing.FAILED
+        f1 = row.found.measured.total.f1 if row.found else Missing.FAILED
         values = {"paper": printed.pop(row.training, None), "here": f1}
         lines.append(Row(f"Transformer, {training_of(row)}", "", values))
     return lines + [
@@ -32,7 +32,7 @@ def scores(rows: Sequence[ParserRow]) -> list[Row]:
 
 def said(rows: Sequence[ParserRow]) -> str:
     """States the parsers' F1 in a sentence."""
-    parsed = [(training_of(row), row.free.measured.total.f1) for row in rows if row.free]
+    parsed = [(training_of(row), row.found.measured.total.f1) for row in rows if row.found]
     if not parsed:
         return page.NOTHING_RUN
     reached = " and ".join(f"{f1:.1f} after training on {name}" for name, f1 in parsed)

@@ -96,7 +96,7 @@ class CandidateParser(TrainedModel):
 
 @dataclass(frozen=True)
 class SearchedTrees:
-    """The test set as parsed by the chosen parser with one kind of search; files are read on access."""
+    """The test set as parsed by the chosen parser; files are read on access."""
 
     hypotheses: Ref[Hypotheses]
     parses: Ref[Parses]
@@ -124,9 +124,7 @@ class ParserRow:
     baseline: Ref[ScoredTrees]
     parser: Ref[ChosenParser] | None
     """None if no candidate has results."""
-    free: SearchedTrees | None
-    constrained: SearchedTrees | None = None
-    """The search constrained to well-formed trees, if requested."""
+    found: SearchedTrees | None
 
     @cached_property
     def choice(self) -> ChoiceRecord | None:
@@ -146,7 +144,7 @@ class ParserRow:
     @property
     def drawn(self) -> list[tuple[Tree, Tree]]:
         """Gold and parsed trees at regular intervals among short test sentences, wrong parses first."""
-        parses = to_artifact(self.free.parses) if self.free else None
+        parses = to_artifact(self.found.parses) if self.found else None
         pairs = zip(parses.gold, parses.trees, strict=True) if parses else ()
         wrong, right = list[tuple[Tree, Tree]](), list[tuple[Tree, Tree]]()
         for gold, tree in pairs:

@@ -54,6 +54,8 @@ def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_
     """Computes the table; `failures` maps labels to reasons. The paper's language pairs come first."""
     cells = by_cell(measured)
     pairs = list(dict.fromkeys([*paper.PAIRS, *(pair for pair, _ in cells)]))
+    failed = dict.fromkeys(label.partition(" ")[0] for label in failures)
+    pairs += [pair.lower() for pair in failed if pair not in map(str.upper, pairs)]
     has_seeds = len(measured) > len(cells)
     columns = [
         Column(NAME, "model"),

@@ -31,7 +31,7 @@ class Table4Artifact(ResultsArtifact):
 
 
 def compute(rows: Sequence[ParserRow]) -> Results:
-    """Computes the table of the rows that were run, then tables of candidates, beams, searches and lengths."""
+    """Computes the table of the rows that were run, then tables of candidates, beams and repairs."""
     columns = [
         Column(NAME, "parser"),
         Column("training", "training"),
@@ -65,19 +65,12 @@ def compute(rows: Sequence[ParserRow]) -> Results:
             "Malformed outputs",
             [
                 Column(NAME, "training"),
-                Column("search", "search"),
-                F1,
                 Column("repaired", "repaired", spec=","),
                 Column("sentences", "sentences", spec=","),
                 Column("repairs", "repairs"),
             ],
-            [line for row in rows for line in _searches(row)],
+            [line for row in rows for line in _repairs(row)],
             "A parser may write any symbols; malformed outputs were repaired to trees over their sentences' words.",
-        ),
-        Table(
-            "F1 by length",
-            [Column(NAME, "training"), Column("words", "words"), Column("sentences", "sentences", spec=","), F1],
-            [line for row in rows for line in _lengths(row)],
         ),
     ]
     metrics = {
@@ -113,8 +106,8 @@ def _rows(rows: Sequence[ParserRow]) -> Iterator[Row]:
     for parser in rows[:1]:  # the sentences of the test set are the same in every row
         yield _scored(f"{RIGHT_BRANCHING}{_suffix(parser)}", "none", parser.baseline_scores)
     for parser in rows:
-        if parser.free:
-            yield _scored(name_of(parser), training_of(parser), parser.free.measured)
+        if parser.found:
+            yield _scored(name_of(parser), training_of(parser), parser.found.measured)
         else:
             yield Row(name_of(parser), "measured", {"training": training_of(parser), "f1": Missing.FAILED})
     run = {parser.training for parser in rows}
@@ -163,24 +156,16 @@ def _beams(row: ParserRow) -> Iterator[Row]:
             yield Row(training_of(row), "", {"beam_size": size, "f1": f1, "chosen": chosen})
 
 
-def _searches(row: ParserRow) -> Iterator[Row]:
-    for kind, search in (("free", row.free), ("constrained", row.constrained)):
-        if search:
-            parsed, decoded = to_artifact(search.parses).load(), to_artifact(search.hypotheses).load()
-            values: dict[str, Value] = {
-                "search": kind,
-                "f1": search.measured.total.f1,
-                "repaired": parsed.repaired,
-                "sentences": parsed.sentences,
-                "repairs": ", ".join(f"{number} {repair}" for repair, number in parsed.repairs.items()) or "none",
-                "sentences_s": decoded.sentences / decoded.seconds if decoded.seconds else 0.0,
-            }
-            yield Row(training_of(row), "", values)
-
-
-def _lengths(row: ParserRow) -> Iterator[Row]:
-    for words, scores in row.free.measured.by_length.items() if row.free else ():
-        yield Row(training_of(row), "", {"words": words, "sentences": scores.sentences, "f1": scores.f1})
+def _repairs(row: ParserRow) -> Iterator[Row]:
+    if row.found:
+        parsed, decoded = to_artifact(row.found.parses).load(), to_artifact(row.found.hypotheses).load()
+        values: dict[str, Value] = {
+            "repaired": parsed.repaired,
+            "sentences": parsed.sentences,
+            "repairs": ", ".join(f"{number} {repair}" for repair, number in parsed.repairs.items()) or "none",
+            "sentences_s": decoded.sentences / decoded.seconds if decoded.seconds else 0.0,
+        }
+        yield Row(training_of(row), "", values)
 
 
 def in_table_4(cell: TrainedModel) -> Setup:

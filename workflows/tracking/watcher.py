@@ -41,7 +41,7 @@ class MlflowWatcher(Watcher):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="mlflow")
         if not self._is_complete:
             checked = self._thread.submit(server.check)
-            self._thread.submit(lambda: checked.exception() or self._server.attempt(self._exporter.open))
+            self._thread.submit(lambda: None if checked.exception() else self._server.attempt(self._exporter.open))
             with suppress(TimeoutError):
                 checked.result(CHECK_S)
 

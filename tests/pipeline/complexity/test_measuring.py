@@ -1,5 +1,6 @@
 """Measurements of the layer types: times in rounds."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,14 @@ def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: Co
             assert min(size.rounds_s) > 0
     assert (measured.device, measured.threads, measured.dtype) == ("cpu", 1, "float32")
     assert artifact.summary == measured.device_name
+
+
+def test_a_busy_machine_is_a_warning(
+    tmp_path: Path, counted: CountsArtifact, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (999.4, 0.0, 0.0))
+    measure(Context(tmp_path), counted, SETTINGS, SWEEP, TIMING)
+    assert "other programs ran during the measurement (load 999 on " in caplog.text
 
 
 def test_a_gpu_that_is_not_there_is_reported(tmp_path: Path, counted: CountsArtifact) -> None:

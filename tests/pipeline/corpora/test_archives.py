@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.corpora import archives
-from pipeline.corpora.archives import Archive, Members, Origin, extract, report_downloads
+from pipeline.corpora.archives import Archive, Origin, extract, report_downloads
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context
 from pipeline.store.scratch import LockLostError, Scratch
@@ -27,7 +27,7 @@ def data(tmp_path: Path) -> Path:
 
 def taken(
     data: Path, name: str = "x.tgz", members: tuple[str, str] = ("in/a.en", "in/a.de"), known: bool = True
-) -> Members:
+) -> tuple[Path, Path, dict[str, Any]]:
     expected = checksum(data / name) if known else None
     archive = Archive(path=name, source=members[0], target=members[1], checksum=expected)
     (data.parent / "out").mkdir(exist_ok=True)
@@ -39,11 +39,11 @@ def taken(
 def test_both_sides_are_extracted_whatever_their_order(data: Path, order: int, prefix: str) -> None:
     members = {"in/a.cs": b"jeden\n", **dict([*SIDES.items()][::order]), "readme": b"x"}
     write_archive(data / "x.tgz", {prefix + name: content for name, content in members.items()})
-    out = taken(data)
-    assert (out.source.read_bytes(), out.target.read_bytes()) == (b"one\n", b"eins\n")
-    assert sorted(path.name for path in out.source.parent.iterdir()) == ["a.de", "a.en"]
-    assert out.archive_bytes == (data / "x.tgz").stat().st_size
-    assert out.archive_sha256 == hashlib.sha256((data / "x.tgz").read_bytes()).hexdigest()
+    source, target, report = taken(data)
+    assert (source.read_bytes(), target.read_bytes()) == (b"one\n", b"eins\n")
+    assert sorted(path.name for path in source.parent.iterdir()) == ["a.de", "a.en"]
+    content = (data / "x.tgz").read_bytes()
+    assert report == {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,12 @@ def test_progress_goes_on_after_an_error_of_the_disk(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("data", [None, Path()])
 def test_too_small_a_disk_for_the_text_is_reported(tmp_path: Path, data: Path | None) -> None:
-    """Before anything is downloaded, and where the archives are there already."""
+    """Before anything is downloaded. Archives that are there already need no room."""
     origin = Origin((), data, tmp_path / "downloads")
     origin.check([], tmp_path / "text", Amount(10, 10))
     with pytest.raises(UserError, match=r"the text needs 2000000000\.0 GB .*, but the disk of .*text has only"):
         origin.check([], tmp_path / "text", Amount(None, 1e18))
+    if data is None:
+        huge = Archive(path="x.tgz", source="a", target="b", size_bytes=10**15)
+        with pytest.raises(UserError, match=r"its archives 1000000\.0 GB more, but the disk of .*downloads has only"):
+            origin.check([huge], tmp_path / "text", Amount())

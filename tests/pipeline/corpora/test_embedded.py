@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from pipeline.corpora.embedded import SPLITS, EmbeddedSettings, generate, hash_of, split_of
 from pipeline.parsing.linearisation import linearise
 from pipeline.parsing.trees import parse, words_of
@@ -67,6 +69,16 @@ def test_all_targets_share_their_sentences(tmp_path):
     assert german != french
     for (source, _), (tokens, _) in zip(german, trees, strict=True):
         assert source.replace("'", "").split()[0] == tokens.split()[0]
+
+
+@pytest.mark.parametrize("target", ["de", "fr"])
+def test_generated_text_has_the_forecast_size(target, tmp_path):
+    settings = EmbeddedSettings(target=target, train_pairs=1500, dev_pairs=1, test_pairs=1)
+    (shard,) = generate(Context(tmp_path), settings.text("train")).shards
+    assert settings.amount().train_pairs == shard.pairs
+    size_bytes = shard.source.stat().st_size + shard.target.stat().st_size
+    assert settings.amount().text_bytes == pytest.approx(size_bytes, rel=0.02)
+    assert EmbeddedSettings(target="trees").amount().text_bytes is None
 
 
 def test_a_split_does_not_depend_on_the_sizes_of_others():

@@ -8,8 +8,10 @@ import pytest
 
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
+from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.text import aligned
+from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.text.normalisation import normalised
 from tests.support.read_text import read_text
@@ -77,6 +79,12 @@ def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeyp
     assert list(read_lines(text.sets["dev"].source)) == list(read_lines(folder / "dev.en"))
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_description_may_be_written_by_powershell(folder: Path, encoding: str) -> None:
+    (folder / "other.toml").write_bytes(TOML.replace("\n", "\r\n").encode(encoding))
+    assert FilesSettings.load(folder / "other.toml") == FilesSettings.load(folder / "corpus.toml")
+
+
 def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
     """Blank, overlong and lopsided pairs stay; all lines are normalised. An empty set is an error."""
     odd = [*NOISE, (" x\u2028y\r", "z\r"), ("so\xadft", "u\u0308")]
@@ -88,6 +96,20 @@ def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
         write_lines(folder / f"dev.{language}", [])
     with pytest.raises(UserError, match=r"dev.en and .*dev.de are empty; at least one pair is needed"):
         read_text(here.folder / "empty", FilesSettings.load(folder / "corpus.toml"))
+
+
+def test_a_bad_byte_costs_its_training_pair_and_ends_an_evaluation_set(folder: Path, tmp_path: Path) -> None:
+    """One in millions of lines does not end the run: the pair is dropped and counted by cleaning."""
+    (folder / "more.en").write_bytes((folder / "more.en").read_bytes().replace(b"e", b"\xe9", 1))
+    text = read_text(tmp_path / "read", FilesSettings.load(folder / "corpus.toml"))
+    (tmp_path / "clean").mkdir()
+    cleaned = clean(Context(tmp_path / "clean"), text.corpus, CleaningSettings(max_ratio=100))
+    report = cleaned.load().report
+    assert (report["read"], report["dropped"]["invalid"]) == (270, 1)
+    assert report["collections"]["more.en"]["dropped"]["invalid"] == 1
+    (folder / "dev.en").write_bytes((folder / "dev.en").read_bytes().replace(b"e", b"\xe9", 1))
+    with pytest.raises(UserError, match=r"dev\.en, line \d+: not UTF-8 .*; convert the file"):
+        read_text(tmp_path / "again", FilesSettings.load(folder / "corpus.toml"))
 
 
 def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
@@ -136,6 +158,10 @@ def test_a_file_of_two_splits_is_refused(folder: Path, one: str, other: str, mes
         *((HEAD + SPLITS + TEST.replace("[test.t]", f'[test."t{end}"]'), "should match pattern") for end in ".-"),
         (HEAD.replace('"de"', '"json"') + SPLITS + TEST, "target: .*name json is reserved"),
         (HEAD.replace("de", "en") + SPLITS + TEST, "source en and target en are one language"),
+        (
+            HEAD.replace('"de"', '"en-de"') + SPLITS + TEST,
+            "en-de is a pair of languages; name one for source and one for",
+        ),
         (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),
     ],
 )

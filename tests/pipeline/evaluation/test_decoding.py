@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 
 from model.config import BASE, BIG
 from pipeline.errors import UserError
@@ -110,6 +112,23 @@ def test_another_dtype_ends_decoding_when_it_is_seen(
     with pytest.raises(UserError, match=r"set decoding\.dtype"), kinds as translators:
         decoding.decode(Context(tmp_path), checkpoint, first_set, DecodingSettings(), translators=translators)
     assert len(done) == 2
+
+
+def test_workers_wait_for_the_cpus_of_other_work(
+    ray_cluster: None,
+    checkpoint: Checkpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As runs say it, and without a warning, which would stand in the report."""
+    monkeypatch.setattr(decoding, "PATIENCE_S", 0.5)
+    work, events = ray.remote(num_cpus=2)(lambda: time.sleep(5)).remote(), list[dict[str, Any]]()
+    until(lambda: not ray.available_resources().get("CPU"), 30)
+    run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", FAST, events.append)
+    ray.get(work)
+    assert events[0] in [{"waiting": f"room for {n} of 1 CPU"} for n in ("1 decoding worker", "2 decoding workers")]
+    assert "no result" not in caplog.text
 
 
 def test_an_exported_model_is_decoded_by_ctranslate2(

@@ -8,7 +8,7 @@ import torch
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact, publish
-from pipeline.store.artifacts import Checkpoint, Corpus, Scores, TrainingRun
+from pipeline.store.artifacts import Checkpoint, Corpus, TrainingRun
 from pipeline.store.hashes import file_sha256
 from pipeline.store.tensors import write_tensors
 from tests.support.tiny_records import CONFIG, TRAINING
@@ -92,13 +92,10 @@ def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_
 
 
 def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
-    run, scores = TrainingRun(tmp_path), Scores(tmp_path)
+    run = TrainingRun(tmp_path)
     run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"segments"}))
     with pytest.raises(UserError, match=rf"^{tmp_path}/run\.json has no 'segments'; restore it, or move {tmp_path} "):
         run.load()
-    scores.write_json("scores.json", {"paper_bleu": 1.0, "language": "de"})
-    with pytest.raises(UserError, match=r"scores\.json has no 'sacrebleu'"):
-        scores.load()
 
 
 def test_the_key_of_another_version_is_ignored(tmp_path: Path) -> None:
@@ -110,7 +107,6 @@ def test_the_key_of_another_version_is_ignored(tmp_path: Path) -> None:
     recorded["segments"][0]["captured_by"] = "graph"
     run.write_json("run.json", {**recorded, "peak_memory_bytes": 5})
     assert run.load() == TRAINING
-    recorded["stretches"] = recorded.pop("segments")
     del recorded["loop_s"], recorded["settings"]["optimizer"]["warmup_steps"]
     run.write_json("run.json", recorded)
     assert run.load() == TRAINING.model_copy(update={"loop_s": None})

@@ -1,5 +1,7 @@
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,6 +83,27 @@ def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s
     assert "\n" not in str(failed.value)
     proxy.refuses = never
     assert bucket.read("a")
+
+
+class Slow(FaultyProxy):
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+        for part in super().__call__(environ, start_response):
+            for at in range(0, len(part), 500_000):
+                time.sleep(0.5 * (environ["REQUEST_METHOD"] == "GET"))
+                yield part[at : at + 500_000]
+
+
+def test_an_object_may_take_long(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As long as bytes come; 4 s here, of which one alone may be silent."""
+    monkeypatch.setattr(bucket_module, "REQUEST_S", 1)
+    monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.5)
+    (tmp_path / "large").write_bytes(bytes(4_000_000))
+    with Slow(at_s3) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        bucket = Bucket(at_s3.bucket())
+        bucket.upload({"large": tmp_path / "large"})
+        bucket.download({"large": tmp_path / "copy"})
+    assert (tmp_path / "copy").stat().st_size == 4_000_000
 
 
 def test_a_lost_answer_is_not_taken_for_a_refusal(proxy: FaultyProxy, at_s3: S3Server) -> None:

@@ -3,14 +3,13 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipeline.store import artifact as module
 from pipeline.store import hashes
 from pipeline.store.artifact import Artifact
-from pipeline.store.hashes import LARGE_BYTES, VERIFIED, cached, hashes_file
+from pipeline.store.hashes import LARGE_BYTES, cached, hashes_file
 from pipeline.store.store import Store
 
 FILES = ("a", "part/b")
@@ -105,19 +104,12 @@ def test_nothing_is_remembered_of_a_file_that_may_change_unseen(
     assert sorted(reads) == ["a", "a", "b", "b"]
 
 
-def test_a_disk_that_takes_no_records_costs_only_time(
-    published: Artifact, reads: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hashes_file(published.folder).unlink()
-
-    def refuse(*_: Any) -> None:
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr(os, "replace", refuse)
+def test_a_disk_that_takes_no_records_costs_only_time(published: Artifact, reads: list[str]) -> None:
+    shutil.rmtree(hashes_file(published.folder).parent)
+    hashes_file(published.folder).parent.touch()
     for _ in range(2):
         assert published.damage() is None
     assert len(reads) == 4
-    assert [*(published.folder.parent / VERIFIED).iterdir()] == []
 
 
 def test_a_link_to_an_artifact_shares_its_record(published: Artifact, reads: list[str], tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -93,6 +94,17 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path, caplog: pytest.Log
             assert lock.take() is None
             assert holder(lock.path)
         assert f"taking over the lock on a (train) from pid {process.pid} on host" in caplog.text
+
+
+def test_looking_does_not_take(tmp_path: Path) -> None:
+    """Two threads look all the time. The file of a killed process is there, so each take is one over from it."""
+    lock, stop = FileLock(tmp_path / "a", "task"), threading.Event()
+    lock.path.parent.mkdir()
+    with ThreadPoolExecutor(2) as threads:
+        threads.map(lambda _: [holder(lock.path) for _ in iter(stop.is_set, True)], range(2))
+        refused = [(lock.path.touch(), lock.take(), lock.release())[1] for _ in range(300)]
+        stop.set()
+    assert not any(refused)
 
 
 def test_a_lock_is_not_ours_once_its_file_is_gone(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.errors import BucketError, UserError
 from pipeline.store import removal
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import Artifact, Context, build_folder, publish
 from pipeline.store.scratch import LockLostError, Scratch, Written
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
@@ -107,13 +107,6 @@ def test_a_node_that_has_just_started_checks_the_lock(monkeypatch: pytest.Monkey
         pickle.loads(pickle.dumps(scratch)).check(every_s=5)
 
 
-def test_an_absolute_name_is_a_users_own_folder(tmp_path: Path) -> None:
-    store, mine = Store(tmp_path / "runs"), tmp_path / "mine"
-    assert _publish(store, str(mine)).folder == mine
-    assert store.find(str(mine)) == mine
-    assert not (tmp_path / "runs").exists()
-
-
 def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (store.artifacts / ".tune-here-1-dead" / "grid").mkdir(parents=True)
@@ -152,9 +145,17 @@ def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) 
     odd = tmp_path / "wh?at #1 per%20cent"
     assert Store.at(odd.as_uri()) == Store.at(odd) == Store(odd)
     uri = at_s3.bucket()
-    assert Store.at(f"{uri}/runs/").checked().display_name == f"{uri}/runs"
+    assert str(Store.at(f"{uri}/runs/").checked()) == f"{uri}/runs"
     with pytest.raises(BucketError, match="s3://no-such-bucket"):
         Store.at("s3://no-such-bucket/runs").checked()
+
+
+def test_a_leftover_that_cannot_be_deleted_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    build_folder(tmp_path / "a").symlink_to(tmp_path / "mine")
+    with pytest.raises(UserError, match=r"/\.making-a cannot be deleted \(.*symbolic link.*; end the process"):
+        publish(tmp_path / "a", Artifact, {})
+    assert (tmp_path / "mine").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,7 @@ def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) 
         ("s3://", "begins with s3:// or file:// and names one"),
         ("s3:/bucket/runs", "a URI has two slashes; write s3://bucket/runs, or ./s3:/bucket/runs"),
         ("", "name a folder"),
+        ("s3://KEY:SECRET@bucket/x", r"s3://\.\.\.@\.\.\.: leave out the credentials; set them in the environment"),
     ],
 )
 def test_what_is_no_store_is_one_line(where: str, message: str) -> None:

@@ -1,5 +1,6 @@
 """pipeline.store.store on a real S3 server, seen from two machines, here two cache folders."""
 
+import json
 import multiprocessing
 import os
 import pickle
@@ -15,7 +16,7 @@ import pytest
 
 from pipeline.errors import BucketError, UserError
 from pipeline.store import bucket as bucket_module
-from pipeline.store.artifact import Artifact
+from pipeline.store.artifact import Artifact, _canonical_sha256
 from pipeline.store.bucket import Bucket
 from pipeline.store.locks import Owner
 from pipeline.store.scratch import LockLostError
@@ -49,6 +50,8 @@ def store(in_bucket: Store) -> Store:
 def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store) -> None:
     assert elsewhere.find("words-1") is None
     published = _publish(store)
+    marker = json.loads(store.bucket.read("store/words-1/published.json").data)
+    store.bucket.write("store/words-1/published.json", json.dumps({**marker, "key of a later version": 1}).encode())
     assert published.folder == store.find("words-1") == store.root / "store" / "words-1"
     assert elsewhere.find("words-1") == elsewhere.root / "store" / "words-1"
     assert not elsewhere.has("words-1")
@@ -156,6 +159,8 @@ def test_only_what_is_asked_for_is_fetched(
     of_a_user.parent.mkdir(parents=True)
     of_a_user.touch()
     assert scratch.on_this_node(of_a_user) == of_a_user
+    with pytest.raises(UserError, match=r"^/none is missing on this machine; check the path"):
+        scratch.on_this_node(Path("/none"))
 
 
 def test_tasks_of_one_machine_bring_a_file_once_and_do_not_wait_for_others(
@@ -212,6 +217,35 @@ def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: Store, 
     assert elsewhere.damage("words-1") == "text.txt is missing"
     store.bucket.remove([f"{place}/manifest.json"])
     assert elsewhere.damage("words-1") == "manifest.json is missing"
+
+
+@pytest.mark.parametrize("name", ["/{}", "../{}", "checkpoints/../../{}", ".{}", "checkpoints//{}", "a\n{}", "."])
+def test_a_name_from_the_bucket_leads_nowhere_else(store: Store, elsewhere: Store, tmp_path: Path, name: str) -> None:
+    """Whoever can write to a bucket chooses no other files or folders of the machines that read it."""
+    _publish(store)
+    evil = name.format(f"{tmp_path}/home/evil.pth")
+    published = json.loads(store.bucket.read("store/words-1/published.json").data)
+    place = f"store/words-1/{published['attempt']}/manifest.json"
+    manifest = json.loads(store.bucket.read(place).data)
+    manifest["files"][evil] = {"bytes": 2, "sha256": "0" * 64}
+    del manifest["sha256"]
+    published["sha256"] = manifest["sha256"] = _canonical_sha256(manifest)
+    store.bucket.write(place, json.dumps(manifest).encode())
+    store.bucket.write("store/words-1/published.json", json.dumps(published).encode())
+    with pytest.raises(UserError, match=r"is damaged: manifest\.json is broken, or not the published one; restore"):
+        elsewhere.fetch("words-1")
+    store.bucket.write("store/words-1/published.json", json.dumps({**published, "attempt": evil}).encode())
+    with pytest.raises(
+        UserError, match=r"words-1/published\.json is broken \(.*names no file below a folder .*; move it"
+    ):
+        elsewhere.fetch("words-1")
+    with pytest.raises(BucketError, match=r"cannot read a/.*run the same command again$"):
+        store.bucket.download({f"a/{evil}": tmp_path / "home" / "a"})
+    assert not (tmp_path / "home").exists()
+    assert [*elsewhere.artifacts.glob("[!.]*")] == []
+    store.bucket.write("store/.making-training-1/.netrc", b"theirs")
+    with pytest.raises(BucketError, match=r"making-training-1: '\.netrc' names no file .*; remove that object"):
+        elsewhere.shared_scratch("training-1").opened().__enter__()
 
 
 def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3: S3Server) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -104,6 +105,19 @@ def test_segments_of_wmt_s_sgml_are_lines(tmp_path: Path) -> None:
     path.write_text(SGML * 2)
     with pytest.raises(UserError, match=r"ref\.sgm holds several sets"):
         list(read_lines(path))
+
+
+def test_a_segment_without_an_end_is_an_error_soon(tmp_path: Path) -> None:
+    """A file that is cut off loses no segment silently, and a long one is read once, not once for each of its lines."""
+    path = tmp_path / "cut.sgm"
+    path.write_text(SGML.partition("Zeile")[0])
+    with pytest.raises(UserError, match=r"cut\.sgm, line 12: <seg> without </seg>; the file is cut off"):
+        list(read_lines(path))
+    path.write_text(SGML.partition("</seg>")[0] + ("\n" + "x" * 70) * 100_000 + "</seg></refset>")
+    began_s = time.process_time()
+    with pytest.raises(UserError, match=r"cut\.sgm, line 6: <seg> without </seg>"):
+        list(read_lines(path))
+    assert time.process_time() - began_s < 5
 
 
 @pytest.mark.parametrize(

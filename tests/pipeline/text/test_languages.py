@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.text.languages import has_word_spaces, tag_of
+from pipeline.text.languages import has_word_spaces, pair_in, tag_of
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,19 @@ from pipeline.text.languages import has_word_spaces, tag_of
 )
 def test_a_language_has_many_codes(language: str, codes: str) -> None:
     assert {tag_of(code).language for code in codes.split()} == {language}
+
+
+def test_a_pair_is_told_from_a_language_with_a_region() -> None:
+    pairs = {
+        "en-de": ("en", "de"),
+        "en_de": ("en", "de"),
+        "EN-ZH": ("en", "zh"),
+        "eng-deu": ("en", "de"),
+        "en de": ("en", "de"),
+    }
+    assert {code: pair_in(code) for code in pairs} == pairs
+    one = "de DE de-AT de-at de_DE deu_Latn zh-yue zh_Hans zh-hant pt-BR x-zh de-DE-1996 de_DE.UTF-8 de-de trees"
+    assert {pair_in(code) for code in one.split()} == {()}
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import TEXT, TRAIN, dangling, half_make, listing, make, run_table, table_of
 from workflows.cli.clean import clean, plan
 from workflows.engine.dag import in_order
+from workflows.engine.execution import StageError, _traceback_kept
 from workflows.engine.plan import to_run
 from workflows.runs import begin_run
 
@@ -64,6 +65,19 @@ def test_a_run_whose_folder_is_removed_goes(store: Store) -> None:
         assert to_run([table_of(seed)], store) == {}
     assert _names(store) == []
     assert set(make(store, table_of(1))) == labels
+
+
+def test_tracebacks_of_steps_that_no_run_has_go(store: Store) -> None:
+    """Such as a table's whose source was mended. A failed run's own stays until it is removed or succeeds."""
+    table, run = table_of(9), begin_run(store, "table2", "embedded", table_of(9)).folder
+    for name in (table.name, "tabulating-0123456789abcdef"):
+        with pytest.raises(StageError), _traceback_kept(store.folder(name)):
+            raise ZeroDivisionError
+    (shown,) = plan(store)
+    assert (shown.name, shown.what) == (".error-tabulating-0123456789abcdef.txt", "traceback of tabulating")
+    assert clean(store, [shown]) == [shown]
+    shutil.rmtree(run)
+    assert _names(store) == [f".error-{table.name}.txt"]
 
 
 def test_what_is_not_finished_stays(store: Store) -> None:

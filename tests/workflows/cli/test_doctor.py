@@ -2,10 +2,12 @@
 
 import errno
 import fcntl
+import shutil
 import socket
 from pathlib import Path
 
 import pytest
+import ray
 
 from tests.support.command_line import CommandLine
 from workflows.cli import doctor
@@ -17,7 +19,7 @@ def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkey
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "runs"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert [line[9:24].strip() for line in lines] == ["gpu", "ray start", "store", "file locks"]
+    assert [line[9:24].strip() for line in lines] == ["libraries", "gpu", "cpus", "ray start", "store", "file locks"]
     assert {line.split()[0] for line in lines} <= {"ok", "warning"}
     assert not list(tmp_path.iterdir())
 
@@ -52,16 +54,21 @@ def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "(a URL; set the HOST:PORT of `ray start --head --port`)" in dashboard.text
 
 
-def test_locks_that_other_hosts_do_not_see() -> None:
-    """The innermost file system counts, by its options; FUSE's locks end at the host whatever they are."""
-    mounts = (
-        "/dev/sda1 / ext4 rw,relatime 0 0\n"
-        "server:/a /shared nfs rw,vers=3,nolock,local_lock=all 0 0\n"
-        "server:/b /shared/b nfs4 rw,vers=4.1,local_lock=none 0 0\n"
-        "me@server:/c /shared/c fuse rw,nosuid,nodev,user_id=0 0 0\n"
-    )
-    found = {"/home": "", "/shared/runs": "nolock", "/shared/b/runs": "", "/shared": "nolock", "/shared/c": "fuse"}
-    assert {folder: doctor.local_locks(Path(folder), mounts) for folder in found} == found
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_cluster_of_other_versions_is_told_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    address, here = ray.get_runtime_context().gcs_address, ray.__version__
+    assert [one.verdict for one in doctor.ray(address)] == ["ok"]
+    monkeypatch.setattr(ray, "__version__", "2.1.0")
+    (other,) = doctor.ray(address)
+    assert other.verdict == "fails"
+    assert f"cluster was started with: Ray: {here} Python: " in other.text
+    assert "this machine was started with: Ray: 2.1.0 Python: " in other.text
+
+
+def test_a_container_s_small_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(doctor, "MIN_SHARED_BYTES", shutil.disk_usage(tmp_path).total + 1)
+    assert [(one.name, one.verdict) for one in doctor.ray("local")][-1] == ("shared memory", "warning")
 
 
 def test_locks_that_do_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> None:

@@ -22,6 +22,7 @@ from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from tests.support.tiny_model_store import publish_model
+from workflows.cli.prepared import searched
 from workflows.runs import Record, Run
 
 FAST = DecodingSettings(beam_size=3, max_extra_tokens=3)
@@ -133,7 +134,7 @@ def test_ctranslate2_translates_what_its_first_use_exports(
 
 
 def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, translator: Translator) -> None:
-    """Before the next one is typed. Ctrl-C ends it without a traceback."""
+    """Before the next one is typed. A line that is not UTF-8 is said; ctrl-C ends it without a traceback."""
     keyboard, terminal = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, str(checkpoint.folder), *OPTIONS],
@@ -146,7 +147,7 @@ def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, transla
     os.close(terminal)
     try:
         for line in ("Two dogs run .", "", "A dog ."):
-            os.write(keyboard, line.encode() + b"\n")
+            os.write(keyboard, b"caf\xe9\n" * (line == "") + line.encode() + b"\n")
             assert process.stdout.readline().decode() == translator.translate([line])[0] + "\n"
         time.sleep(0.2)  # until Python waits for the next line
         os.write(keyboard, b"\x03")
@@ -156,4 +157,15 @@ def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, transla
         os.close(keyboard)
     assert (process.returncode, rest) == (130, b"")
     assert b"ctrl-D quits" in told
+    assert told.count(b"this line is not UTF-8: type it again") == 1
     assert b"Traceback" not in told
+
+
+def test_a_model_whose_decoding_has_no_label_of_its_own_searches_as_the_paper(tmp_path: Path) -> None:
+    """As in older records of Table 4: the only candidate of a grid."""
+    (model := tmp_path / "store" / "averaging-1").mkdir(parents=True)
+    (folder := tmp_path / "table4" / "embedded" / "1").mkdir(parents=True)
+    named = {"average supervised candidate": "averaging-1", "decode supervised": "decoding-1"}
+    record = Record(command="", commit="", host="", began=datetime.now(UTC), table="t", artifacts=named)
+    Run(tmp_path, folder, record).save()
+    assert searched(model, model) == DecodingSettings()

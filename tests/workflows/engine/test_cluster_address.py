@@ -115,10 +115,10 @@ def _assert_one_line(done: subprocess.CompletedProcess[str], message: str) -> No
 
 def test_a_machine_that_has_the_token_joins(clusters: dict[str, str], token: str, tmp_path: Path) -> None:
     """By HOST:PORT, with the token in its file or in the environment; it prints nothing on standard error."""
-    home = _home(tmp_path / "home", token)
+    home, sends = _home(tmp_path / "home", token), {"RAY_AUTH_MODE": "token"}
     for environment, arguments in (
-        (_environment(home), ["--address", clusters["token"]]),
-        (_environment(tmp_path, RAY_AUTH_TOKEN=token, RAY_ADDRESS=clusters["token"]), []),
+        (_environment(home, **sends), ["--address", clusters["token"]]),
+        (_environment(tmp_path, **sends, RAY_AUTH_TOKEN=token, RAY_ADDRESS=clusters["token"]), []),
         (_environment(home), ["--address", clusters["nothing"]]),
     ):
         done = _driver(environment, *arguments)
@@ -128,10 +128,12 @@ def test_a_machine_that_has_the_token_joins(clusters: dict[str, str], token: str
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({}, "no token for the Ray cluster"),
-        ({"RAY_AUTH_TOKEN_PATH": "/no/such/token"}, "/no/such/token"),
-        ({"RAY_AUTH_TOKEN": "wrong"}, "rejects this machine's token"),
-        ({"RAY_AUTH_TOKEN": "wrong", "RAY_AUTH_MODE": "disabled"}, "RAY_AUTH_MODE is 'disabled'; unset it"),
+        ({}, "demands a token; set RAY_AUTH_MODE=token"),
+        (
+            {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/no/such/token"},
+            "none in /no/such/token; copy the output",
+        ),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "demands a token"),
     ],
 )
 def test_a_machine_that_is_not_accepted_gets_a_one_line_error(

@@ -144,7 +144,9 @@ def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tuned", [False, TUNED])
-def test_nothing_is_trained_before_a_failed_step_of_its_text_is_known(tmp_path: Path, tuned: bool) -> None:
+def test_nothing_is_trained_before_a_failed_step_of_its_text_is_known(
+    tmp_path: Path, tuned: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A model trains once its test set and its text's report are there; if one fails slowly, only the other model does.
 
     The test set is behind the scores. The report is the table's, and reads another set beside the model's text.
@@ -166,6 +168,7 @@ def test_nothing_is_trained_before_a_failed_step_of_its_text_is_known(tmp_path: 
     _, failures = run_models(made, table, Store(tmp_path / "runs"), tuned=tuned)
     assert failures == dict.fromkeys("ab", BAD)
     assert log.read_text().split("\n") == ["begins", "begins c", "ends c", ""]
+    assert "Trial" not in capfd.readouterr().out
 
 
 def test_a_single_training_waits_for_the_test_sets_too(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """workflows.engine.needs: obstacles to starting Ray, with remedies that work."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,26 @@ def test_what_ray_needs(
         assert remedy in what_to_do
     assert next(one.verdict for one in doctor.ray("local")) == ("fails" if problem else "ok")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("_home")
+def test_bytes_must_fit_into_the_folders(tmp_path: Path) -> None:
+    """An empty folder fits on a full disk, too. Here files may only have a thousand bytes."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        problems, (store, *_) = dict(obstacles()), doctor.output(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert problems["Ray's folder /tmp is not writable (File too large)"].endswith("on a disk with space")
+    assert (store.verdict, store.text) == ("fails", f"{tmp_path} is not writable (File too large)")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts processes of other users")
+def test_a_user_without_a_home_is_told() -> None:
+    code = "from workflows.engine.needs import obstacles; print(*obstacles())"
+    done = subprocess.run([sys.executable, "-c", code], env={}, user=54_321, capture_output=True, text=True)
+    assert "neither HOME nor an entry in /etc/passwd" in done.stdout, done.stderr
 
 
 @pytest.mark.ray

@@ -13,11 +13,12 @@ from rich.console import Console
 from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
-from tests.support.tiny_dag import make, table_of
+from tests.support.tiny_dag import make, run_table, table_of
 from tests.support.tiny_stages import Pair, Words, WriteSettings, join, write
-from workflows.engine.dag import Stage, Step
+from workflows.engine.dag import Stage, Step, in_order
 from workflows.engine.plan import Reason, as_mermaid, grouped, planned, print_plan, reasons, steps_of, to_run
 from workflows.engine.runner import run
+from workflows.runs import artifacts_of
 
 H100 = ["--gpu", "h100"]
 WRITE, JOIN = Stage("tiny_write.write", write, Words), Stage("tiny_join.join", join, Words)
@@ -49,24 +50,19 @@ def test_a_changed_setting_is_named_with_both_values(store: Store) -> None:
     assert grouped(reasons(steps, store)) == ["right again: built with text b (here d)"]
 
 
-def test_another_experiment_under_the_same_label_explains_nothing(store: Store) -> None:
-    """Another profile's artifact differs in nearly all settings; a list of them would fill the plan."""
-
-    class Settings(WriteSettings):
-        a: int = 0
-        b: int = 0
-        c: int = 0
-        d: int = 0
-        e: int = 0
-        f: int = 0
-
-    first = WRITE("many", Settings(text="a"))
-    run([first], store)
-    changes = dict.fromkeys("abcde", 1)
-    some, all_of_them = Settings(text="b", **changes), Settings(text="b", f=1, **changes)
-    assert _why(WRITE("many", some), store)["many"].text.startswith("built with text a (here b), a 0 (here 1), ")
-    assert _why(WRITE("many", all_of_them), store) == {"many": Reason("never built")}
-    assert grouped({WRITE("many", all_of_them): Reason("never built")}) == []
+def test_other_experiments_and_a_run_s_own_checkpoints(tmp_path: Path) -> None:
+    """Only artifacts of earlier runs of the same table and profile are compared. An interrupted run continues."""
+    store, target = Store(tmp_path), table_of(2)
+    run_table(store, 1)
+    text, train, *_ = (step for step in in_order([target]))
+    missing, mine = to_run([target], store), artifacts_of(store, "table2", "embedded")
+    assert reasons(missing, store, mine)[train].text.endswith("built with seed 1 (here 2)")
+    assert reasons(missing, store, artifacts_of(store, "table2", "multi30k"))[train].text == "never built"
+    (store.scratch(train.name) / "recovery" / "00000058").mkdir(parents=True)
+    why = reasons(missing, store, mine)
+    assert why[train].text == "continues at update 58"
+    assert grouped(why)[0] == "train en-de base continues at update 58"
+    assert text not in why
 
 
 def test_another_input_that_is_there_is_a_cause(store: Store) -> None:
@@ -97,7 +93,14 @@ def _plan(target: Step[Words], store: Store, verbose: bool = False, forced: list
     file = io.StringIO()
     left, _ = target.inputs
     models = {"a model": ([left], {"updates": "30"})}
-    print_plan(Console(file=file, width=160), [target], models, store, to_run([target], store, forced or []), verbose)
+    print_plan(
+        Console(file=file, width=160),
+        [target],
+        models,
+        store,
+        reasons(to_run([target], store, forced or []), store),
+        verbose,
+    )
     return file.getvalue()
 
 
@@ -106,7 +109,7 @@ def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
     shared, rest = (line.split() for line in shown.splitlines()[1:3])  # the model depends on no training run
     assert shared == ["shared", "1", "of", "1", "built", "with", "text", "a", "(here", "d)"]
     assert rest == ["tables", "1", "of", "2", "another", "input"]
-    assert f"2 stages to run; store: {store.display_name}" in shown
+    assert f"2 stages to run; store: {store}" in shown
     every = _plan(_joined(store, "d", "b"), store, verbose=True).splitlines()
     assert [line.split()[:3] for line in every[1:4]] == [
         ["left", "to", "run"],
@@ -133,13 +136,13 @@ def test_a_step_runs_is_cached_or_is_not_needed(tmp_path: Path) -> None:
     """The text is removed after it was used, and another seed needs another run and all after it, but no new text."""
     store, other, target = Store(tmp_path), table_of(1), table_of(2)
     make(store, other)
-    text, train, *rest = planned([target], store, to_run([target], store))
+    text, train, *rest = planned([target], store, reasons(to_run([target], store), store))
     assert (text["label"], text["state"], text["why"], text["inputs"]) == ("clean en-de", "cached", "", [])
     assert (train["state"], train["why"].partition("; ")[2]) == ("to run", "built with seed 1 (here 2)")
     assert (train["stage"], train["inputs"]) == ("training.train", ["clean en-de"])
     assert [step["state"] for step in rest] == ["to run"] * 3
     rmtree(store.folder(f"cleaning-{text['fingerprint']}"))
-    drawn = as_mermaid(planned([other], store, to_run([other], store))).splitlines()
+    drawn = as_mermaid(planned([other], store, reasons(to_run([other], store), store))).splitlines()
     assert drawn[:3] == ["flowchart TD", '    s1["clean en-de"]', "    style s1 opacity:0.4"]
     assert drawn[-3:] == ['    s5["table 2"]', "    s4 --> s5", "    style s5 stroke-dasharray:4 3"]
 

@@ -16,6 +16,7 @@ import pytest
 import ray
 from rich.console import Console
 
+from pipeline.corpora.files import FilesSettings, FilesText
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, Context, build_folder
@@ -44,6 +45,7 @@ from workflows.engine.execution import submit, working
 from workflows.engine.plan import Reason
 from workflows.engine.progress import View
 from workflows.engine.runner import Watcher
+from workflows.stages import READERS
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
@@ -120,6 +122,22 @@ def test_a_dag_runs_once_and_reruns_only_what_changed(tmp_path: Path) -> None:
     assert words.text == "a cc a [1, 2, 1]"
     assert ("started", "left") not in watcher.calls
     assert ("started", "right") in watcher.calls
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_text_that_is_replaced_after_it_was_hashed_is_not_published(tmp_path: Path, name: str) -> None:
+    """Otherwise the next command with the old text would find the new one under its name."""
+    for file in ("en", "de", "new"):
+        (tmp_path / file).write_text(f"{file}\n")
+    sides, store = {"source": tmp_path / "en", "target": tmp_path / "de"}, Store(tmp_path)
+    function = READERS[FilesSettings][2 if name == "train" else 3]
+    text = FilesText(name=name, languages=("en", "de"), files=(sides,))
+    step = Stage("files.read", function, Artifact)(f"read {name}", text)
+    assert store.find(step.name) is None
+    (tmp_path / "new").rename(tmp_path / "de")
+    with pytest.raises(UserError, match=f"^the files of read {name} changed while they were read; run the same"):
+        runner.run([step], store)
+    assert not [*store.artifacts.glob("[!.]*")]
 
 
 def _flip(path: Path) -> None:

@@ -19,6 +19,18 @@ def report(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPathFa
     )
 
 
+def test_sums_and_versions_are_of_all_models(
+    cell: Callable[..., Translation], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [cell("en-de", "base", data="generated text"), cell("en-fr", "big")]
+    versions = property(lambda self: {"torch": "2.11" if self.model == "base" else "2.13"})
+    monkeypatch.setattr(Translation, "libraries", versions)
+    text = " ".join(Reader(page_of(tmp_path, table2_report.tabulate, cells)).text.split())
+    assert "training took 3 min 20 s, summed over 2 models, at 8,000 target tokens/s a model." in text
+    assert "Training time3 min 20 s, summed over 2 models" in text
+    assert "torch 2.11 and 2.13" in text
+
+
 def test_text_from_outside_is_escaped(report: str) -> None:
     assert "<b>" not in report
     assert "&lt;b&gt;Bücher&lt;/b&gt;" in report

@@ -86,6 +86,9 @@ def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
     assert recurrent[5] == "3.1e12"
     assert convolutional[0] == Missing.FAILED
     assert table2.compute([base]).tables[0].rows[-1].name == names[1]
+    of_failed = table2.compute([base], {"EN-ET base": "out of memory"}).tables[0]
+    assert of_failed.rows[-2].values["en-et.sacrebleu"] == Missing.FAILED
+    assert "EN-ET" in {column.block for column in of_failed.columns}
     (model,) = (each for each in results.differences if each.cells == ("EN-DE recurrent",) and each.what == "model")
     assert (model.paper, model.here) == ("Transformer", "recurrent, N 3, d_model 6, d_ff 10, P_drop 0.3")
 

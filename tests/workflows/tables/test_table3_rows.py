@@ -39,6 +39,11 @@ def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
     assert by_row["base"].training == base
 
 
+def test_a_row_named_like_base_is_not_of_its_group() -> None:
+    grid = EMBEDDED.grid.model_copy(update={"rows": {"base2": {"n_layers": 1}, "F1": {}, "F2": {}}})
+    assert [row.name for row in rows(grid, "base,F")] == ["base", "F1", "F2"]
+
+
 def test_big_trains_three_times_as_long() -> None:
     """Table 3 prints 100K steps for base and 300K for big; no other row changes them."""
     by_row = by_name(load_profile(overrides=["grid.training.updates=70"]).grid)

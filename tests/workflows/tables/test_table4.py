@@ -30,7 +30,7 @@ def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> Non
 
 def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row) -> None:
     inputs = parser_row()
-    scored = inputs.free.scores
+    scored = inputs.found.scores
     split = scored.load()
     short, total = split.short.model_copy(update={"f1": 12.5}), split.total.model_copy(update={"f1": 34.25})
     scored.write(split.model_copy(update={"short": short, "total": total}))
