@@ -42,12 +42,20 @@ MAX_OUTPUT_TOKENS = 2 * LONGEST_TOKENS
 """Number of positions of an exported model with sinusoids."""
 
 
+WANTED = "'ctranslate2>=4.8,<5'"
+
+
 def installed(module: str) -> Any:
-    """Imports a module of CTranslate2. Raises UserError if it is not installed."""
+    """Imports a module of CTranslate2. Raises UserError if it is not installed or cannot be loaded."""
     try:
         return import_module(module)
-    except ImportError:
-        raise UserError("CTranslate2 is not installed; pip install 'ctranslate2>=4.8,<5'") from None
+    except (ImportError, OSError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "ctranslate2":
+            raise UserError(f"CTranslate2 is not installed; pip install {WANTED}") from None
+        words = " ".join(str(error).split())
+        raise UserError(
+            f"CTranslate2 cannot be loaded ({words}); reinstall it: pip install --force-reinstall {WANTED}"
+        ) from None
 
 
 class CTranslate2Translator(Translator):

@@ -1,5 +1,6 @@
 """A checkpoint and its CTranslate2 export have the same log-probabilities and translations."""
 
+import sys
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from model.config import PAD_ID
 from model.search import penalty
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.evaluation.ctranslate2 import CTranslate2Translator
+from pipeline.evaluation.ctranslate2 import CTranslate2Translator, installed
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.text import vocabulary
@@ -61,6 +62,31 @@ def test_int8_and_what_a_processor_lacks(exported: tuple[Transformer, Path]) -> 
     for dtype in lacking:
         with pytest.raises(UserError, match=f"does not support {dtype} here, only"):
             CTranslate2Translator(folder, DecodingSettings(engine="ctranslate2", dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            "raise OSError('libctranslate2.so: cannot enable executable stack')",
+            "loaded .* executable stack\\); .*reinstall",
+        ),
+        ("import a_missing_library", "loaded .*a_missing_library.*reinstall"),
+        ("", "loaded .*ctranslate2.specs.*reinstall"),
+        (None, "is not installed; pip install"),
+    ],
+)
+def test_what_cannot_be_imported_is_a_line(
+    code: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader's words tell a broken installation from none."""
+    if code is not None:
+        (tmp_path / "ctranslate2.py").write_text(code)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ctranslate2"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *(path for path in sys.path if "site-packages" not in path)])
+    with pytest.raises(UserError, match=message):
+        installed("ctranslate2.specs.transformer_spec")
 
 
 def test_same_log_probabilities(exported: tuple[Transformer, Path]) -> None:
