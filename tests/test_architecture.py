@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from workflows.engine.dag import SUFFIXES
 from workflows.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
@@ -134,7 +135,8 @@ def test_the_packages_keep_the_rules() -> None:
 
 
 def test_files_beside_the_modules_are_packaged() -> None:
-    """Every file that a module reads from its own folder is in pyproject.toml, and so in an installed package."""
+    """Every file that a module reads from its own folder is in pyproject.toml, so in an installed package, and a
+    table follows it like the source."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]
     packaged = {
@@ -142,6 +144,7 @@ def test_files_beside_the_modules_are_packaged() -> None:
     }
     beside = {path for top in ("model", "pipeline", "workflows") for path in (ROOT / top).rglob("*.*")}
     assert {path for path in beside if path.is_file() and path.suffix not in (".py", ".pyc")} == packaged
+    assert {path.suffix for path in packaged} | {".py"} == SUFFIXES
 
 
 @pytest.mark.parametrize("folders", [name for name in MOST_LINES if (ROOT / name.split()[0]).is_dir()])

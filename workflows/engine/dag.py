@@ -23,7 +23,7 @@ from pipeline.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("model", "pipeline", "workflows")
-SUFFIXES = {".py", ".j2", ".js", ".css"}
+SUFFIXES = {".py", ".toml", ".j2", ".js", ".css"}
 
 A = TypeVar("A", bound=Artifact)
 A_co = TypeVar("A_co", bound=Artifact, covariant=True)
@@ -296,7 +296,7 @@ def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:
 
 @cache
 def source_sha256(root: Path = ROOT) -> str:
-    """Returns the hexadecimal sha256 of the modules' and templates' names and contents, computed once per process."""
+    """Returns the hexadecimal sha256 of all modules, data and templates with their names, computed once per process."""
     digest = hashlib.sha256()
     for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES):
         digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
