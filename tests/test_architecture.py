@@ -135,8 +135,7 @@ def test_the_packages_keep_the_rules() -> None:
 
 
 def test_files_beside_the_modules_are_packaged() -> None:
-    """Every file that a module reads from its own folder is in pyproject.toml, so in an installed package, and a
-    table follows it like the source."""
+    """Every file that a module reads from its own folder is in an installed package, and part of a table's source."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = project["tool"]["setuptools"]["package-data"]
     packaged = {

@@ -8,13 +8,12 @@ docs/paper.md lists inconsistencies of the paper, such as "three types of regula
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from model.config import BASE
 from pipeline.complexity.settings import LayerType
 from pipeline.settings import read_toml
 
@@ -167,8 +166,3 @@ def variation_facts(row: str) -> Facts:
 def parser_facts(*, is_semi_supervised: bool) -> Facts:
     """Returns the facts of a Transformer row of Table 4 (§6.3), whose training time is not stated."""
     return facts("semi-supervised" if is_semi_supervised else "supervised")
-
-
-PARSER_MODEL = replace(BASE, n_layers=4, d_model=1024, d_k=128, d_v=128)
-"""The Transformer of Table 4. §6.3 states 4 layers and d_model = 1024. All else is like base: d_ff is 2048, h is 8, and
-d_k = d_v = d_model / h (§3.2.2), like in row C5 of Table 3."""

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from pipeline.parsing.treebank import TreebankSettings
 from workflows import stages
 from workflows.engine.dag import in_order, to_step
-from workflows.profiles.translation import PROFILES
+from workflows.profiles.translation import PROFILES, translation_profile
 from workflows.reproduce_table2 import TABULATE, cells_of
 from workflows.reproduce_table3 import trials_of
 from workflows.tables.table3_rows import rows
@@ -26,14 +26,14 @@ def fingerprints() -> dict[str, dict[str, str]]:
     Steps of a treebank's texts come last.
     """
     found: dict[str, dict[str, str]] = {}
-    for name, profile in PROFILES.items():
+    for profile in map(translation_profile, PROFILES):
         cells = cells_of(profile, list(profile.corpora), list(profile.recipes))
         table = TABULATE("table 2", cells, [stages.prepared(profile, pair).report for pair in profile.corpora])
         pair = next(iter(profile.corpora))
         chosen = profile.for_pair(pair).for_grid()
         trials = trials_of(stages.prepared(chosen, pair), rows(chosen.grid), 1, chosen.decoding)
         trainings = [to_step(trial.training) for trial in trials.values()]
-        found[name] = {
+        found[profile.name] = {
             **{step.label: step.name for step in in_order(table.inputs)},
             **{f"{training.label} (Table 3)": training.fingerprint for training in trainings},
         }

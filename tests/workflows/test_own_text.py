@@ -57,7 +57,7 @@ def test_the_documented_split_keeps_pairs_together_and_sources_apart(tmp_path: P
 
 def test_every_size_has_settings_that_work() -> None:
     """More text means more pieces, parameters and updates. Multi30k's size has its profile, the largest the paper's."""
-    profiles = [own_profile(int(min(size.most_pairs, 10**9))) for size in SIZES]
+    profiles = [own_profile(int(min(most_pairs, 10**9))) for most_pairs in SIZES]
     parameters = [count_parameters(profile.recipes["base"].training.model) for profile in profiles]
     for profile, smaller in zip(profiles, parameters, strict=True):
         base, big = profile.recipes["base"].training, profile.recipes["big"].training
@@ -66,7 +66,7 @@ def test_every_size_has_settings_that_work() -> None:
         assert base.model.n_heads * base.model.d_k == base.model.d_model
         profile.for_grid()
     for values in (
-        [size.most_pairs for size in SIZES],
+        [*SIZES],
         [profile.vocabulary.size for profile in profiles],
         parameters,
         [profile.recipes["base"].training.updates for profile in profiles],

@@ -6,7 +6,7 @@ from pipeline.complexity.settings import LAYER_TYPES
 from pipeline.errors import UserError
 from tests.support.reproduced import Tracked, artifacts, written
 from workflows import reproduce_table1
-from workflows.profiles.complexity import COMPLEXITY_PROFILES, load_complexity_profile
+from workflows.profiles.complexity import load_complexity_profile
 
 TINY = [
     "sweep.lengths=[16, 32, 64]",
@@ -60,7 +60,7 @@ def test_a_file_chooses_the_profile_and_options_come_after_it(tmp_path: Path) ->
     config.write_text('profile = "gpu"\nlayers.window = 16\ntiming.rounds = 3\n')
     profile = load_complexity_profile(config=config, overrides=["timing.rounds=5"])
     assert (profile.name, profile.layers.window, profile.timing.rounds) == ("gpu", 16, 5)
-    assert profile.sweep == COMPLEXITY_PROFILES["gpu"].sweep
+    assert profile.sweep == load_complexity_profile("gpu").sweep
     assert load_complexity_profile("cpu", config=config).name == "cpu"
     config.write_text('profiles = "gpu"\n')
     with pytest.raises(UserError, match="there is no setting 'profiles'"):

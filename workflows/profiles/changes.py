@@ -9,7 +9,7 @@ A user's experiment is a TOML file with a profile's name and the settings that d
 """
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,14 +39,29 @@ class BaseProfile(Settings):
         return f"settings of profile {self.name}"
 
 
-ProfileT = TypeVar("ProfileT", bound=BaseProfile)
-
-
-def named_profile(profiles: Mapping[str, ProfileT], name: str) -> ProfileT:
-    """Returns the profile called `name`. Raises UserError if there is none."""
+def known(name: str, profiles: Collection[str]) -> str:
+    """Returns the name of a profile. Raises UserError if it is not one of `profiles`."""
     if not isinstance(name, str) or name not in profiles:  # in a TOML file, it may have any type
         raise UserError(f"there is no profile {name!r}; choose one of {', '.join(profiles)}")
-    return profiles[name]
+    return name
+
+
+def read_profile(name: str) -> dict[str, Any]:
+    """Returns a profile's differences from the paper's settings, from its file in this folder.
+
+    A recipe has only its differences from the one that it is `like`.
+    """
+    settings = read_toml(Path(__file__).with_name(f"{name}.toml"))
+    recipes = settings.get("recipes", {})
+    for model, recipe in recipes.items():
+        if like := recipe.pop("like", None):
+            recipes[model] = _combined(recipes[like], recipe)
+    return settings
+
+
+def _combined(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    inner = {key: _combined(settings.get(key, {}), value) for key, value in changes.items() if isinstance(value, dict)}
+    return {**settings, **changes, **inner}
 
 
 def checked(settings: type[SettingsT], within: str = "", **values: Any) -> SettingsT:

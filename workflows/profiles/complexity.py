@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pipeline.complexity.settings import LayerSettings, SweepSettings, TimingSettings
-from workflows.profiles.changes import FIXED, BaseProfile, checked, merge, named_profile, read_config, read_override
+from workflows.profiles.changes import BaseProfile, checked, known, merge, read_config, read_override, read_profile
 
 
 class ComplexityProfile(BaseProfile):
@@ -16,23 +16,6 @@ class ComplexityProfile(BaseProfile):
     layers: LayerSettings = LayerSettings()
     sweep: SweepSettings = SweepSettings()
     timing: TimingSettings = TimingSettings()
-
-
-CPU = ComplexityProfile(name="cpu", timing=TimingSettings(device="cpu"))
-GPU = ComplexityProfile(
-    name="gpu",
-    layers=LayerSettings(window=128),
-    sweep=SweepSettings(
-        lengths=(4096, 6144, 8192, 12288, 16384),
-        width=1024,
-        widths=(1024, 1536, 2048, 3072, 4096),
-        separable_widths=(2048, 3072, 4096, 6144, 8192),
-        length=2048,
-    ),
-    timing=TimingSettings(device="gpu"),
-)
-"""On a GPU, kernel launches dominate the time of smaller sizes."""
-COMPLEXITY_PROFILES = {profile.name: profile for profile in (CPU, GPU)}
 
 
 def load_complexity_profile(
@@ -49,9 +32,9 @@ def load_complexity_profile(
     if name is None:
         import torch  # slow
 
-        name = GPU.name if torch.cuda.is_available() else CPU.name
-    profile = named_profile(COMPLEXITY_PROFILES, name)
-    described = profile.model_dump(exclude=FIXED)
+        name = "gpu" if torch.cuda.is_available() else "cpu"
+    profile = ComplexityProfile(name=name, **read_profile(known(name, ("cpu", "gpu"))))
+    described = profile.model_dump(exclude={"name"})
     merge(described, changes, where=str(config))
     for override in overrides:
         merge(described, read_override(override), where=f"--set {override}")

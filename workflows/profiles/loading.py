@@ -6,10 +6,10 @@ from pathlib import Path
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
 from pipeline.text.languages import has_word_spaces, tokenizer_of
-from workflows.profiles.changes import named_profile, read_config
+from workflows.profiles.changes import known, read_config
 from workflows.profiles.own_text import DATA, own_profile
 from workflows.profiles.profile import Profile, configure, describe, finished
-from workflows.profiles.translation import EMBEDDED, PROFILES
+from workflows.profiles.translation import PROFILES, translation_profile
 
 
 def load_profile(
@@ -37,7 +37,7 @@ def load_profile(
         texts[pair] = text
     named = name or read_config(config).get("profile")
     if named or not (recorded or texts):
-        profile = named_profile(PROFILES, named or EMBEDDED.name)
+        profile = translation_profile(known(named or "embedded", PROFILES))
     else:
         all_have_spaces = all(
             has_word_spaces(language) for text in texts.values() for language in (text.source, text.target)
