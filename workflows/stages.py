@@ -42,7 +42,7 @@ READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable
 }
 """By class of a text's settings: its stage's name and version, and the functions that read text and evaluation sets."""
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses, cpus=0)
-CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=2, cpus=0)
+CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=3, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary, version=2)
 ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
 OVERLAP = Stage("overlap.count", overlap.count, overlap.Overlaps, cpus=0)
@@ -162,7 +162,7 @@ def text_of(name: str, settings: Any) -> tuple[Step[Corpus], dict[str, Step[Eval
     stage_name, version, read, read_set = READERS[type(settings)]
     label = f"{stage_name.partition('.')[2]} {name}"
     train, *sets = settings.texts()
-    of_sets = Stage(f"evaluation_set.{stage_name}", read_set, EvaluationSet, version + 1, cpus=0)  # 1: not normalised
+    of_sets = Stage(f"evaluation_set.{stage_name}", read_set, EvaluationSet, version + 2, cpus=0)  # of normalisation
     steps = {each.name: of_sets(f"{label} {each.name}", each) for each in sets}
     return Stage(stage_name, read, Corpus, version, cpus=0)(label, train), steps
 
