@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline.store.artifact import Artifact
 from workflows.engine.dag import Step
-from workflows.engine.runner import Watcher
+from workflows.engine.interface import Watcher
 
 EVERY_S = 1.0
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")

@@ -21,9 +21,10 @@ from workflows.cli.options import Common
 from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import Imported, Step, to_step
+from workflows.engine.interface import Model
 from workflows.engine.plan import as_mermaid, planned, print_plan, reasons, steps_of, to_run
 from workflows.engine.progress import View
-from workflows.engine.runner import Model, run, run_models
+from workflows.engine.runner import run, run_models
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
 from workflows.reports.corpus import CorpusReport

@@ -20,8 +20,9 @@ from pipeline.store.store import Store
 from tests.support.waiting import until
 from workflows.engine.cluster import cluster
 from workflows.engine.dag import Ref, Stage, Step, to_artifact
+from workflows.engine.interface import Watcher
 from workflows.engine.joining import loopback_only
-from workflows.engine.runner import Watcher, run
+from workflows.engine.runner import run
 
 
 class Words(Artifact):

@@ -13,7 +13,8 @@ from tests.support.official_archives import settings_of, write_official
 from tests.support.range_server import serving
 from workflows import stages
 from workflows.engine.dag import Step
-from workflows.engine.runner import Watcher, run
+from workflows.engine.interface import Watcher
+from workflows.engine.runner import run
 
 
 class Interrupting(Watcher):

@@ -13,7 +13,7 @@ from pipeline.store.artifact import Artifact
 from pipeline.training.layout import lacking
 from workflows.engine.cluster import WAITING_S
 from workflows.engine.dag import Step, in_order
-from workflows.engine.runner import Watcher
+from workflows.engine.interface import Watcher
 
 
 def needs(step: Step[Artifact]) -> dict[str, float]:
@@ -120,6 +120,11 @@ class Relay:
             for watcher in self._watchers:
                 watcher.failed(name, self.results[name], why)
 
+    def follow(self) -> None:
+        """Forwards new events and lets the watchers redraw."""
+        self.fetch()
+        self.idle()
+
     def idle(self) -> None:
         """Lets the watchers redraw. Tells them each minute what steps wait for."""
         if time.monotonic() - self._told_s > WAITING_S:
@@ -133,12 +138,7 @@ class Relay:
         before, self._waiting, self._told_s = self._waiting, set(), time.monotonic()
         for step in [self._steps[fingerprint] for fingerprint in self._submitted]:
             lack = lacking(needs(step) | ({} if total else {"CPU": 1}), nodes)  # nothing runs without a CPU
-            # Training waits for all that needs none (`workflows.engine.execution.submit`).
-            inputs = (
-                [each for each in self._steps.values() if not each.is_trained] if step.stage.resumes else step.inputs
-            )
-            is_ready = self._submitted.isdisjoint(needed.fingerprint for needed in inputs)
-            if lack or (is_ready and step.fingerprint in self._unstarted):
+            if lack or step.fingerprint in self._unstarted:
                 self._waiting.add(step.fingerprint)
                 busy = f"{step.stage.cpus:g} of {total:g} CPUs, of which {free.get('CPU', 0):g} are free"
                 for watcher in self._watchers if lack or step.fingerprint in before else ():

@@ -1,8 +1,5 @@
-"""Runs the missing steps of a DAG as Ray tasks, and notifies watchers.
-
-Ray schedules: all steps are submitted at once, with references to their inputs. A task (`_execute`) locks, builds and
-publishes its step, and posts events (`workflows.engine.events`).
-"""
+"""Runs a step of a DAG as a Ray task: it locks, builds and publishes the step, and posts events
+(`workflows.engine.events`). `workflows.engine.schedule` submits the tasks."""
 
 import socket
 import time
@@ -32,8 +29,8 @@ from pipeline.warning_events import emitting_warnings
 from workflows.engine.cluster import ON_HEAD, cause_of, check_shared, cluster, map_on_ray, on_gpu, with_gpu
 from workflows.engine.dag import Step, in_order, inputs_now, manifest_of, outdated, resolved
 from workflows.engine.events import Poster, Relay, needs
+from workflows.engine.interface import Watcher
 from workflows.engine.plan import Reason
-from workflows.engine.runner import Watcher
 
 LIBRARIES = ("torch", "ray", "pyarrow", "sentencepiece", "sacrebleu", "sacremoses")
 """Libraries whose versions may affect results; manifests record them."""
@@ -44,11 +41,8 @@ class StageError(Exception):
     """A stage raised an error that is not its user's. The message names the file with the traceback."""
 
 
-def _execute(step: Step[Artifact], store: Store, board: ActorHandle, *inputs: None) -> None:
-    """Builds a step's artifact, unless another workflow using the store has built it or is building it.
-
-    It starts only after its inputs are published, since Ray passes their tasks' results as `inputs`.
-    """
+def _execute(step: Step[Artifact], store: Store, board: ActorHandle) -> None:
+    """Builds a step's artifact, unless another workflow using the store has built it or is building it."""
     post = Poster(board, step.fingerprint)
     post({"started": time.time()})
     with store.lock(step.name, step.label) as lock:
@@ -163,26 +157,6 @@ def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
     return [f"{', '.join(of_steps)}: {warning}" for warning, of_steps in labels.items()]
 
 
-def execute(
-    missing: Mapping[Step[Artifact], Reason], store: Store, watchers: Sequence[Watcher], address: str | None
-) -> None:
-    """Builds the artifacts of the steps `missing`, inputs first, on the cluster set up by `working`."""
-    with working(missing, store, watchers, address) as relay:
-        make([*missing], store, relay)
-
-
-def make(steps: Sequence[Step[Artifact]], store: Store, relay: Relay) -> None:
-    """Builds the artifacts of `steps`, inputs first. If one fails, cancels the others and raises its error."""
-    relay.expect(steps)
-    running = [*submit(steps, store, relay.board)]
-    with cancelled_on_error(running):
-        while running:
-            done, running = ray.wait(running, num_returns=len(running), timeout=POLL_S)
-            relay.fetch()
-            ray.get(done)
-            relay.idle()
-
-
 @contextmanager
 def working(
     missing: Mapping[Step[Artifact], Reason], store: Store, watchers: Sequence[Watcher], address: str | None
@@ -224,29 +198,13 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
     return options
 
 
-def submit(
-    steps: Sequence[Step[Artifact]], store: Store, board: ActorHandle, before: Mapping[str, Any] | None = None
-) -> dict[Any, Step[Artifact]]:
-    """Submits `steps` as Ray tasks, inputs first; returns the steps by reference.
-
-    `before` has references to steps that are already submitted, by fingerprint. All other inputs must be in the store.
-    Training waits for everything that can be built without it, so that a broken test set costs no training.
-    """
-    execute = ray.remote(emitting_warnings)
-    references, submitted, nodes = dict(before or {}), dict[Any, Step[Artifact]](), ray.nodes()
-    untrained = {*references, *(step.fingerprint for step in steps if not step.is_trained)}
-    for step in sorted(steps, key=lambda step: step.is_trained):
-        if step.fingerprint not in references:
-            if lack := lacking(needs(step), nodes):  # Ray would wait for such a node forever
-                raise UserError(f"{step.label} reserves {lack}; lower its threads, or join a larger node")
-            needed_first = untrained if step.stage.resumes else (needed.fingerprint for needed in step.inputs)
-            inputs = [references.get(fingerprint) for fingerprint in needed_first]
-            board.post.remote(step.fingerprint, {"submitted": time.time()})
-            options = {"num_cpus": step.stage.cpus, "name": step.label, **_placement(step, store)}
-            making = (Poster(board, step.fingerprint), _execute, step, store, board)
-            references[step.fingerprint] = execute.options(**options).remote(*making, *inputs)
-            submitted[references[step.fingerprint]] = step
-    return submitted
+def submit(step: Step[Artifact], store: Store, board: ActorHandle) -> Any:
+    """Submits a step, whose inputs are in the store, as a Ray task; returns its reference."""
+    if lack := lacking(needs(step), ray.nodes()):  # Ray would wait for such a node forever
+        raise UserError(f"{step.label} reserves {lack}; lower its threads, or join a larger node")
+    board.post.remote(step.fingerprint, {"submitted": time.time()})
+    task = ray.remote(emitting_warnings).options(num_cpus=step.stage.cpus, name=step.label, **_placement(step, store))
+    return task.remote(Poster(board, step.fingerprint), _execute, step, store, board)
 
 
 def cancel(references: Iterable[Any]) -> None:

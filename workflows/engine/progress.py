@@ -9,8 +9,8 @@ from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingCo
 
 from pipeline.store.artifact import Artifact
 from workflows.engine.dag import Step, in_order
+from workflows.engine.interface import Watcher
 from workflows.engine.plan import Reason, grouped
-from workflows.engine.runner import Watcher
 from workflows.quantities import duration
 
 PLAIN_PROGRESS_S = 15.0

@@ -1,4 +1,4 @@
-"""Runs the models of a grid as trials of Ray Tune, one per model (`workflows.engine.models`).
+"""Runs the models of a grid as trials of Ray Tune, which build their models' steps (`workflows.engine.schedule`).
 
 Tune schedules the trials and retries lost ones.
 """
@@ -6,17 +6,20 @@ Tune schedules the trials and retries lost ones.
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import ray
 from ray import tune
 from ray.tune.progress_reporter import TrialProgressCallback
 
+from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from workflows.engine.cluster import ON_HEAD, cause_of
+from workflows.engine.dag import Step
 from workflows.engine.events import Relay
 from workflows.engine.execution import POLL_S
-from workflows.engine.models import RETRIES, Results, Shared, reason, run_model
 from workflows.engine.plan import to_run
 
 QUIET = {
@@ -29,20 +32,25 @@ QUIET = {
 """Environment variables that keep Tune quiet."""
 
 
-def run_trials(results: Results, at_once: int, store: Store, relay: Relay, shared: Mapping[str, Shared]) -> None:
+def run_trials(
+    results: Mapping[str, Sequence[Step[Artifact]]],
+    at_once: int,
+    store: Store,
+    relay: Relay,
+    build: "partial[None]",
+) -> None:
     """Builds the models in order, `at_once` at a time. `relay.failures` has those that failed."""
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the table lists the failures
     os.environ.update(QUIET)
-    run = tune.with_parameters(_run_trial, results=results, store=store, board=relay.board, shared=shared)
     with store.workspace("tune") as tune_folder:
         trials = tune.Tuner(
-            tune.with_resources(run, ON_HEAD),
+            tune.with_resources(tune.with_parameters(_run_trial, results=results, build=build), ON_HEAD),
             param_space={"model": tune.grid_search([*results])},
             tune_config=tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True),
             run_config=tune.RunConfig(
                 name="grid",
                 storage_path=str(tune_folder),
-                failure_config=tune.FailureConfig(max_failures=RETRIES),
+                failure_config=tune.FailureConfig(max_failures=build.keywords["retries"]),
                 callbacks=[_Follower(relay)],
                 verbose=0,
             ),
@@ -50,15 +58,19 @@ def run_trials(results: Results, at_once: int, store: Store, relay: Relay, share
     relay.fetch()
     for trial in [trials[i] for i in range(len(trials))]:
         if trial.error and trial.config:
-            relay.failed(trial.config["model"], reason(cause_of(trial.error)))
+            relay.failed(trial.config["model"], str(cause_of(trial.error)).strip().split("\n")[-1])
     for name in results:
         if to_run(results[name], store):
             relay.failed(name, "Ray Tune has ended")
 
 
-def _run_trial(config: dict[str, Any], results: Results, shared: Mapping[str, Shared], **others: Any) -> None:
-    name = config["model"]
-    run_model(name, results[name], shared=shared[name], **others)
+def _run_trial(config: dict[str, Any], results: Mapping[str, Sequence[Step[Artifact]]], build: "partial[None]") -> None:
+    name, (store, board) = config["model"], map(build.keywords.get, ("store", "board"))
+
+    def failed(model: str, why: str) -> None:
+        ray.get(board.post.remote(model, {"failed": why}))
+
+    build(to_run(results[name], store), models={name: results[name]}, failed=failed)
 
 
 class _Follower(TrialProgressCallback):
@@ -80,8 +92,7 @@ class _Follower(TrialProgressCallback):
         """Called after each iteration of Tune's loop."""
         if time.monotonic() - self._fetched_s > POLL_S:
             self._fetched_s = time.monotonic()
-            self._relay.fetch()
-            self._relay.idle()
+            self._relay.follow()
 
     def __getstate__(self) -> dict[str, Any]:
         """Omits the state when Tune pickles its callbacks, since it includes the console."""

@@ -15,7 +15,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from workflows.engine.dag import Step
-from workflows.engine.runner import Watcher
+from workflows.engine.interface import Watcher
 from workflows.reports.corpus import CorpusReport
 from workflows.tracking.export import Exporter, Workflow
 from workflows.tracking.server import Server

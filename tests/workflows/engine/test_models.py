@@ -33,10 +33,11 @@ from tests.support.tiny_stages import (
     open_a_folder,
 )
 from workflows import stages
-from workflows.engine import models, tuning
+from workflows.engine import schedule
 from workflows.engine.dag import Stage, Step, to_step
+from workflows.engine.interface import Model, Watcher
 from workflows.engine.progress import View
-from workflows.engine.runner import Model, Watcher, run, run_models
+from workflows.engine.runner import run, run_models
 from workflows.profiles.loading import load_profile
 from workflows.reproduce_table3 import trials_of
 from workflows.tables.measurements import Translation
@@ -279,8 +280,7 @@ def test_a_lost_process_is_tried_again_and_a_mistake_is_not(
         mistaken=Stage("tiny_stages.open_a_folder", open_a_folder, Words)("open", mistaken),
         sound=_text("write", "a"),
     )
-    monkeypatch.setattr(models, "RETRIES", 0)
-    monkeypatch.setattr(tuning, "RETRIES", 0)
+    monkeypatch.setattr(schedule, "RETRIES", 0)
     _, failures = tiny.run(store, tuned)
     assert failures.keys() == {"dying", "mistaken"}
     assert re.fullmatch(r"Ray lost a process or a node \(.*\); finished work is kept: .*", failures["dying"])

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
 from rich.console import Console
 
 from pipeline.corpora.files import FilesSettings, FilesText
@@ -41,10 +40,11 @@ from tests.support.tiny_stages import (
 from tests.support.waiting import until
 from workflows.engine import events, runner
 from workflows.engine.dag import Stage, Step, inputs_of
-from workflows.engine.execution import submit, working
+from workflows.engine.execution import working
+from workflows.engine.interface import Watcher
 from workflows.engine.plan import Reason
 from workflows.engine.progress import View
-from workflows.engine.runner import Watcher
+from workflows.engine.schedule import build
 from workflows.stages import READERS
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -232,8 +232,7 @@ def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
     watchers = [Log(), View(Console(file=file, width=120))]
     with working({step: Reason("never built")}, store, watchers, None) as relay:
         _flip(store.folder(left.name) / "words.txt")
-        ray.get([*submit([*runner.to_run([step], store)], store, relay.board)])
-        relay.fetch()
+        build(runner.to_run([step], store), store, relay.board, follow=relay.follow)
     calls = [call for call in watchers[0].calls if call[0] in ("started", "finished")]
     assert calls == [(event, label) for label in ("left", "join") for event in ("started", "finished")]
     assert re.findall(r"(\d/\d) +(\w+) +done", file.getvalue()) == [("1/2", "left"), ("2/2", "join")]
