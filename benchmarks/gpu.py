@@ -51,8 +51,7 @@ FORMS: dict[str, Result] = {
     "float32": {"dtype": "float32", "pass_tokens": 0},
     "exact": {"exact_reduction": True},
 }
-"""Settings that change an update's speed, and its result only by rounding. Padded passes, of `plain` and `float32`, are
-as many as by default: in a single one, padded to its longest sentence, three rows of four would be padding."""
+"""Settings of an update's speed; results change by rounding. A single padded pass would be three quarters padding."""
 UPDATES, PROFILED_UPDATES, PEER_ROUNDS_UPDATES = 20, 3, (2, 10)
 PAIRS = 40_000
 """The number of pairs: enough for 40 of the paper's updates."""

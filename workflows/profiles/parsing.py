@@ -69,12 +69,6 @@ class ParsingProfile(Profile):
                 raise ValueError(f"corpora.{name}.target is {corpus.target!r}; a parser writes trees")
         return self
 
-    @model_validator(mode="after")
-    def _parses_by_torch(self) -> Self:
-        if self.decoding.engine != "torch":
-            raise ValueError("parsers search only by torch; leave out decoding.engine")
-        return self
-
 
 def _small_parser(dropout: float, averaging: AveragingSettings, **training: Any) -> dict[str, Recipe]:
     """Returns the recipe of a parser of two layers, several of which train at once on a few cores."""
