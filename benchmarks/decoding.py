@@ -27,7 +27,7 @@ from benchmarks.contenders import OURS, Contender, is_installed, print_result, p
 from benchmarks.translators import Translator
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
-from pipeline.settings import DecodingSettings, Engine
+from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint
 from pipeline.text.lines import read_lines, read_pairs
@@ -56,17 +56,18 @@ def measure(
     types = list(dict.fromkeys([auto, "float32"]))
     wanted = [(OURS, dtype) for dtype in types]
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, processes():
-        engines: dict[str, tuple[Engine, Path]] = {OURS: ("torch", model), CTRANSLATE2: ("ctranslate2", Path(folder))}
+        kinds = {OURS: ("pipeline.evaluation.translation:Translator", model)}
         if is_installed("ctranslate2"):
             from pipeline.export.ctranslate2 import export
 
             export(Context(Path(folder)), Checkpoint(model))
+            kinds[CTRANSLATE2] = "pipeline.export.ctranslate2:CTranslate2Translator", Path(folder)
             wanted += [(CTRANSLATE2, dtype) for dtype in (*types, *(["float16"] if on_gpu else []), "int8")]
         contenders = []
         for name, dtype in wanted:
-            (engine, of_engine), workers = engines[name], 1 if on_gpu else threads
-            changed = settings.model_copy(update={"engine": engine, "dtype": dtype})
-            contenders.append(Contender(name, dtype, Translator, of_engine, changed, device, workers=workers))
+            of_name, workers = kinds[name], 1 if on_gpu else threads
+            changed = settings.model_copy(update={"dtype": dtype})
+            contenders.append(Contender(name, dtype, Translator, *of_name, changed, device, workers=workers))
             translate(contenders[-1], sample)
         for _ in range(rounds):
             for contender in contenders:

@@ -1,8 +1,9 @@
-"""The translators that `benchmarks.decoding` compares: ours and CTranslate2, like in `aiayn translate`."""
+"""The translators that `benchmarks.decoding` compares: ours and CTranslate2."""
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import DecodingSettings
@@ -15,13 +16,11 @@ class Translator:
     the engine does not support the dtype on the device.
     """
 
-    def __init__(self, folder: Path, settings: DecodingSettings, device: str) -> None:
+    def __init__(self, kind: str, folder: Path, settings: DecodingSettings, device: str) -> None:
         import torch
 
-        from pipeline.evaluation.ctranslate2 import translator_of
-
         torch.set_num_threads(1)
-        self.translator = translator_of(folder, settings, device)
+        self.translator = resolve_name(kind)(folder, settings, device)
 
     def timed(self, lines: Sequence[str]) -> tuple[list[tuple[str, int]], float]:
         """Returns each line's translation and number of tokens, including END_ID, and the CPU time in seconds."""

@@ -13,7 +13,7 @@ import torch
 from model.kernels.attention import check
 from pipeline.environment import DETERMINISTIC
 from pipeline.errors import UserError
-from pipeline.settings import DecodingDtype
+from pipeline.settings import Dtype
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def reserved_gpu(device: str) -> str:
     return device
 
 
-def dtype_of(setting: DecodingDtype, device: str) -> torch.dtype:
+def dtype_of(setting: Dtype, device: str) -> torch.dtype:
     """Returns the dtype of a setting on a device."""
     dtype: torch.dtype = compute_dtype(device) if setting == "auto" else getattr(torch, setting)
     return dtype

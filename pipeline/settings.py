@@ -24,10 +24,6 @@ dtype, and a resumed run keeps its own (`pipeline.training.devices`)."""
 AbsolutePath = Annotated[Path, AfterValidator(lambda path: Path(os.path.expanduser(path)).absolute())]
 """Made absolute on reading, since stages may run in another working directory. "~name" without such a user, which
 Path.expanduser rejects, is a file name."""
-DecodingDtype = Literal["auto", "float32", "bfloat16", "int8"]
-"""int8: int8 weights, which only CTranslate2 supports; never chosen by `auto`."""
-Engine = Literal["torch", "ctranslate2"]
-"""The search engine: `model.search`, or CTranslate2 with an exported model (`pipeline.export.ctranslate2`)."""
 
 
 MAX_COUNT = 10**9
@@ -245,9 +241,7 @@ class DecodingSettings(Settings):
     """The output may be this many tokens longer than the input."""
     well_formed: bool = False
     """Constrain outputs to trees with as many words as the input (§6.3, for parsers: `pipeline.parsing.constraint`)."""
-    engine: Engine = not_in_fingerprint("torch")
-    """Not fingerprinted: the exported model is a separate artifact, so its fingerprint distinguishes translations."""
-    dtype: DecodingDtype = "auto"
+    dtype: Dtype = "auto"
     batch_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
     """Source tokens decoded at once, beams not counted; 0: 4,096 on a CPU, up to 16,384 on a GPU as memory allows."""
     workers: int = not_in_fingerprint(0, ge=0, le=MAX_WORKERS)
@@ -258,12 +252,6 @@ class DecodingSettings(Settings):
     device: Device = not_in_fingerprint("auto")
     gpu_share: GpuShare = not_in_fingerprint(1.0)
     """The most of a GPU that a worker reserves; by default, workers divide the GPUs among them."""
-
-    @property
-    def on_torch(self) -> "DecodingSettings":
-        """Returns the same search by torch, in a dtype that torch supports."""
-        dtype = "auto" if self.dtype == "int8" else self.dtype
-        return self.model_copy(update={"engine": "torch", "dtype": dtype})
 
     def beside(self, training: TrainingSettings, **changes: Any) -> "DecodingSettings":
         """Returns these settings with a run's share of a GPU, if that is less, and with `changes`."""
@@ -278,8 +266,6 @@ class DecodingSettings(Settings):
     def _possible(self) -> "DecodingSettings":
         if self.well_formed and self.max_extra_tokens < 2:
             raise ValueError("a tree has at least two symbols more than words; set max_extra_tokens to 2 or more")
-        if self.dtype == "int8" and self.engine == "torch":
-            raise ValueError("only engine ctranslate2 supports int8; choose that engine, or dtype auto")
         return self
 
 

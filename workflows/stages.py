@@ -19,7 +19,6 @@ from pipeline.store.artifacts import (
     Checkpoint,
     ChosenParser,
     Corpus,
-    CTranslate2Model,
     EncodedDataset,
     EvaluationSet,
     Hypotheses,
@@ -53,7 +52,6 @@ TRAIN = Stage(
 AVERAGE = Stage(
     "averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, cpus=0, computes=True
 )
-EXPORT = Stage("exporting.export_ctranslate2", Imported("pipeline.export.ctranslate2:export"), CTranslate2Model)
 DECODE = Stage("decoding.decode", Imported("pipeline.evaluation.decoding:decode"), Hypotheses, version=2, cpus=0)
 CHOOSE_DECODING = Stage("decoding_choice.choose", search_choice.choose, search_choice.DecodingChoice, cpus=0)
 SCORE = Stage("scoring.score", Imported("pipeline.evaluation.scoring:score"), Scores, version=4)
@@ -117,26 +115,24 @@ def trained(
 ) -> Translation:
     """Returns a run (§5.2) and its evaluation (§6.1) on the test sets, or if `on_dev` on the dev set only.
 
-    `with_dev_scores` adds every kept checkpoint's BLEU on the dev set, searched by torch. With `chosen_from`, the
+    `with_dev_scores` adds every kept checkpoint's BLEU on the dev set. With `chosen_from`, the
     search is chosen from this grid on the dev set; otherwise it is that of `decoding`.
     """
     name = f"{text.pair} {model}"
-    is_transformer = recipe.training.model.architecture == "transformer"  # CTranslate2 supports no other
-    decoding = (decoding if is_transformer else decoding.on_torch).beside(recipe.training)
+    decoding = decoding.beside(recipe.training)
     training = TRAIN(f"train {name}", text.dataset, recipe.training)
     checkpoint = AVERAGE(f"average {name}", training, recipe.averaging)
-    translating = EXPORT(f"export {name}", checkpoint) if decoding.engine == "ctranslate2" else checkpoint
     choice = dev_scores = None
     if chosen_from:
         grid = chosen_from.beam_sizes, chosen_from.length_penalties
-        choice = CHOOSE_DECODING(f"choose {name}", translating, text.dev, decoding, *grid)
+        choice = CHOOSE_DECODING(f"choose {name}", checkpoint, text.dev, decoding, *grid)
     if with_dev_scores:
-        dev_scores = SCORE_CHECKPOINTS(f"dev scores {name}", training, text.dev, decoding.on_torch)
+        dev_scores = SCORE_CHECKPOINTS(f"dev scores {name}", training, text.dev, decoding)
     hypotheses, scores = list[Step[Hypotheses]](), list[Step[Scores]]()
     sets = {"dev": text.dev} if on_dev else text.test_sets
     for set_name, text_set in sets.items():
         label = f"{name} {set_name}" if scores else name
-        hypotheses.append(DECODE(f"decode {label}", translating, text_set, decoding, *([choice] if choice else [])))
+        hypotheses.append(DECODE(f"decode {label}", checkpoint, text_set, decoding, *([choice] if choice else [])))
         scores.append(SCORE(f"score {label}", hypotheses[-1], text_set))
     return Translation(
         text.pair,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import ray
 from ray.exceptions import RayTaskError
@@ -22,9 +22,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
-from pipeline.settings import DecodingDtype, DecodingSettings
+from pipeline.settings import DecodingSettings, Dtype
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet, Hypotheses
+from pipeline.store.artifacts import Checkpoint, EvaluationSet, Hypotheses
 from pipeline.store.records import DecodingRecord
 from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Model: TypeAlias = Checkpoint | CTranslate2Model
-"""The model, in the format of the settings' engine."""
 CHUNKS_PER_WORKER = 4
 """Enough for workers to finish at about the same time."""
 CHUNK_SENTENCES = 500
@@ -106,7 +104,7 @@ class DecodingWorker:
         """Returns the translator of the model in `folder`, replacing any other, since memory may hold only one."""
         import torch
 
-        from pipeline.evaluation.ctranslate2 import translator_of
+        from pipeline.evaluation.translation import Translator
         from pipeline.hardware import reserved_gpu
 
         if self._translator is None or folder != self._folder:
@@ -114,14 +112,14 @@ class DecodingWorker:
             torch.set_num_threads(self._settings.threads)
             device = reserved_gpu(self._device) if self._device == "cuda" else self._device
             here = Checkpoint(folder).on_this_node(self._scratch).folder
-            self._translator = translator_of(here, self._settings, device)
+            self._translator = Translator(here, self._settings, device)
             self._folder = folder
         return self._translator
 
 
 def decode(
     context: Context,
-    model: Model,
+    model: Checkpoint,
     text: EvaluationSet,
     settings: DecodingSettings,
     choice: Choice | None = None,
@@ -165,7 +163,7 @@ class Actors(NamedTuple):
     """Share of a GPU that each actor reserves."""
 
 
-def _actors(settings: DecodingSettings, model: Model) -> Actors:
+def _actors(settings: DecodingSettings, model: Checkpoint) -> Actors:
     """Returns as many actors as the settings say, or as fit on the cluster.
 
     If an autoscaler may add a requested GPU, the actors wait for it.
@@ -184,7 +182,7 @@ def _actors(settings: DecodingSettings, model: Model) -> Actors:
     return Actors("cpu", settings.workers or max(1, n_cpus // settings.threads))
 
 
-def _dtype(settings: DecodingSettings, device: str) -> DecodingDtype:
+def _dtype(settings: DecodingSettings, device: str) -> Dtype:
     """Returns one dtype for all actors: by default bfloat16 if every node whose CPUs may hold one gains by it.
 
     Actors of one node agree without being asked.
@@ -225,7 +223,7 @@ class Translators:
     Use as a context manager. Raises UserError like `decode`.
     """
 
-    def __init__(self, context: Context, model: Model, settings: DecodingSettings) -> None:
+    def __init__(self, context: Context, model: Checkpoint, settings: DecodingSettings) -> None:
         self._layout, self._threads, self._emit = _actors(settings, model), settings.threads, context.emit
         actor_class: Any = ray.remote(DecodingWorker)
         options = actor_class.options(
@@ -249,7 +247,7 @@ class Translators:
             ray.kill(actor)
 
     def translated(
-        self, model: Model, sources: Sequence[str], settings: DecodingSettings
+        self, model: Checkpoint, sources: Sequence[str], settings: DecodingSettings
     ) -> Iterator[tuple[Chunk, Translated]]:
         """Yields each chunk with its translations by the search of `settings`, as they arrive."""
         waiting = chunks(sources, settings.beam_size, self._layout.device, self._layout.workers)[::-1]

@@ -10,7 +10,7 @@ from pipeline.evaluation.parses import rebuild_parses
 from pipeline.evaluation.tree_scores import score_parses
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Checkpoint, CTranslate2Model, EvaluationSet, TrainingRun
+from pipeline.store.artifacts import Checkpoint, EvaluationSet, TrainingRun
 from pipeline.store.records import Record
 from pipeline.store.scratch import temporary_folder
 
@@ -56,7 +56,7 @@ def measure(context: Context, run: TrainingRun, dev: EvaluationSet, settings: De
 
 def scores_of(
     context: Context,
-    model: Checkpoint | CTranslate2Model,
+    model: Checkpoint,
     dev: EvaluationSet,
     settings: DecodingSettings,
     translators: "Translators",

@@ -14,7 +14,7 @@ from pipeline.evaluation.dev_scores import scores_of
 from pipeline.evaluation.tree_scores import ScoredTrees
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import MANIFEST, Context, JsonArtifact
-from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, CTranslate2Model, EvaluationSet
+from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, EvaluationSet
 from pipeline.store.records import ChoiceRecord, Record
 
 
@@ -70,7 +70,7 @@ class DecodingChoice(JsonArtifact[DecodingChoiceRecord]):
 
 def choose(
     context: Context,
-    model: Checkpoint | CTranslate2Model,
+    model: Checkpoint,
     dev: EvaluationSet,
     settings: DecodingSettings,
     beam_sizes: Sequence[int],
@@ -128,7 +128,7 @@ def choose_parser(
 
 def _scores(
     context: Context,
-    model: Checkpoint | CTranslate2Model,
+    model: Checkpoint,
     dev: EvaluationSet,
     searches: Sequence[DecodingSettings],
     unit: str,

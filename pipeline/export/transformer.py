@@ -26,4 +26,4 @@ def load_transformer(checkpoint: Checkpoint, library: str) -> tuple[Transformer,
         lacking = f"attention_window {config.attention_window}"
     else:
         return model, vocabulary
-    raise UserError(f"{checkpoint.folder}: {library} has no {lacking}; translate with aiayn and engine torch")
+    raise UserError(f"{checkpoint.folder}: {library} has no {lacking}; translate with aiayn")

@@ -228,18 +228,6 @@ def _refuse_unknown_fields(fields: Any) -> Any:
     return fields
 
 
-class CTranslate2Model(Artifact):
-    """A checkpoint converted for CTranslate2: `model.bin`, `config.json`, `shared_vocabulary.json`, and the
-    checkpoint's `joint.model` and `model.json`."""
-
-    outline = (CONFIG_FILE,)
-
-    @property
-    def config(self) -> TransformerConfig:
-        """The model's configuration. Raises UserError if `model.json` is missing or invalid."""
-        return Checkpoint(self.folder).config
-
-
 class ChosenParser(Checkpoint):
     """The chosen candidate's checkpoint, and `parsing.json`."""
 

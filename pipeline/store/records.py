@@ -152,11 +152,6 @@ class DecodingRecord(Record):
     dtype: str
     """The dtype of the computation, e.g. "bfloat16"."""
 
-    @property
-    def computed_in(self) -> str:
-        """The dtype, and the engine unless it is torch."""
-        return self.dtype if self.settings.engine == "torch" else f"{self.dtype} by CTranslate2"
-
 
 class ChoiceRecord(Record):
     """`parsing.json`: the choice made on the dev set by F1 in percent (§6.3)."""

@@ -7,21 +7,18 @@ import pytest
 from tests.chaos.comparison import differences, outcome
 
 
-def _store(folder: Path, loss: float = 2.5, score: float = 31.5, seconds: float = 3.0, **files: str) -> Path:
-    """Writes a small store like the workflow's; `files` replaces the content of files by their stems."""
+def _store(folder: Path, loss: float = 2.5, score: float = 31.5, seconds: float = 3.0, model: str = "0123") -> Path:
     time = {"what": "training time", "here": f"{seconds} s"}
     rows = {"rows": [{"name": "base", "values": {"bleu": score, "train_s": seconds}}]}
     content = {
-        "training-1/checkpoints/00000008/model.safetensors": "0123",
+        "training-1/model.safetensors": model,
         "training-1/metrics.jsonl": json.dumps({"update": 8, "loss": loss, "train_s": seconds}),
         "training-1/manifest.json": json.dumps({"seconds": seconds}),
-        "decoding-2/test.de": "Zwei Hunde rennen.\n",
         f"tabulating-{seconds}/table2.json": json.dumps({"tables": [rows], "differences": [time], "notes": []}),
     }
     for name, text in content.items():
-        path = folder / "store" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(files.get(path.stem, text))
+        (path := folder / "store" / name).parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     return folder
 
 
@@ -29,7 +26,7 @@ def _store(folder: Path, loss: float = 2.5, score: float = 31.5, seconds: float 
     ("changes", "named"),
     [
         ({}, ""),
-        ({"model": "0124"}, "training-1/checkpoints/00000008/model.safetensors, line 1: "),
+        ({"model": "0124"}, "training-1/model.safetensors, line 1: "),
         ({"loss": 2.6}, "training-1/metrics.jsonl, line 1: {'update': 8, 'loss': 2.6} instead of "),
         ({"score": 31.6}, "tabulating/table2.json, line 1: {'name': 'base', 'values': {'bleu': 31.6}} instead of "),
     ],
@@ -39,7 +36,6 @@ def test_all_differences_are_named_but_those_of_time(tmp_path: Path, changes: di
     found = differences(expected, outcome(other))
     assert len(found) == bool(named)
     assert "".join(found).startswith(named)
-    (other / "store/decoding-2/test.de").unlink()
-    (other / "store/training-1/more.arrow").touch()
-    missing = ["decoding-2/test.de is missing", "training-1/more.arrow is unexpected"]
-    assert {*differences(expected, outcome(other))} == {*found, *missing}
+    (other / "store/training-1/manifest.json").rename(other / "store/training-1/more.arrow")
+    moved = ["training-1/manifest.json is missing", "training-1/more.arrow is unexpected"]
+    assert {*differences(expected, outcome(other))} == {*found, *moved}

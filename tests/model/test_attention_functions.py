@@ -1,6 +1,5 @@
 import math
 
-import pytest
 import torch
 
 from model.attention import AdditiveAttention, DotProductAttention, ScaledDotProductAttention
@@ -41,12 +40,3 @@ def test_parameters_follow_the_dtype_of_the_queries() -> None:
     x_BHLV = function(*tensors, bias_M.bfloat16())
     assert x_BHLV.dtype == torch.float32
     assert x_BHLV.equal(function.float()(*tensors, bias_M))
-
-
-@pytest.mark.parametrize("function", [DotProductAttention(), AdditiveAttention(3, 8).double()])
-def test_masked_positions_have_no_weight(function: ScaledDotProductAttention) -> None:
-    q_BHLK, k_BHMK, v_BHMV, bias_M = random_input()
-    x_BHLV = function(q_BHLK, k_BHMK, v_BHMV, bias_M)
-    for position in (MASKED, MASKED + 1):
-        k_BHMK[:, :, position], v_BHMV[:, :, position] = 9.0, 9.0
-        assert function(q_BHLK, k_BHMK, v_BHMV, bias_M).equal(x_BHLV) == (position == MASKED)

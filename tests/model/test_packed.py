@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.batch import Batch, PackedSize
-from model.config import BEGIN_ID, END_ID, PAD_ID, OptimizerConfig, TransformerConfig
+from model.config import END_ID, PAD_ID, OptimizerConfig, TransformerConfig
 from model.dropout import pair_keys
 from model.training_step import TrainingStep
 from model.transformer import Transformer
@@ -25,21 +25,6 @@ def pairs(n: int, seed: int) -> tuple[Tensor, Tensor]:
         rows = [torch.cat((torch.randint(4, 40, (k - 1,)), torch.tensor([END_ID]))) for k in lengths]
         sides.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD_ID))
     return sides[0], sides[1]
-
-
-def test_packed_rows_are_the_sentences_one_after_the_other() -> None:
-    source_BS = torch.tensor([[5, 6, END_ID, 0], [7, 8, 9, END_ID]])
-    target_BT = torch.tensor([[4, 5, END_ID], [6, END_ID, 0]])
-    source, inputs, targets_N = Batch.packed(source_BS, target_BT, PackedSize.of(20, 3, 4))
-    assert source.tokens_N.tolist() == [5, 6, END_ID, 7, 8, 9, END_ID, *[PAD_ID] * 57]
-    assert source.positions_N[:7].tolist() == [0, 1, 2, 0, 1, 2, 3]
-    assert inputs.tokens_N[:5].tolist() == [BEGIN_ID, 4, 5, BEGIN_ID, 6]
-    assert inputs.positions_N[:5].tolist() == [0, 1, 2, 0, 1]
-    assert targets_N.tolist() == [4, 5, END_ID, 6, END_ID, *[PAD_ID] * 59]
-    for rows, real in ((source, [0, 3, 7]), (inputs, [0, 3, 5])):
-        assert rows.layout.offsets.tolist() == [*real, real[-1], real[-1]]
-        lengths = real[1], real[2] - real[1], 64 - real[2]
-        assert rows.layout.sentences_N.tolist() == [0] * lengths[0] + [1] * lengths[1] + [2] * lengths[2]
 
 
 def test_pairs_that_do_not_fit_are_refused() -> None:

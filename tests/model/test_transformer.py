@@ -1,7 +1,5 @@
 import math
-from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -33,10 +31,6 @@ def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
         for parameter in model.parameters():
             parameter += 0.3 * torch.randn_like(parameter)
     return model
-
-
-def logits(model: Transformer, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-    return model.logits(hidden_of(model, source_BS, shift_right(target_BT)))
 
 
 @pytest.mark.parametrize(
@@ -96,34 +90,6 @@ def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
     keys = attention.keys(EncoderOutput(encoded_BMD.flatten(0, 1), PaddedLayout(2, 6, bias_B11M)))
     x_ND = attention(x_BLD.flatten(0, 1), PaddedLayout(2, 4, None), keys)
     torch.testing.assert_close(x_ND.view(2, 4, 10), expected, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_what_must_not_matter_changes_no_logit(positions: Any) -> None:
-    model = random_model(replace(TINY, d_k=5, d_v=3, positions=positions))
-    expected = logits(model, SOURCE_BS, TARGET_BT)
-    wider = logits(model, F.pad(SOURCE_BS, (0, 4), value=PAD_ID), F.pad(TARGET_BT, (0, 3), value=PAD_ID))
-    torch.testing.assert_close(wider[:, :4], expected, rtol=1e-12, atol=1e-12)
-
-    later = TARGET_BT.clone()
-    later[:, 2:] = 13
-    torch.testing.assert_close(logits(model, SOURCE_BS, later)[:, :3], expected[:, :3], rtol=1e-12, atol=1e-12)
-    assert not torch.allclose(logits(model, SOURCE_BS, later)[:, 3], expected[:, 3])
-
-    for i, n_source in enumerate((5, 3, 2)):
-        alone = logits(model, SOURCE_BS[i : i + 1, :n_source], TARGET_BT[i : i + 1])
-        torch.testing.assert_close(alone[0], expected[i], rtol=1e-12, atol=1e-12)
-    changed = deepcopy(model)
-    with torch.no_grad():
-        changed.embedding.weight[PAD_ID] += 3
-    real_BT = TARGET_BT != PAD_ID
-    others = logits(changed, SOURCE_BS, TARGET_BT)[real_BT][:, PAD_ID + 1 :]
-    torch.testing.assert_close(others, expected[real_BT][:, PAD_ID + 1 :], rtol=1e-12, atol=1e-12)
-
-    other = SOURCE_BS.clone()
-    other[0] = torch.tensor([17, 17, 17, 17, 17])
-    torch.testing.assert_close(logits(model, other, TARGET_BT)[1:], expected[1:], rtol=1e-12, atol=1e-12)
-    assert not torch.allclose(logits(model, other, TARGET_BT)[0], expected[0])
 
 
 def test_learned_positions_end_where_the_table_ends() -> None:

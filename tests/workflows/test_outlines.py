@@ -77,7 +77,6 @@ def translator() -> list[Step[Any]]:
     return [
         reproduce_table2.TABULATE("table 2", [cell], {}, [text.report], UNKNOWN),
         DRAW("figures", cell.checkpoint, FigureSettings(name="base", sentences=("The lamp is old.",))),
-        stages.EXPORT("export", cell.checkpoint),
     ]
 
 

@@ -151,7 +151,6 @@ def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
         ({"overrides": ["corpora.supervised.target=de"]}, "target is 'de'; a parser writes trees"),
         ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; choose one of dropouts, "),
         ({"overrides": ["decoding.well_formed=true", "decoding.max_extra_tokens=1"]}, "max_extra_tokens to 2 or more"),
-        ({"overrides": ["decoding.engine=ctranslate2"]}, "parsers search only by torch"),
     ],
 )
 def test_what_does_not_fit_a_parser_is_one_line(options: dict[str, object], message: str) -> None:

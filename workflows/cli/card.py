@@ -98,14 +98,11 @@ def _rows(checkpoint: Checkpoint, made: dict[str, Any]) -> Iterator[tuple[str, s
 
 def _scores(store: Store, manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields the scores in a store of the model's outputs, with aiayn's search settings."""
-    models = {manifest.get("fingerprint")}  # None for a model by `aiayn average`, which no table has scored
-    for folder in store.artifacts.glob("exporting-*"):
-        if models & {*inputs_of(made := Artifact(folder).manifest)}:
-            models.add(made["fingerprint"])
+    model = manifest.get("fingerprint")  # None for a model by `aiayn average`, which no table has scored
     for folder in sorted(store.artifacts.glob("scoring-*")):
         scored = Artifact(folder).manifest
         decoding = Artifact(store.folder(f"decoding-{inputs_of(scored)[0]}"))
-        if (decoding.folder / MANIFEST).exists() and inputs_of(decoding.manifest)[0] in models:
+        if (decoding.folder / MANIFEST).exists() and inputs_of(decoding.manifest)[0] == model:
             scores = ScoringRecord.model_validate(scored["figures"], extra="ignore")
             search = "beam {beam_size}, α = {length_penalty:g}".format(**decoding.manifest["figures"]["settings"])
             yield f"scores on {scores.name}", f"{scores.long_text}; {search}; `{scores.signature}`"

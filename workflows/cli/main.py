@@ -4,7 +4,7 @@ aiayn table2 --plan                                     what Table 2 would run; 
 aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
 aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out averaged                        checkpoints -> one model
-aiayn translate averaged < text.en > text.de            --engine ctranslate2: faster on CPUs
+aiayn translate averaged < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
 aiayn parse table4/embedded/supervised < words > trees  sentences -> bracketed trees (Table 4)
 aiayn score-trees --gold gold.trees --test parsed.trees
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from pipeline.errors import UserError
@@ -58,10 +57,9 @@ from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
 from workflows.experiments import EXPERIMENTS
-from workflows.names import named_folder, store_beside
+from workflows.names import named_folder
 from workflows.profiles.changes import changes_typed, checked, read_config
 from workflows.profiles.loading import load_profile
-from workflows.runs import DEFAULT_ROOT
 
 EXPORT = """Exports a trained model for other programs, with one command per format.
 
@@ -108,6 +106,7 @@ def _options(
 translate_input = Imported("workflows.cli.writers:translate")
 parse_input = Imported("workflows.cli.writers:parse")
 score_texts = Imported("pipeline.evaluation.scoring:score_texts")
+export_ctranslate2 = Imported("pipeline.export.ctranslate2:export")
 export_huggingface = Imported("pipeline.export.huggingface:export")
 write_card = Imported("workflows.cli.card:write_card")
 
@@ -236,24 +235,14 @@ def translate(
         bool,
         typer.Option("--scores", help="Prefix each line with log P / penalty and a tab; n-best lists always do."),
     ] = False,
-    engine: Annotated[
-        str,
-        typer.Option(help="torch, or ctranslate2 (faster on CPUs; its first use exports the model to the store)."),
-    ] = DecodingSettings().engine,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
-    changes = {**search.changes, "engine": engine}
-    checked(DecodingSettings, **changes)  # reports wrong options before a model is fetched
+    checked(DecodingSettings, **search.changes)  # reports wrong options before a model is fetched
     folder = named_folder("average", model, "model.safetensors")
-    settings = checked(DecodingSettings, **{**searched(model, folder).model_dump(), **changes})
+    settings = checked(DecodingSettings, **{**searched(model, folder).model_dump(), **search.changes})
     if n_best > settings.beam_size:
         beam = settings.beam_size
         raise UserError(f"--n-best {n_best} exceeds the beam of {beam}; lower it or set --beam-size {n_best}")
-    if settings.engine == "ctranslate2":
-        step = stages.EXPORT(f"export {folder.name}", Checkpoint(folder))
-        folder = run(
-            [step], store_beside(folder, Store(DEFAULT_ROOT)), [View(Console(stderr=True, markup=False, emoji=False))]
-        )[0].folder
     translate_input(folder, settings, n_best, scores)
 
 
@@ -317,7 +306,7 @@ def score_trees(
 @export.command()
 def ctranslate2(model: ModelArgument, out: OutOption) -> None:
     """Export to ctranslate2.Translator, with the vocabulary; prints example code in Python."""
-    _export(model, out, stages.EXPORT.name, stages.EXPORT.function, "ctranslate2", CTRANSLATE2)
+    _export(model, out, "exporting.export_ctranslate2", export_ctranslate2, "ctranslate2", CTRANSLATE2)
 
 
 @export.command()

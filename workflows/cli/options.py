@@ -114,9 +114,9 @@ class SearchOptions:
     batch_tokens: Annotated[int, typer.Option(min=0, help="Source tokens per decoding batch; 0: by device.")] = (
         DecodingSettings().batch_tokens
     )
-    dtype: Annotated[
-        str, typer.Option(help="float32, bfloat16, auto (bfloat16 if faster), or int8 (CTranslate2 only).")
-    ] = DecodingSettings().dtype
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if faster).")] = (
+        DecodingSettings().dtype
+    )
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0
 
     @property

@@ -36,7 +36,9 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
     if path is None:
         return None
     try:
-        return Profile(corpora={}, **json.loads(path.read_text(encoding="utf-8")))
+        described = {"corpora": {}, **json.loads(path.read_text(encoding="utf-8"))}
+        described.get("decoding", {}).pop("engine", None)  # of earlier versions
+        return Profile(**described)
     except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
         raise UserError(f"this version cannot read the settings in {path}; remove it and choose a --profile") from None
 

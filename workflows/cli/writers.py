@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from pipeline.evaluation.ctranslate2 import translator_of
 from pipeline.evaluation.parser import Parser, settings_of
+from pipeline.evaluation.translation import Translator
 from pipeline.parsing.trees import bracketed, drawn
 from pipeline.settings import DecodingSettings
 from pipeline.text.formats import noticing
@@ -25,7 +25,7 @@ def translate(folder: Path, settings: DecodingSettings, n_best: int, scores: boo
 
     `scores` prefixes single translations with their score and a tab. Raises UserError if the input is not text.
     """
-    translator, numbers = translator_of(folder, settings, _device(settings)), count()
+    translator, numbers = Translator(folder, settings, _device(settings)), count()
 
     def lines_of_output(sentences: Sequence[str]) -> Iterator[str]:
         for translations in translator.n_best(sentences, n_best):

@@ -55,12 +55,6 @@ class ParsingProfile(Profile):
                 raise ValueError(f"corpora.{name}.target is {corpus.target!r}; a parser writes trees")
         return self
 
-    @model_validator(mode="after")
-    def _parses_by_torch(self) -> Self:
-        if self.decoding.engine != "torch":
-            raise ValueError("parsers search only by torch; leave out decoding.engine")
-        return self
-
 
 def treebank_profile(name: str, treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
     """Returns the profile treebank or wsj for a treebank, with a row for silver trees if there are any."""

@@ -195,7 +195,7 @@ def settings(model: TrainedModel) -> dict[str, str]:
         "hardware": hardware(run),
         "averaged checkpoints": ", ".join(map(rounded, model.averaged_updates)),
         "dev perplexity": f"{model.dev.dev_perplexity:.3f} per word-piece",
-        "decoding": f"{named(DECODING_NAMES, model.decoding.settings)}, {model.decoding.computed_in}{rate}",
+        "decoding": f"{named(DECODING_NAMES, model.decoding.settings)}, {model.decoding.dtype}{rate}",
         **model.score_texts(),
     }
 

@@ -35,7 +35,7 @@ def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
         f"Trained in {dtypes(segments)} on {', '.join(devices)}, with torch "
         f"{_listed(segment.torch_version for segment in segments)}, "
         f"{_listed(segment.form for segment in segments)}; decoded in "
-        f"{_listed(cell.decoding.computed_in for cell in cells)}."
+        f"{_listed(cell.decoding.dtype for cell in cells)}."
     )
     if len(set(types.values())) > 1:
         listed = ", ".join(f"{label} {type_}" for label, type_ in types.items())

@@ -17,9 +17,7 @@ import ray
 from model.config import BASE, BIG
 from pipeline.errors import UserError
 from pipeline.evaluation import decoding
-from pipeline.evaluation.ctranslate2 import CTranslate2Translator
 from pipeline.evaluation.translation import Translator, batch_tokens_within
-from pipeline.export.ctranslate2 import export
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EvaluationSet
@@ -129,20 +127,6 @@ def test_workers_wait_for_the_cpus_of_other_work(
     ray.get(work)
     assert events[0] in [{"waiting": f"room for {n} of 1 CPU"} for n in ("1 decoding worker", "2 decoding workers")]
     assert "no result" not in caplog.text
-
-
-def test_an_exported_model_is_decoded_by_ctranslate2(
-    ray_cluster: None, checkpoint: Checkpoint, first_set: EvaluationSet, tmp_path: Path, small_chunks: None
-) -> None:
-    pytest.importorskip("ctranslate2")
-    (tmp_path / "exported").mkdir()
-    exported = export(Context(tmp_path / "exported"), checkpoint)
-    settings = DecodingSettings(max_extra_tokens=5, workers=2, engine="ctranslate2", dtype="int8")
-    (tmp_path / "out").mkdir()
-    hypotheses = decoding.decode(Context(tmp_path / "out"), exported, first_set, settings)
-    expected = CTranslate2Translator(exported.folder, settings).translate(SENTENCES)
-    assert list(read_lines(tmp_path / "out" / "first.de")) == expected
-    assert hypotheses.load().computed_in == "int8 by CTranslate2"
 
 
 def test_killed_actor_loses_nothing(

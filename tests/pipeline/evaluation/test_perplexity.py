@@ -17,7 +17,6 @@ from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.validation import split_sums
 from tests.support.batches import hidden_of
 from tests.support.parallel_text import set_of
 from tests.support.tiny_training import metrics
@@ -43,17 +42,6 @@ def test_perplexity_is_that_of_torch_sentence_by_sentence(
     assert record.dev_accuracy == n_correct / record.tokens
     assert record.dev_perplexity == pytest.approx(math.exp(record.dev_nll))
     assert record.dev_nll == pytest.approx(metrics(one_worker)[-1]["dev_nll"], rel=1e-5)
-
-
-def test_sums_are_the_workers_together(trained: Checkpoint, dataset: EncodedDataset) -> None:
-    model, split = load_model(trained.folder).train(), EncodedSplit.open(dataset, "dev")
-    whole = split_sums(model, split, smoothing=0.1)
-    parts = torch.stack([split_sums(model, split, 0.1, rank, 3) for rank in range(3)])
-    torch.testing.assert_close(parts.sum(0), whole)
-    plain = split_sums(model, split, smoothing=0.0)
-    assert plain[0] == pytest.approx(float(whole[1]))
-    assert whole[0] != pytest.approx(float(whole[1]), rel=1e-3)
-    assert model.training
 
 
 def test_a_dev_set_of_overlong_pairs_is_refused(trained: Checkpoint, tmp_path: Path) -> None:

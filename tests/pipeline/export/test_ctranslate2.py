@@ -1,7 +1,6 @@
 """A checkpoint and its CTranslate2 export have the same log-probabilities and translations."""
 
 import sys
-from difflib import SequenceMatcher
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,8 @@ from model.config import PAD_ID
 from model.search import penalty
 from model.transformer import Transformer
 from pipeline.errors import UserError
-from pipeline.evaluation.ctranslate2 import CTranslate2Translator, installed
 from pipeline.evaluation.translation import Translator
+from pipeline.export.ctranslate2 import CTranslate2Translator, installed
 from pipeline.settings import DecodingSettings
 from pipeline.text import vocabulary
 from pipeline.text.segmentation import encode_lines
@@ -44,24 +43,6 @@ def test_same_translations(exported: tuple[Transformer, Path], beam_size: int, l
             assert outputs[0].log_probability == pytest.approx(expected.log_probability, rel=0.02)
             compared.add(expected.text)
     assert len(compared) >= 4
-    with pytest.raises(UserError, match=f"CTranslate2 finds only beam_size = {beam_size}; request fewer or set"):
-        CTranslate2Translator(folder, settings).n_best(lines, beam_size + 1)
-
-
-def test_int8_and_what_a_processor_lacks(exported: tuple[Transformer, Path]) -> None:
-    """Most words of int8 translations are float32's. A dtype that CTranslate2 lacks on this CPU is a one-line error."""
-    _, folder = exported
-    in_float32, in_int8 = (
-        CTranslate2Translator(folder, DecodingSettings(engine="ctranslate2", dtype=dtype)) for dtype in ("auto", "int8")
-    )
-    assert in_int8.dtype == torch.int8
-    pairs = zip(in_float32.translate(LINES), in_int8.translate(LINES), strict=True)
-    alike = [SequenceMatcher(None, one.split(), other.split()).ratio() for one, other in pairs]
-    assert sum(alike) / len(alike) > 0.5  # sums of int8 products saturate on CPUs without VNNI
-    lacking = {"float32", "bfloat16", "int8"} - ctranslate2.get_supported_compute_types("cpu")
-    for dtype in lacking:
-        with pytest.raises(UserError, match=f"does not support {dtype} here, only"):
-            CTranslate2Translator(folder, DecodingSettings(engine="ctranslate2", dtype=dtype))
 
 
 @pytest.mark.parametrize(

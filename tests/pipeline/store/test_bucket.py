@@ -23,19 +23,6 @@ def proxy(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyPr
         yield proxy
 
 
-def test_conditional_writes_let_only_one_through(at_s3: S3Server) -> None:
-    bucket = Bucket(f"{at_s3.bucket()}/a/b")
-    assert bucket.read("one") is None
-    assert bucket.create("one", b"1")
-    assert not bucket.create("one", b"2")
-    written = bucket.read("one")
-    assert written.data == b"1"
-    assert bucket.replace("one", b"3", written.e_tag)
-    assert not bucket.replace("one", b"4", written.e_tag)
-    assert not bucket.replace("none", b"4", written.e_tag)
-    assert bucket.read("one").data == b"3"
-
-
 def test_a_folder_of_a_bucket_may_have_any_name(at_s3: S3Server) -> None:
     root = at_s3.bucket()
     names = ("a", "a?b", "a#b", "a%20b", "a b", "ü's")

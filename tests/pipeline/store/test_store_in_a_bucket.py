@@ -76,20 +76,6 @@ def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store
     assert Artifact(elsewhere.fetch("words-1")).damage() is None
 
 
-def test_a_damaged_artifact_is_continued_from_what_is_intact(store: Store, elsewhere: Store) -> None:
-    _publish(store)
-    elsewhere.fetch("words-1")
-    (attempt,) = store.bucket.folders("store/words-1")
-    store.bucket.remove([f"store/words-1/{attempt}/text.txt"])
-    assert elsewhere.damage("words-1") == "text.txt is missing"
-    elsewhere.reopen("words-1")
-    assert elsewhere.find("words-1") is None
-    assert store.bucket.sizes_bytes("store/.making-words-1") == {"checkpoints/weights": 300_000}
-    assert store.bucket.sizes_bytes("store/words-1") == {}
-    (copy,) = elsewhere.artifacts.glob(".aside-words-1-*")
-    assert Artifact(copy).damage() is None
-
-
 def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere: Store) -> None:
     with store.lock("training-1", "train") as lock:
         assert lock.take() is None

@@ -118,13 +118,6 @@ def test_copies_that_are_being_made_stay(at_s3: S3Server) -> None:
     assert _names(Store(store.root)) == [folder.name]
 
 
-def test_a_half_made_training_that_a_user_links_to_stays(store: Store) -> None:
-    half = half_make(store, "training-0000000000000009")
-    assert _names(store) == [half.name]
-    (store.root / "mine").symlink_to(half)
-    assert _names(store) == []
-
-
 def test_what_nobody_names_goes(store: Store) -> None:
     make(store, table_of(9))
     half_make(store, "decoding-0000000000000009")

@@ -10,6 +10,7 @@ import pytest
 import ray
 
 from tests.support.command_line import CommandLine
+from tests.support.s3_server import CREDENTIALS, S3Server
 from workflows.cli import doctor
 
 
@@ -84,3 +85,13 @@ def test_locks_that_do_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     done = command_line.here("workflows.reproduce_table2", "--store", str(tmp_path))
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "guard: this file system has no file locks (No locks available); choose another folder" in done.stderr
+
+
+def test_the_locks_of_a_bucket_and_a_missing_bucket(at_s3: S3Server, command_line: CommandLine) -> None:
+    uri = f"{at_s3.bucket()}/runs"
+    examined = command_line.here("workflows.cli", "doctor", "--store", uri).stdout
+    assert f"{uri} is writable, and its locks are exclusive" in " ".join(examined.split())
+    missing = command_line.here("workflows.cli", "doctor", "--store", "s3://no-such-bucket")
+    assert missing.returncode == 1
+    assert "does not exist" in " ".join(missing.stdout.split())
+    assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in missing.stdout

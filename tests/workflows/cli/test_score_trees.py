@@ -1,6 +1,5 @@
 """`aiayn score-trees`: EVALB's scores, messages on the error stream, and errors in one line."""
 
-import gzip
 from pathlib import Path
 
 from tests.support.command_line import CommandLine, Done
@@ -35,13 +34,3 @@ def test_the_summary(tmp_path: Path, command_line: CommandLine) -> None:
         "Bracketing FMeasure       =  72.73",
     ]
     assert lines[15:18] == ["", "-- len<=40 --", "Number of sentence        =      3"]
-
-
-def test_too_many_errors_end_in_a_single_line(tmp_path: Path, command_line: CommandLine) -> None:
-    """It has the last one. A gold file may be compressed."""
-    (tmp_path / "gold").write_bytes(gzip.compress(f"{GOLD}\n".encode() * 12))
-    (tmp_path / "test").write_text(f"{WRONG}\n" * 12)
-    done = run(command_line, tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
-    assert "12 errors, more than MAX_ERROR 10 tolerates, the last in line 12: Words unmatch" in done.stderr

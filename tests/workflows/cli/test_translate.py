@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.evaluation.ctranslate2 import CTranslate2Translator
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import Checkpoint, Hypotheses
 from pipeline.store.records import DecodingRecord
 from pipeline.store.store import Store
@@ -102,35 +100,6 @@ def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Tr
     assert [float(score) for *_, score in fields] == pytest.approx([output.score for output in flat], abs=1e-4)
     log_p = [float(log_p.removeprefix("LogP= ")) for _, _, log_p, _ in fields]
     assert log_p == pytest.approx([output.log_probability for output in flat], abs=1e-4)
-
-
-@pytest.mark.ray
-def test_ctranslate2_translates_what_its_first_use_exports(
-    command_line: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The exported model is an artifact in the model's store, so that the next use finds it.
-
-    Without CTranslate2, one line says what to install. int8 needs it.
-    """
-    pytest.importorskip("ctranslate2")
-    store = Store(tmp_path / "runs")
-    model, text = str(publish_model(store).folder), "".join(line + "\n" for line in SENTENCES)
-    options = ["translate", model, *OPTIONS, "--dtype", "int8"]
-    by_ctranslate2 = [*options, "--engine", "ctranslate2"]
-    first = command_line.in_process("workflows.cli", *by_ctranslate2, text=text)
-    assert first.returncode == 0, first.stderr
-    (exported,) = store.artifacts.glob("exporting-*")
-    assert Artifact(exported).damage() is None
-    expected = CTranslate2Translator(exported, FAST.model_copy(update={"dtype": "int8"})).translate(SENTENCES)
-    assert first.stdout.split("\n") == [*expected, ""]
-    assert command_line.here("workflows.cli", *by_ctranslate2, text=text) == (0, first.stdout, "")
-    monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    status, printed, message = command_line.here("workflows.cli", *by_ctranslate2, text=text)
-    assert (status, printed, message.count("\n")) == (2, "", 1)
-    assert "pip install" in message
-    status, _, message = command_line.here("workflows.cli", *options, text=text)
-    assert (status, message.count("\n")) == (2, 1)
-    assert "choose that engine" in message
 
 
 def test_each_sentence_typed_is_answered_at_once(checkpoint: Checkpoint, translator: Translator) -> None:

@@ -5,28 +5,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
 from pipeline.ray_private import remove_abandoned_placement_groups
-from pipeline.store.artifact import Context
-from workflows.engine.cluster import on_gpu
 from workflows.engine.dag import ROOT
 
 PATIENCE_S = 30.0
-
-
-def _describe(context: Context, word: str) -> dict[str, Any]:
-    context.progress(1, 2, word)
-    return {"folder": context.folder, "device": context.device, "word": word}
-
-
-def test_function_gets_its_folder_and_the_device(ray_cluster: None, tmp_path: Path) -> None:
-    """Without a GPU it runs on the CPU."""
-    result = on_gpu(0, _describe, Context(tmp_path), "pairs")
-    assert result == {"folder": tmp_path, "device": "cpu", "word": "pairs"}
 
 
 def test_nodes_get_the_packages_and_no_folder_of_the_same_name(tmp_path: Path) -> None:

@@ -12,8 +12,6 @@ from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import Store
 from tests.support.tiny_stages import JOIN, WRITE, Pair, Words, WriteSettings, joined
-from workflows import reproduce_table2, reproduce_table3
-from workflows.engine import dag
 from workflows.engine.dag import Step, inputs_now, manifest_of
 from workflows.engine.plan import to_run
 
@@ -137,15 +135,3 @@ def test_a_folder_that_was_made_otherwise_says_how(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"/out was not created by this command; choose another folder"):
         to_run([step("a")], Store(tmp_path))
     assert (tmp_path / "out" / "thesis.txt").read_text() == "mine"
-
-
-def test_tables_follow_the_source_and_trainings_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a change of the source, a table is rebuilt, but not its training runs."""
-    assert reproduce_table2.TABULATE.follows_source
-    assert reproduce_table3.TABULATE.follows_source
-    stages, settings = (replace(WRITE, follows_source=True), WRITE), WriteSettings(text="a")
-    before = [stage("a", settings).fingerprint for stage in stages]
-    monkeypatch.setattr(dag, "source_sha256", lambda: "another")
-    after = [stage("a", settings).fingerprint for stage in stages]
-    assert before[0] != after[0]
-    assert before[1] == after[1]

@@ -126,17 +126,6 @@ def test_a_model_that_fails_leaves_a_hole(tmp_path: Path, tuned: bool) -> None:
     assert (again.begun, again.made, again.lost) == ([["bad", "table"]], [], [["bad", BAD, "bad"]])
 
 
-@pytest.mark.parametrize("tuned", [False, TUNED])
-def test_a_failed_input_fails_the_models_behind_it_once(tmp_path: Path, tuned: bool) -> None:
-    """Two models need a text that cannot be built: both fail with its reason, and the third is built."""
-    store, log = Store(tmp_path / "runs"), Log()
-    bad = _text("bad", "bad")
-    behind = {name: JOIN(name, [Pair(bad)], tmp_path / name) for name in ("first", "second")}
-    text, failures = Tiny(tmp_path / "log", **behind, good=_text("good", "a")).run(store, tuned, log)
-    assert (text, failures) == ("a [1]", dict.fromkeys(behind, BAD))
-    assert sorted(log.lost) == [["first", BAD, "first"], ["second", BAD, "second"]]
-
-
 def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
     """If all models fail, there is no table, but the first one's reason."""
     tiny = Tiny(tmp_path / "log", bad=_text("bad", "bad"))

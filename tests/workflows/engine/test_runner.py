@@ -53,12 +53,14 @@ pytestmark = pytest.mark.usefixtures("ray_cluster")
 class Log(Watcher):
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
+        self.warnings: list[tuple[str, str]] = []
 
     def started(self, step: Step) -> None:
         self.calls.append(("started", step.label))
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         self.calls.append((event.get("unit", next(iter(event))), step.label))
+        self.warnings += [(step.label, event["warning"])] if "warning" in event else []
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
         self.calls.append(("finished", step.label))
@@ -177,7 +179,7 @@ def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
     runner.run([join_step], store)
     _flip(store.folder(train.name) / "words.txt")
     os.truncate(store.folder(join_step.name) / "manifest.json", 20)
-    watcher = Warnings()
+    watcher = Log()
     runner.run([join_step], store, [watcher])
     assert log.read_text() == "[]\n['recovery', 'words.txt']\n"
     (aside,) = store.artifacts.glob(".aside-*")
@@ -187,7 +189,7 @@ def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
         (train, "words.txt", "continuing from its intact part"),
         (join_step, "manifest.json", "set aside; rerunning the step"),
     ):
-        (told,) = watcher.of(step)
+        (told,) = (text for label, text in watcher.warnings if label == step.label)
         assert told.startswith(f"{step.name} is damaged ({file} ")
         assert told.endswith(outcome)
     assert runner.to_run([join_step], store) == {}
@@ -210,18 +212,6 @@ def test_the_traceback_of_a_single_stage_is_beside_its_folder(tmp_path: Path) ->
     with pytest.raises(Exception, match=r"KeyError: 'paper_bleu' \(traceback: .*/\.error-out\.txt\)"):
         runner.run([Step("bug", buggy, (tmp_path / "log",), out=out)], Store(tmp_path / "store"))
     assert 'raise KeyError("paper_bleu")' in out.with_name(".error-out.txt").read_text()
-
-
-class Warnings(Watcher):
-    def __init__(self) -> None:
-        self._warnings: list[tuple[Step[Artifact], str]] = []
-
-    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        if "warning" in event:
-            self._warnings.append((step, event["warning"]))
-
-    def of(self, step: Step[Artifact]) -> list[str]:
-        return [text for warned, text in self._warnings if warned.fingerprint == step.fingerprint]
 
 
 def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
