@@ -109,7 +109,7 @@ def build(
     waiting, running, lost = [*steps], dict[Any, Step[Artifact]](), Counter[Step[Artifact]]()
 
     def before(step: Step[Artifact]) -> Iterable[Step[Artifact]]:
-        of_models = [needed for needed in behind.values() if step in needed] or [steps]
+        of_models = [needed for needed in behind.values() if step in needed] or [{*steps}]
         return [each for each in chain(*of_models) if not each.is_trained] if step.stage.resumes else step.inputs
 
     with cancelled_on_error(running):

@@ -65,12 +65,12 @@ def run_trials(
 
 
 def _run_trial(config: dict[str, Any], results: Mapping[str, Sequence[Step[Artifact]]], build: "partial[None]") -> None:
-    name, (store, board) = config["model"], map(build.keywords.get, ("store", "board"))
+    name = config["model"]
 
     def failed(model: str, why: str) -> None:
-        ray.get(board.post.remote(model, {"failed": why}))
+        ray.get(build.keywords["board"].post.remote(model, {"failed": why}))
 
-    build(to_run(results[name], store), models={name: results[name]}, failed=failed)
+    build(to_run(results[name], build.keywords["store"]), models={name: results[name]}, failed=failed)
 
 
 class _Follower(TrialProgressCallback):
