@@ -93,7 +93,7 @@ def build(
     *,
     models: Results | None = None,
     at_once: int = 1,
-    failed: Callable[[str, str], object] = print,
+    failed: Callable[[str, str], object] = lambda name, why: None,
     follow: Callable[[], object] = lambda: None,
     retries: int = RETRIES,
 ) -> None:
@@ -110,7 +110,8 @@ def build(
 
     def before(step: Step[Artifact]) -> Iterable[Step[Artifact]]:
         of_models = [needed for needed in behind.values() if step in needed] or [{*steps}]
-        return [each for each in chain(*of_models) if not each.is_trained] if step.stage.resumes else step.inputs
+        untrained = [each for each in chain(*of_models) if step.stage.resumes and not each.is_trained]
+        return [*step.inputs, *untrained]
 
     with cancelled_on_error(running):
         while waiting or running:
