@@ -43,8 +43,6 @@ MOST_LINES = {
 
 
 class Module:
-    """A source file of one of the packages."""
-
     def __init__(self, root: Path, path: Path) -> None:
         parts = path.relative_to(root).with_suffix("").parts
         package = ".".join(parts[:-1])

@@ -23,7 +23,6 @@ def outcome(store: Path) -> dict[str, list[Any]]:
 
 
 def differences(expected: dict[str, list[Any]], found: dict[str, list[Any]]) -> list[str]:
-    """Returns one line for each difference, or nothing if the results are equal."""
     lines = []
     for name in sorted({*expected, *found}):
         if name not in found:

@@ -40,7 +40,6 @@ class TwoNodes:
         return _raylet(self._second)
 
     def add_second(self) -> None:
-        """Starts a second node and waits until the head knows about it."""
         self._second = self._cluster.add_node(num_cpus=CPUS)
 
     def clear_second(self) -> None:

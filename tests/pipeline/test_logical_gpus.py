@@ -75,20 +75,8 @@ def test_decoding_and_a_training_share_two_gpus(
     assert weights(run.folder) == weights(one_worker)
 
 
-def test_trials_of_table_3_share_two_gpus(cluster: ProcessPoolExecutor, tmp_path: Path) -> None:
-    settings = {**TABLE_3, "grid.training.gpu_share": 1}
-    command = ["-m", "workflows.reproduce_table3", *options(settings), "--rows", "base", "--store", str(tmp_path)]
-    seen = cluster.submit(logical_gpus.watched, command).result()
-    assert seen.gpus == 2
-    assert {title for title in seen.on_node if "single_worker" in title}
-    assert not {title for title in seen.on_head if "single_worker" in title}
-    trials = {title for title in seen.on_head | seen.on_node if "ImplicitFunc" in title or "_run_trial" in title}
-    assert trials
-    assert trials <= seen.on_head - seen.on_node
-
-
 def test_models_share_a_gpu_and_its_processes(tmp_path: Path) -> None:
-    """Two runs at a time use one GPU, in processes that serve several runs."""
+    """Two runs at a time use one GPU, in processes that serve several runs. Table 3's trials run on the head."""
     settings = {**TABLE_3, "grid.training.gpu_share": 0.5, "grid.base_seeds": 4}
     command = ["-m", "workflows.reproduce_table3", *options(settings), "--rows", "base", "--store", str(tmp_path)]
     with started(gpus=1) as cluster:
@@ -96,3 +84,7 @@ def test_models_share_a_gpu_and_its_processes(tmp_path: Path) -> None:
     assert seen.gpus == 1
     assert seen.runs == 2
     assert len(seen.trained_in) < 4
+    assert not {title for title in seen.on_head if "single_worker" in title}
+    trials = {title for title in seen.on_head | seen.on_node if "ImplicitFunc" in title or "_run_trial" in title}
+    assert trials
+    assert trials <= seen.on_head - seen.on_node

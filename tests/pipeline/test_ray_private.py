@@ -28,7 +28,6 @@ def test_lean_trainer_starts_without_the_two_processes() -> None:
 
 
 def test_no_other_module_uses_private_parts_of_ray() -> None:
-    """Ray's internals are imported in two places, whose tests cover them."""
     private = re.compile(r"\bray\.(\w+\.)*_\w+|\bray\.core\b")
     folder = Path(__file__).parents[2]
     modules = [path for package in ("model", "pipeline", "workflows") for path in (folder / package).rglob("*.py")]

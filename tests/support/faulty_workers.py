@@ -4,7 +4,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ import ray.train
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.scratch import Scratch
-from pipeline.training import loop, on_ray, report
+from pipeline.training import loop, on_ray
 from pipeline.training.updates import Update
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_training import with_fields
@@ -29,12 +29,10 @@ RARELY = {"log_updates": 10, "validation_updates": 1000, "checkpoint_updates": 1
 
 
 def fail(error: type[Exception], *arguments: str) -> None:
-    """A fault that is an error."""
     raise error(*arguments)
 
 
 def die() -> None:
-    """A fault that is a lost process."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -46,13 +44,10 @@ class FaultyScratch(Scratch):
     """Each worker adds a file at its start, and the last rank one more at the fault."""
     fault: Callable[[], None]
     in_update: bool
-    progress_s: Sequence[float]
-    """`report.PROGRESS_S` of each rank."""
 
     def on_this_node(self, folder: Path) -> Path:
         worker, patch = ray.train.get_context(), pytest.MonkeyPatch()
         (self.diary / f"start-{os.getpid()}").touch()
-        patch.setattr(report, "PROGRESS_S", self.progress_s[worker.get_world_rank()])
         if worker.get_world_rank() == worker.get_world_size() - 1:
             if not self.in_update:
                 self._begin_fault()
@@ -73,8 +68,6 @@ class FaultyScratch(Scratch):
 
 
 class Ending(NamedTuple):
-    """The end of a training run."""
-
     error: Exception
     seconds: float
     """The time from the first fault until `train` raised."""
@@ -85,20 +78,15 @@ class Ending(NamedTuple):
 
 
 def ending(
-    dataset: EncodedDataset,
-    folder: Path,
-    progress_s: Sequence[float],
-    fault: Callable[[], None],
-    in_update: bool = True,
-    **fields: Any,
+    dataset: EncodedDataset, folder: Path, workers: int, fault: Callable[[], None], in_update: bool = True
 ) -> Ending:
-    """Trains with one worker per `progress_s` until the last one fails; replaces lost workers once."""
+    """Trains until the last worker fails; replaces lost workers once."""
     for path in (run := folder / "run", diary := folder / "diary"):
         path.mkdir()
-    settings, before = with_fields(**RARELY, **fields, workers=len(progress_s)), on_ray.MAX_FAILURES
+    settings, before = with_fields(**RARELY, workers=workers), on_ray.MAX_FAILURES
     on_ray.MAX_FAILURES = 1
     try:
-        on_ray.train(Context(run, shared=FaultyScratch(run, diary, fault, in_update, progress_s)), dataset, settings)
+        on_ray.train(Context(run, shared=FaultyScratch(run, diary, fault, in_update)), dataset, settings)
     except Exception as error:
         ended_s = time.time()
         seconds = [ended_s - path.stat().st_mtime for path in diary.glob("fault-*")]
@@ -116,13 +104,13 @@ def workers_left(patience_s: float = 20) -> list[int]:
     return left
 
 
-def in_new_cluster(function: Callable[..., Ending], n_cpus: int, variables: dict[str, str], *arguments: Any) -> Ending:
-    """Calls a function in a separate Ray cluster that claims so many CPUs."""
+def ending_in_new_cluster(variables: dict[str, str], *arguments: Any) -> Ending:
+    """Calls `ending` in a Ray cluster of its own, with one CPU."""
     os.environ |= variables
     set_local_variables()
     with loopback_only():
-        ray.init("local", num_cpus=n_cpus, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
-        return function(*arguments)
+        return ending(*arguments)
     finally:
         ray.shutdown()

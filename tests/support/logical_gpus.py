@@ -82,7 +82,6 @@ class RecordingScratch(Scratch):
 
 
 def tasks_below(pid: int) -> dict[int, str]:
-    """Ray's processes, with what they run."""
     lines = {process.pid: process.cmdline() for process in psutil.Process(pid).children(recursive=True)}
     return {pid: line[0].removeprefix("ray::") for pid, line in lines.items() if line and line[0].startswith("ray::")}
 

@@ -22,8 +22,6 @@ def written(output: str) -> tuple[Path, dict[str, Any]]:
 
 
 class Tracked:
-    """The experiment of a table in MLflow."""
-
     def __init__(self, store: Path, table: str) -> None:
         self.client = MlflowClient(default_uri(store))
         (self.id,) = [each.experiment_id for each in self.client.search_experiments() if each.name == table]

@@ -30,7 +30,6 @@ EXPECTED: dict[LayerType, tuple[int, int]] = {
 
 
 def counts() -> Counts:
-    """Counts by formula."""
 
     def layer(name: LayerType) -> LayerCounts:
         a, b = EXPECTED[name]

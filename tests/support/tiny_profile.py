@@ -51,7 +51,6 @@ def options(settings: Mapping[str, Any]) -> list[str]:
 def command_of_table2(
     store: str | Path, settings: Mapping[str, Any] = TABLE_2, python: Sequence[str] = ()
 ) -> list[str]:
-    """The cell's command, for a separate process."""
     module = [sys.executable, *python, "-m", "workflows.reproduce_table2"]
     return [*module, *CELL, "--store", str(store), *options(settings)]
 

@@ -159,8 +159,6 @@ def lingering(log: Path, seconds: float) -> Step[Words]:
 
 
 class Waits(Watcher):
-    """Prints the owners that steps wait for."""
-
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         if "waiting" in event:
             print(f"{step.label}: {event['waiting']}")

@@ -28,8 +28,6 @@ def every_character(size: int, **more: int) -> VocabularySettings:
 
 
 class PreparedText(NamedTuple):
-    """The artifacts of the stages before training."""
-
     corpus: Corpus
     vocabulary: Vocabulary
     dataset: EncodedDataset

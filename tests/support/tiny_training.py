@@ -52,7 +52,6 @@ def published(artifact: ArtifactT, folder: Path) -> ArtifactT:
 
 
 def with_fields(**fields: Any) -> TrainingSettings:
-    """Returns TINY with other values for these fields."""
     return TINY.model_copy(update=fields)
 
 

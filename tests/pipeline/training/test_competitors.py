@@ -26,7 +26,6 @@ pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("many_recoveries")]
 
 
 def settings_of(name: Any, **fields: Any) -> TrainingSettings:
-    """Returns TINY with another architecture."""
     positions = "learned" if name == "convolutional" else "sinusoidal"
     model = replace(TINY.model, n_layers=2, architecture=name, positions=positions)
     return with_fields(model=model, **fields)
@@ -80,7 +79,6 @@ def test_trains_in_bfloat16(name: str, dataset: EncodedDataset, tmp_path: Path) 
 
 
 def test_only_the_transformer_is_packed_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU that supports both packs and compiles only the Transformer."""
     for name in ("multiplies_bfloat16", "attention_kernels_work"):
         monkeypatch.setattr(devices, name, lambda *_: True)
     packing = [devices.can_pack("cuda:0", settings_of(name).model) for name in ARCHITECTURES]

@@ -38,18 +38,15 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> Cpu:
 
 
 def begin(dataset: EncodedDataset, folder: Path, until: int, **fields: Any) -> None:
-    """Trains AUTO with one worker up to update `until`."""
     train_as(Workers(), dataset, AUTO.model_copy(update=fields), folder, until)
 
 
 def finish(dataset: EncodedDataset, folder: Path, **fields: Any) -> TrainingRecord:
-    """Trains AUTO with one worker to its end and returns run.json."""
     train_as(Workers(), dataset, AUTO.model_copy(update=fields), folder)
     return TrainingRun(folder).load()
 
 
 def newest_state(folder: Path) -> dict[str, Any]:
-    """Reads state.json of the newest checkpoint."""
     return json.loads((list_folders(folder / "recovery")[-1] / "state.json").read_text())
 
 

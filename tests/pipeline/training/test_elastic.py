@@ -26,6 +26,7 @@ from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import PIECES, published
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(900)]
 
@@ -62,8 +63,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 
 class Watched:
-    """A run started from the command line and watched through its folder."""
-
     def __init__(self, dataset: EncodedDataset, cluster: Cluster, folder: Path, *options: str) -> None:
         self.folder = folder / ".making-out"
         config, text = folder / "settings.toml", published(dataset, folder / "dataset").folder
@@ -73,28 +72,18 @@ class Watched:
         self.driver = subprocess.Popen(command, stdout=subprocess.DEVNULL)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Reads the metrics written so far."""
         path = self.folder / "metrics.jsonl"
         return [json.loads(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
     def until(self, happened: Callable[[], Any], what: str) -> Any:
-        """Waits until `happened` returns a true value, and returns it."""
-        began_s = time.monotonic()
-        while not (found := happened()):
-            assert self.driver.poll() is None, f"the driver ended while waiting for {what}"
-            assert time.monotonic() - began_s < PATIENCE_S, f"waited in vain for {what}"
-            time.sleep(0.2)
-        print(f"{what}: after {time.monotonic() - began_s:.0f} s, update {self.lines()[-1]['update']}")
-        return found
+        return until(happened, PATIENCE_S, lambda: f"waited in vain for {what}", self.driver)
 
     def until_workers(self, workers: int, after: int) -> int:
         """Waits until exactly `workers` workers train, after update `after`, and returns the update."""
 
         def came() -> int:
-            newest = self.lines()[-1:]
-            return (
-                newest[0]["update"] if newest and newest[0]["workers"] == workers and newest[0]["update"] > after else 0
-            )
+            (newest,) = self.lines()[-1:] or [{"workers": 0}]
+            return newest["update"] if newest["workers"] == workers and newest["update"] > after else 0
 
         return self.until(came, f"{workers} workers at work")
 

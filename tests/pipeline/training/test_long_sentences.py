@@ -10,7 +10,7 @@ import torch._dynamo
 
 from pipeline.errors import UserError
 from pipeline.evaluation import perplexity
-from pipeline.settings import LONGEST_TOKENS, EncodingSettings
+from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
 from pipeline.text.encoding import EncodedSplit, encode
@@ -71,7 +71,6 @@ def test_evaluation_leaves_them_out_too(encoded: Any, trained: Checkpoint, tmp_p
 
 
 def test_a_dev_set_of_overlong_pairs_is_refused(encoded: Any, tmp_path: Path) -> None:
-    """Without any pair to validate on, the error is one line."""
     with pytest.raises(UserError, match="no dev pair of at most 1024 tokens"):
         Training(Workers(), encoded(TOO_LONG, others=0), TINY, tmp_path)
 
@@ -103,10 +102,3 @@ def test_a_longer_dev_sentence_recompiles_nothing(
         training._update(updates[0])
         training._validate()
         training._update(updates[1])
-
-
-def test_training_takes_no_longer_sentences_than_translation() -> None:
-    """Text can be encoded up to the length that validation and translation compute whole."""
-    assert EncodingSettings(max_tokens=LONGEST_TOKENS).max_tokens == 1024
-    with pytest.raises(ValueError, match="max_tokens"):
-        EncodingSettings(max_tokens=LONGEST_TOKENS + 1)

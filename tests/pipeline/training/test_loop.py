@@ -72,7 +72,6 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
 
 @pytest.fixture(scope="module")
 def alone_exactly(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run like `one_worker`, but with the exact reduction."""
     folder = tmp_path_factory.mktemp("alone_exactly")
     record = train_alone(dataset, with_fields(exact_reduction=True), folder)
     (folder / "run.json").write_text(json.dumps(record))
@@ -159,7 +158,6 @@ def test_continued_when_all_is_done_changes_nothing(one_worker: Path, dataset: E
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_loss_that_is_not_finite_ends_the_training(dtype: str, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """If the learning rate is far too high, the error has the update, the epoch and the setting to lower."""
     optimizer = TINY.optimizer.__class__(learning_rate_scale=1e30)
     with pytest.raises(UserError, match=r"update 2 \(epoch 0\).*learning_rate_scale \(now 1e\+30\)") as caught:
         train_alone(dataset, with_fields(optimizer=optimizer, dtype=dtype), tmp_path)
@@ -183,7 +181,6 @@ def test_progress_neither_ends_a_training_nor_hides_what_does(
 
 
 def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A different vocabulary, too few positions and a budget that the corpus cannot fill raise UserError."""
     model = TINY.model_dump()["model"]
     for fields, message in (
         ({"model": TransformerConfig(**{**model, "vocabulary_size": 900})}, r"vocabulary_size = 900, .* 800 pieces"),

@@ -128,7 +128,6 @@ class ThroughHost(Workers):
 def train_on_device(
     rank: int, size: int, port: int, device: str, dataset: EncodedDataset, settings: TrainingSettings, folder: Path
 ) -> None:
-    """Runs one of `size` training processes on one device."""
     make_deterministic()  # like the loop on a GPU: no operation may lack a deterministic kernel
     send, receive, received = dist.send, dist.recv, []
 

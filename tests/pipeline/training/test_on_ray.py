@@ -52,7 +52,6 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
 
 
 def _titles(raylet: psutil.Process) -> set[tuple[int, str]]:
-    """Returns PID and title of the raylet's busy workers and actors."""
     found = set()
     for process in raylet.children(recursive=True):
         with suppress(psutil.Error):
@@ -219,6 +218,5 @@ def test_workers_fill_the_cluster(
 def test_workers_that_never_fit_are_refused(
     cluster: list[dict[str, Any]], fields: dict[str, Any], message: str
 ) -> None:
-    """They are one-line errors, not endless waits."""
     with pytest.raises(UserError, match=message):
         layout_on(cluster, FREE.model_copy(update=fields))

@@ -27,7 +27,6 @@ pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("many_recoveries")]
 
 
 def steps(trace: Path) -> list[str]:
-    """Returns a trace's updates."""
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     return [event["name"] for event in events if "ProfilerStep" in event.get("name", "")]
 
@@ -114,14 +113,12 @@ def test_both_files_go_to_the_bucket(dataset: EncodedDataset, at_s3: S3Server) -
 
 @pytest.mark.parametrize("value", ["100", "110:100", "0:3", "1:21", "all", 5, "1:2:3", "-1:2"])
 def test_a_wrong_range_is_one_line(value: object) -> None:
-    """The error has an example of a valid range."""
     with pytest.raises(UserError, match="is not a range of at most 20 updates; write 100:110 for") as caught:
         checked(TrainingSettings, "training.", profile_updates=value)
     assert str(caught.value).startswith(f"training.profile_updates: {value} is not")
 
 
 def test_a_range_beyond_the_end_is_one_line() -> None:
-    """A profile that would never be written is an error before the run."""
     with pytest.raises(UserError, match=r"profile_updates is 5:11, but the run ends at update 10"):
         checked(TrainingSettings, updates=10, profile_updates="5:11")
 

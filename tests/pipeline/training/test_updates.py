@@ -29,7 +29,6 @@ class OneOfMany(Workers):
     differs = False
 
     def gather_objects(self, value: Any) -> list[Any]:
-        """Returns all workers' values."""
         return [value, "another plan" if self.differs and value else value]
 
 
@@ -68,7 +67,6 @@ def pairs_of(updates: Updates, update: int) -> list[list[tuple[int, ...]]]:
 
 
 def tokens_of(batch: Batch) -> int:
-    """Returns the tokens that a pass computes, padding included."""
     return batch.source.tokens_N.numel() + batch.targets_N.numel()
 
 

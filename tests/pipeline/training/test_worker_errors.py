@@ -8,18 +8,15 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from model.config import OptimizerConfig
 from pipeline.errors import LostProcessError, UserError
 from pipeline.store.artifacts import EncodedDataset
-from tests.support.faulty_workers import Ending, die, ending, fail, in_new_cluster
+from tests.support.faulty_workers import Ending, die, ending, ending_in_new_cluster, fail
 
 MAX_S = 60
 """Longest time from a worker's error to the end of all workers. Collectives would wait for ten minutes."""
-NEVER_S = 1e9
 
 
 class OddError(Exception):
@@ -60,7 +57,7 @@ def test_error_of_one_worker_ends_all(
 
     It is not retried.
     """
-    ended = ending(dataset, tmp_path, (1,) * workers, fault, in_update)
+    ended = ending(dataset, tmp_path, workers, fault, in_update)
     check(ended, workers, error, message)
     assert "in _begin_fault\n" in "".join(traceback.format_exception(ended.error))
 
@@ -69,29 +66,17 @@ def test_error_of_one_worker_ends_all(
 @pytest.mark.parametrize("workers", [1, 2])
 def test_lost_workers_are_replaced_up_to_a_limit(workers: int, dataset: EncodedDataset, tmp_path: Path) -> None:
     """If they die each time, the error is no bug of the step, so a retry may help."""
-    ended = ending(dataset, tmp_path, (1,) * workers, die)
+    ended = ending(dataset, tmp_path, workers, die)
     message = r"Ray lost a process or a node \([^\n]*: rerun the same command"
     check(ended._replace(seconds=0), 2 * workers, LostProcessError, message)
-
-
-def elsewhere(n_cpus: int, variables: dict[str, str], *arguments: Any, **fields: Any) -> Ending:
-    """Trains until a fault in a separate process and cluster."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        return process.submit(in_new_cluster, partial(ending, **fields), n_cpus, variables, *arguments).result()
-
-
-@pytest.mark.ray
-def test_loss_that_is_not_finite_ends_four_workers(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Four workers, showing progress at different times, share this machine's cores, however few."""
-    too_high = OptimizerConfig(learning_rate_scale=1e30)
-    ended = elsewhere(4, {}, dataset, tmp_path, (NEVER_S, 0, 0.05, NEVER_S), print, optimizer=too_high)
-    check(ended, 4, UserError, r"update 2 \(epoch 0\): the loss is[^\n]*")
 
 
 @pytest.mark.ray
 def test_a_worker_killed_for_want_of_memory_ends_the_run(dataset: EncodedDataset, tmp_path: Path) -> None:
     """Ray's memory monitor, here of 1% of the memory, kills it and its replacement; the line has its memory."""
     monitor = {"RAY_memory_usage_threshold": "0.01", "RAY_memory_monitor_refresh_ms": "100"}
-    error = elsewhere(1, monitor, dataset, tmp_path, (1,), partial(time.sleep, MAX_S)).error
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        arguments = monitor, dataset, tmp_path, 1, partial(time.sleep, MAX_S)
+        error = process.submit(ending_in_new_cluster, *arguments).result().error
     assert type(error) is LostProcessError
     assert re.fullmatch(r"out of memory: Ray killed .*single_worker \([\d.]+ GB\).* of [\d.]+ GB in use.*", str(error))

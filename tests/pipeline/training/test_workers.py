@@ -57,7 +57,6 @@ def train_on_mixed_cpus(
 
 
 def test_workers_on_mixed_cpus_have_the_same_weights(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """Both workers' weights are bit-identical at the start and after each update."""
     if torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         pytest.skip("torch has no vector instructions to do without on this CPU")
     start_processes(train_on_mixed_cpus, (free_port(), dataset, with_fields(), tmp_path), 2)

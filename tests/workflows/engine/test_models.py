@@ -127,7 +127,6 @@ def test_a_model_that_fails_leaves_a_hole(tmp_path: Path, tuned: bool) -> None:
 
 
 def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
-    """If all models fail, there is no table, but the first one's reason."""
     tiny = Tiny(tmp_path / "log", bad=_text("bad", "bad"))
     with pytest.raises(UserError, match=r"^bad failed: the text is bad"):
         tiny.run(Store(tmp_path / "runs"), False)

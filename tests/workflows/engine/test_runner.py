@@ -229,8 +229,6 @@ def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
 
 
 class Killer(Log):
-    """Kills the processes of other steps as soon as one step is finished."""
-
     def __init__(self, processes: list[subprocess.Popen[str]]) -> None:
         super().__init__()
         self._processes = processes
