@@ -54,7 +54,7 @@ class Update(NamedTuple):
     source_tokens: int
     target_tokens: int
     computed_tokens: int
-    """Source and target tokens, including padding; if passes are padded, inferred from this worker's."""
+    """Source and target tokens, including padding."""
     flop: float
     """FLOP of forward and backward (`model.flops`)."""
 
@@ -103,9 +103,9 @@ class Updates:
         self.packed_size = self._packed_size()
         return True
 
-    def _mine(self, units: Sequence[Item]) -> dict[int, list[Sequence[Item]]]:
-        """Returns the units of each pass of this worker's parts of an update, by number of part."""
-        rank, size, n, most = self.workers.rank, self.workers.size, self.n_passes, self.settings.most_workers
+    def _parts(self, units: Sequence[Item], rank: int) -> dict[int, list[Sequence[Item]]]:
+        """Returns the units of each pass of a worker's parts of an update, by number of part."""
+        size, n, most = self.workers.size, self.n_passes, self.settings.most_workers
         if self.settings.exact_reduction:
             return {number: [units[number::most]] for number in range(rank, most, size)}
         mine = units[rank::size]  # units are sorted by length, so each pass has like lengths
@@ -124,9 +124,10 @@ class Updates:
         )
         return PackedSize.of(most_tokens, most_pairs, self.split.longest_tokens)
 
-    def _positions(self) -> list[Sequence[int]]:
-        """Returns, for each pass of this worker, the positions of its units in an update."""
-        return [units for passes in self._mine(range(self.settings.units)).values() for units in passes if units]
+    def _positions(self, rank: int | None = None) -> list[Sequence[int]]:
+        """Returns, for each pass of a worker, by default of this one, the positions of its units in an update."""
+        parts = self._parts(range(self.settings.units), self.workers.rank if rank is None else rank)
+        return [units for passes in parts.values() for units in passes if units]
 
     def largest(self) -> list[Batch]:
         """Returns the passes that need the most memory.
@@ -210,17 +211,23 @@ class Updates:
         units = plan[position]
         mine = [
             Part(number, [batch for part in passes for batch in self._batches(part, update)])
-            for number, passes in self._mine(units).items()
+            for number, passes in self._parts(units, self.workers.rank).items()
         ]
         flop = training_flop(self.settings.model, *self.split.lengths_of(np.concatenate(units)))
         dealt = plan.dealt[position]
         source_tokens, target_tokens = plan.real_tokens[dealt].sum(axis=0).tolist()
-        computed_tokens = int(plan.padded_tokens[dealt].sum())
-        my_tokens = int(plan.real_tokens[dealt[[unit for units in self._positions() for unit in units]]].sum())
-        if self.form != "blocks" and my_tokens:  # passes are padded, with about as much padding at the other workers
-            made = (batch for part in mine for batch in part.batches)
-            made_tokens = sum(batch.source.tokens_N.numel() + batch.targets_N.numel() for batch in made)
-            computed_tokens = round(made_tokens * (source_tokens + target_tokens) / my_tokens)
+        passes = [units for rank in range(self.workers.size) for units in self._positions(rank)]
+        if self.packed_size:  # as if all workers' batches were as large, and as rarely divided, as this one's
+            n_divided = sum(len(part.batches) for part in mine) - len(self._positions())
+            computed_tokens = 2 * self.packed_size.n_rows * (len(passes) + n_divided)
+        elif self.form == "blocks":
+            computed_tokens = int(plan.padded_tokens[dealt].sum())
+        else:
+            pairs = plan.bounds[dealt + 1] - plan.bounds[dealt]
+            longest = plan.padded_tokens[dealt] // pairs[:, None]
+            computed_tokens = sum(
+                int(longest[units].max(axis=0).sum() * pairs[units].sum()) for units in map(list, passes)
+            )
         return Update(mine, source_tokens, target_tokens, computed_tokens, flop)
 
     def _plan_of(self, epoch: int) -> EpochPlan:

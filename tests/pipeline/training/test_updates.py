@@ -72,10 +72,7 @@ def tokens_of(batch: Batch) -> int:
 
 @pytest.mark.parametrize("form", ["padded", "blocks", "packed"])
 def test_workers_and_passes_compute_each_pair_once(dataset: EncodedDataset, form: Form) -> None:
-    """Any number of workers, in any number of passes, has the pairs of the update, and the size of the whole.
-
-    With padding: one worker counts what it computes, and the first of several infers the rest.
-    """
+    """Any number of workers, in any number of passes, has the pairs of the update, and the size of the whole."""
     split = EncodedSplit.open(dataset, "train")
     plan = plan_epoch(split.source_lengths, split.target_lengths, TINY, epoch=0)
     rows = np.concatenate(plan[0])
@@ -95,7 +92,10 @@ def test_workers_and_passes_compute_each_pair_once(dataset: EncodedDataset, form
             computed_tokens.append(update.computed_tokens)
             assert (update.flop, update.target_tokens) == (flop, plan.real_tokens[plan.dealt[0], 1].sum())
         assert sorted(found) == expected
-        assert computed_tokens[0] == pytest.approx(made_tokens, rel=0.0 if size == 1 else 0.1)
+        if form == "packed" and size > 1:  # a worker knows the size of its own batches only
+            assert computed_tokens[0] == pytest.approx(made_tokens, rel=0.1)
+        else:
+            assert {*computed_tokens} == {made_tokens}
         assert sorted(parts) == [*range(8 if exact else size)]
 
 
