@@ -93,15 +93,21 @@ class Updates:
         """Passes in which this worker computes its share of an update."""
         if form == "padded" and not settings.pass_tokens:  # so that a pass has sentences of like length
             self.n_passes = max(self.n_passes, min(PADDED_PASSES, -(-settings.units // workers.size)))
-        self.packed_size = self._packed_size()
+        self._set_packed_size()
 
     def divide(self) -> bool:
         """Doubles the number of passes; returns False if they cannot be divided."""
         if self.settings.exact_reduction or self.n_passes * self.workers.size >= self.settings.units:
             return False
         self.n_passes *= 2
-        self.packed_size = self._packed_size()
+        self._set_packed_size()
         return True
+
+    def _set_packed_size(self) -> None:
+        sizes = [(self._packed_size(rank), len(self._positions(rank))) for rank in range(self.workers.size)]
+        self.packed_size = sizes[self.workers.rank][0]
+        self._packed_tokens = sum(2 * size.n_rows * n_passes for size, n_passes in sizes if size)
+        """Source and target tokens of an update's packed batches at all workers."""
 
     def _parts(self, units: Sequence[Item], rank: int) -> dict[int, list[Sequence[Item]]]:
         """Returns the units of each pass of a worker's parts of an update, by number of part."""
@@ -111,13 +117,13 @@ class Updates:
         mine = units[rank::size]  # units are sorted by length, so each pass has like lengths
         return {rank: [mine[len(mine) * i // n : len(mine) * (i + 1) // n] for i in range(n)]}
 
-    def _packed_size(self) -> PackedSize | None:
-        """Returns the size of all packed batches, which holds those of one epoch; rare larger ones are divided."""
+    def _packed_size(self, rank: int) -> PackedSize | None:
+        """Returns the size of a worker's packed batches, the largest of an epoch; rare larger ones are divided."""
         if self.form != "packed":
             return None
         # Where bits matter, the same epoch decides after every interruption.
         plan = self._plan_of(0) if self.settings.exact_reduction else self._first
-        passes = [plan.dealt[:, positions] for positions in self._positions()]
+        passes = [plan.dealt[:, positions] for positions in self._positions(rank)]
         most_tokens, most_pairs = (
             max((int(of_units[units].sum(axis=1).max()) for units in passes), default=1)
             for of_units in (plan.real_tokens, np.diff(plan.bounds))
@@ -217,9 +223,9 @@ class Updates:
         dealt = plan.dealt[position]
         source_tokens, target_tokens = plan.real_tokens[dealt].sum(axis=0).tolist()
         passes = [units for rank in range(self.workers.size) for units in self._positions(rank)]
-        if self.packed_size:  # as if all workers' batches were as large, and as rarely divided, as this one's
-            n_divided = sum(len(part.batches) for part in mine) - len(self._positions())
-            computed_tokens = 2 * self.packed_size.n_rows * (len(passes) + n_divided)
+        if self.packed_size:
+            n_divided = sum(len(part.batches) for part in mine) - len(self._positions())  # rare, and alike elsewhere
+            computed_tokens = self._packed_tokens + 2 * self.packed_size.n_rows * n_divided * self.workers.size
         elif self.form == "blocks":
             computed_tokens = int(plan.padded_tokens[dealt].sum())
         else:
