@@ -31,9 +31,9 @@ def counts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]
 
 
 def test_launches_of_a_pass_are_few(counts: dict[str, dict[str, int]]) -> None:
-    """Of them 9 for each place of dropout, which compiled layers fuse with the rest."""
+    """Of them 10 for each place of dropout, which compiled layers fuse with the rest."""
     one_pass = counts["pass"]
-    assert sum(one_pass.values()) <= 340
+    assert sum(one_pass.values()) <= 341
     assert one_pass["embedding_dense_backward"] == 1
     assert one_pass["packed_attention"] == one_pass["packed_attention_backward"] == 3 * CONFIG.n_layers
     assert "bmm" not in one_pass

@@ -150,11 +150,11 @@ def cluster(address: str | None) -> Iterator[str]:
 
     Raises UserError if no cluster starts or answers at `address`, or if it demands a token that this machine lacks.
     """
+    if file := hiding([os.getcwd()]):  # where Ray's workers look first
+        raise UserError(f"{file} {HIDES}")
     if ray.is_initialized():
         yield ""
         return
-    if file := hiding([os.getcwd()]):  # where Ray's workers look first
-        raise UserError(f"{file} {HIDES}")
     # Ray hides GPUs from tasks that request none and warns that this will change. Either behaviour is fine here.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.update([RAY_TRAIN])

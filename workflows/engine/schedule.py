@@ -105,17 +105,18 @@ def build(
     """
     steps = [*steps]
     behind = _behind(models, steps) if models else {}
-    alone = {*steps}.difference(*behind.values())
-    waiting, running, lost = [*steps], dict[Any, Step[Artifact]](), Counter[Step[Artifact]]()
+    every = {step.fingerprint for step in steps}
+    untrained, alone = {step.fingerprint for step in steps if not step.is_trained}, every.difference(*behind.values())
+    waiting, running, lost = [*steps], dict[Any, Step[Artifact]](), Counter[str]()
 
-    def before(step: Step[Artifact]) -> Iterable[Step[Artifact]]:
-        of_models = [needed for needed in behind.values() if step in needed] or [{*steps}]
-        untrained = [each for each in chain(*of_models) if step.stage.resumes and not each.is_trained]
-        return [*step.inputs, *untrained]
+    def before(step: Step[Artifact]) -> set[str]:
+        inputs = {needed.fingerprint for needed in step.inputs}
+        of_models = [needed for needed in behind.values() if step.fingerprint in needed] or [every]
+        return inputs | set.union(*of_models) & untrained if step.stage.resumes else inputs
 
     with cancelled_on_error(running):
         while waiting or running:
-            unbuilt = {*waiting, *running.values()}
+            unbuilt = {step.fingerprint for step in (*waiting, *running.values())}
             training = sum(step.stage.resumes for step in running.values())
             for step in [*waiting]:
                 if unbuilt.isdisjoint(before(step)) and not (step.stage.resumes and models and training >= at_once):
@@ -130,36 +131,39 @@ def build(
                     ray.get(reference)
                 except Exception as error:
                     cause = understood(error)
-                    if isinstance(cause, LostProcessError) and lost[step] < retries:
-                        lost[step] += 1
+                    if isinstance(cause, LostProcessError) and lost[step.fingerprint] < retries:
+                        lost[step.fingerprint] += 1
                         waiting.insert(0, step)
                         continue
-                    names = [name for name, needed in behind.items() if step in needed]
+                    names = [name for name, needed in behind.items() if step.fingerprint in needed]
                     if not names:
                         raise
                     for name in names:
                         failed(name, reason(cause))
                         del behind[name]
                     wanted = alone.union(*behind.values())
-                    stopped = [reference for reference, step in running.items() if step not in wanted]
+                    stopped = [reference for reference, step in running.items() if step.fingerprint not in wanted]
                     cancel(stopped)
                     for reference in stopped:
                         running.pop(reference)
-                    waiting = [step for step in waiting if step in wanted]
+                    waiting = [step for step in waiting if step.fingerprint in wanted]
 
 
-def _behind(models: Results, steps: Sequence[Step[Artifact]]) -> dict[str, set[Step[Artifact]]]:
-    """Returns the steps behind each model: its own, and those of the table alone that are on the same text.
+def _behind(models: Results, steps: Sequence[Step[Artifact]]) -> dict[str, set[str]]:
+    """Returns the fingerprints of the steps behind each model: its own, and those of the table alone on the same text.
 
     Those of the table alone are for example the report on a text and the test sets that it compares.
     """
-    behind = {name: {*in_order(results)} for name, results in models.items()}
-    of_table = {step for step in steps if not step.is_trained}.difference(*behind.values())
+    behind = {name: {step.fingerprint for step in in_order(results)} for name, results in models.items()}
+    of_models = set[str]().union(*behind.values())
+    of_table = [step for step in steps if not step.is_trained and step.fingerprint not in of_models]
     for needed in behind.values():
         size = 0
         while len(needed) > size:
             size = len(needed)
-            needed.update(*[in_order([step]) for step in of_table if not needed.isdisjoint(step.inputs)])
+            for step in of_table:
+                if not needed.isdisjoint(each.fingerprint for each in step.inputs):
+                    needed.update(each.fingerprint for each in in_order([step]))
     return behind
 
 
