@@ -72,7 +72,8 @@ def execute_models(
         targets = [*chain.from_iterable(results.values()), *table(relay.failures).inputs]
         relay.expect(targets)
         building = partial(build, store=store, board=relay.board, retries=RETRIES)
-        steps = [step for step in to_run(targets, store) if not (tuned and step.is_trained)]
+        own = {step.fingerprint for step in in_order(chain.from_iterable(results.values())) if not tuned}
+        steps = [step for step in to_run(targets, store) if not step.is_trained or step.fingerprint in own]
         building(steps, models=results, at_once=most, failed=relay.failed, follow=relay.follow)
         left = {name: results[name] for name in results if name not in relay.failures and to_run(results[name], store)}
         if tuned and left:
