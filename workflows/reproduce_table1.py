@@ -23,7 +23,7 @@ COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:cou
 MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:measure"), MeasurementsArtifact, 3, gpus=1)
 TABULATE = Stage(
     "tabulating.tabulate_layers",
-    Imported("workflows.reports.table1:tabulate"),
+    Imported("workflows.tables.table1_page:tabulate"),
     Table1Artifact,
     follows_source=True,
 )

@@ -29,7 +29,7 @@ from workflows.tables.measurements import Translation
 
 TABULATE = Stage(
     "tabulating.tabulate",
-    Imported("workflows.reports.table2:tabulate"),
+    Imported("workflows.tables.table2_page:tabulate"),
     table2.Table2Artifact,
     computes=True,  # builds models to draw figures
     follows_source=True,

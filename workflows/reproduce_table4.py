@@ -22,7 +22,7 @@ from workflows.tables import table4
 
 TABULATE = Stage(
     "tabulating.tabulate_parsers",
-    Imported("workflows.reports.table4:tabulate"),
+    Imported("workflows.tables.table4_page:tabulate"),
     table4.Table4Artifact,
     follows_source=True,
 )

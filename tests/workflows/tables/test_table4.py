@@ -1,9 +1,9 @@
 from collections.abc import Callable
 
 from workflows.paper import TABLE_4
-from workflows.reports.table4 import said, scores
 from workflows.tables import table4
 from workflows.tables.parser_measurements import ParserRow
+from workflows.tables.table4_page import said, scores
 
 Row = Callable[..., ParserRow]
 F1 = table4.F1

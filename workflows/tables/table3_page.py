@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from pipeline.store.artifact import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.paper import KINDS, Kind, group
-from workflows.reports import page
-from workflows.reports.corpus import CorpusReport
-from workflows.reports.learning import learning_figure
-from workflows.reports.page import Section
-from workflows.reports.plots import COLORS, INK, Point, figure, svg
+from workflows.tables import page
+from workflows.tables.corpus import CorpusReport
+from workflows.tables.learning import learning_figure
 from workflows.tables.measurements import Translation
+from workflows.tables.page import Section
+from workflows.tables.plots import COLORS, INK, Point, figure, svg
 from workflows.tables.table import NAME, Column, Table
 from workflows.tables.table3 import RowTrainings, Table3Artifact, compute, deltas
 

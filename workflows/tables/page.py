@@ -22,13 +22,13 @@ from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.profile import GENERATED
 from workflows.quantities import duration, flop_text, rounded
-from workflows.reports.corpus import CorpusReport, collections, facts, title
-from workflows.reports.corpus_plot import lengths_figure
-from workflows.reports.seeds import seeds_csv
+from workflows.tables.corpus import CorpusReport, collections, facts, title
+from workflows.tables.corpus_plot import lengths_figure
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import differences_table, render_markdown
+from workflows.tables.seeds import seeds_csv
 from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table, not_comparable
 
 ResultsArtifactT = TypeVar("ResultsArtifactT", bound=ResultsArtifact)
@@ -88,7 +88,7 @@ def write(
     if models:
         (artifact.folder / SEEDS).write_text(seeds_csv(models), encoding="utf-8")
     environment = Environment(
-        loader=PackageLoader("workflows.reports"),
+        loader=PackageLoader("workflows.tables"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

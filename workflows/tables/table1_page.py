@@ -5,9 +5,9 @@ from markupsafe import Markup
 from pipeline.complexity.records import Counts, CountsArtifact, MeasurementsArtifact
 from pipeline.store.artifact import Context
 from workflows.command_line import UNKNOWN, CommandLine
-from workflows.reports import page
-from workflows.reports.page import Section
-from workflows.reports.plots import Curve, curves
+from workflows.tables import page
+from workflows.tables.page import Section
+from workflows.tables.plots import Curve, curves
 from workflows.tables.table1 import VARIABLES, Quantity, Sizes, Table1Artifact, Variable, compute, sizes_of, sweeps
 
 PLOTTED: dict[Quantity, tuple[str, float]] = {"time": ("time, ms", 1e3), "flop": ("counted FLOP, G", 1e-9)}

@@ -5,7 +5,7 @@ import pytest
 
 from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from workflows.command_line import CommandLine
-from workflows.reports import table3 as table3_report
+from workflows.tables import table3_page
 from workflows.tables.measurements import Translation
 from workflows.tables.table3 import RowTrainings
 
@@ -35,7 +35,7 @@ def rows(cell: Cell) -> list[RowTrainings]:
 
 @pytest.fixture(scope="module")
 def report(rows: list[RowTrainings], tmp_path_factory: pytest.TempPathFactory) -> str:
-    return page_of(tmp_path_factory.getbasetemp(), table3_report.tabulate, rows, (), COMMAND)
+    return page_of(tmp_path_factory.getbasetemp(), table3_page.tabulate, rows, (), COMMAND)
 
 
 def cells_of(report: str, name: str) -> list[str]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from workflows.reports.plots import Curve, curves
 from workflows.tables.measurements import TrainedModel
+from workflows.tables.plots import Curve, curves
 
 TITLES = {
     "loss": "training loss",

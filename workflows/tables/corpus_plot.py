@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 
 from pipeline.text.corpus_statistics import CorpusStatistics
 from workflows.quantities import rounded
-from workflows.reports.corpus import title
-from workflows.reports.plots import COLORS, figure, svg
+from workflows.tables.corpus import title
+from workflows.tables.plots import COLORS, figure, svg
 
 LONGEST_SHOWN = "0.999"
 """Lengths above this quantile are left out: they would squeeze the rest."""

@@ -8,10 +8,10 @@ from pipeline.parsing.trees import Tree, drawn
 from pipeline.store.artifact import Context
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
-from workflows.reports import page
-from workflows.reports.corpus import CorpusReport
-from workflows.reports.learning import learning_figures
-from workflows.reports.page import Section
+from workflows.tables import page
+from workflows.tables.corpus import CorpusReport
+from workflows.tables.learning import learning_figures
+from workflows.tables.page import Section
 from workflows.tables.parser_measurements import WSJ, ParserRow
 from workflows.tables.table import Missing, Row, Table
 from workflows.tables.table4 import RIGHT_BRANCHING, Table4Artifact, compute, name_of, training_of

@@ -8,15 +8,13 @@ import pytest
 from pipeline.evaluation.dev_scores import DevScores, DevScoresRecord
 from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from tests.support.unspaced_text import CHINESE
-from workflows.reports import table2 as table2_report
+from workflows.tables import table2_page
 from workflows.tables.measurements import Translation
 
 
 @pytest.fixture(scope="module")
 def report(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPathFactory) -> str:
-    return page_of(
-        tmp_path_factory.getbasetemp(), table2_report.tabulate, [cell("en-de", "base"), cell("en-fr", "big")]
-    )
+    return page_of(tmp_path_factory.getbasetemp(), table2_page.tabulate, [cell("en-de", "base"), cell("en-fr", "big")])
 
 
 def test_sums_and_versions_are_of_all_models(
@@ -25,7 +23,7 @@ def test_sums_and_versions_are_of_all_models(
     cells = [cell("en-de", "base", data="generated text"), cell("en-fr", "big")]
     versions = property(lambda self: {"torch": "2.11" if self.model == "base" else "2.13"})
     monkeypatch.setattr(Translation, "libraries", versions)
-    text = " ".join(Reader(page_of(tmp_path, table2_report.tabulate, cells)).text.split())
+    text = " ".join(Reader(page_of(tmp_path, table2_page.tabulate, cells)).text.split())
     assert "training took 3 min 20 s, summed over 2 models, at 8,000 target tokens/s a model." in text
     assert "Training time3 min 20 s, summed over 2 models" in text
     assert "torch 2.11 and 2.13" in text
@@ -61,7 +59,7 @@ def test_first_screen_says_what_came_out(report: str) -> None:
 
 def test_without_a_paper_bleu_the_first_screen_has_sacre_bleu(cell: Callable[..., Translation], tmp_path: Path) -> None:
     cells = [cell("en-zh", "base", references=CHINESE[:3], translated=CHINESE[:3]), cell("en-de", "base")]
-    text = " ".join(Reader(page_of(tmp_path, table2_report.tabulate, cells)).text.split())
+    text = " ".join(Reader(page_of(tmp_path, table2_page.tabulate, cells)).text.split())
     assert "BLEU: EN-ZH base (sacreBLEU) 100.0, EN-DE base" in text
     assert "paper BLEU not defined, sacreBLEU 100.00" in text
 
@@ -77,7 +75,7 @@ def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
 
 
 def test_nothing_was_run(tmp_path: Path) -> None:
-    report = page_of(tmp_path, table2_report.tabulate, [])
+    report = page_of(tmp_path, table2_page.tabulate, [])
     assert "Nothing was run: the table has only the paper’s values." in Reader(report).text
     assert drawings(report) == []
 
@@ -86,9 +84,9 @@ def test_several_models_are_drawn_over_seconds_and_flop(cell: Callable[..., Tran
     scored = {update: 20.0 + update / 50 for update in (50, 130, 400)}  # 130 has no line of its own
     series = DevScores(tmp_path).write(DevScoresRecord(series={"dev_sacrebleu": scored}))
     base, other = replace(cell("en-de", "base"), dev_scores=series), cell("en-de", "recurrent")
-    files = csv_files("".join(table2_report.over_budgets([base, other])))
+    files = csv_files("".join(table2_page.over_budgets([base, other])))
     names = ("dev-nll-over-seconds-of-training", "dev-nll-over-flop", "dev-sacrebleu-over-seconds-of-training")
     nll_s, nll_flop, bleu_s = (files[f"{name}.csv"] for name in names)
     assert {row[0] for row in nll_s[1:]} == {row[0] for row in nll_flop[1:]} == {"EN-DE base", "EN-DE recurrent"}
     assert [row[1:] for row in bleu_s[1:]] == [["12.5", "21"], ["37.5", "22.6"], ["100", "28"]]  # update / 4 seconds
-    assert table2_report.over_budgets([base]) == []
+    assert table2_page.over_budgets([base]) == []

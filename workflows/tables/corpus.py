@@ -66,7 +66,7 @@ def report_corpus(
 
     `data` is a short description of the text. Raises UserError if a file is missing or damaged.
     """
-    from workflows.reports.corpus_plot import lengths_svg  # Matplotlib is slow to import
+    from workflows.tables.corpus_plot import lengths_svg  # Matplotlib is slow to import
 
     statistics = measure(data, corpus, vocabulary, dataset.on_this_node(context.scratch), overlaps, training)
     report = CorpusReport(context.folder).write(statistics)

@@ -8,11 +8,11 @@ from markupsafe import Markup
 from pipeline.store.artifact import Context
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
-from workflows.reports import page
-from workflows.reports.corpus import CorpusReport
-from workflows.reports.learning import TITLES, learning_figures
-from workflows.reports.plots import Curve, curves
+from workflows.tables import page
+from workflows.tables.corpus import CorpusReport
+from workflows.tables.learning import TITLES, learning_figures
 from workflows.tables.measurements import Translation
+from workflows.tables.plots import Curve, curves
 from workflows.tables.table import Results, Row, Table
 from workflows.tables.table2 import (
     MEASURED_NAMES,
