@@ -2,8 +2,8 @@
 
     write(context, Table2Artifact, results, lead="...", said="...", sections=[Section("Curves", ...)], models=cells)
 
-A page begins with the result in one sentence, a summary of the runs, and the paper's values beside the measured ones.
-The whole table, the differences from the paper and the sections follow; settings and command come last.
+A page begins with the result in one sentence, a summary of the runs, and the table. The differences from the paper and
+the sections follow; settings and command come last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,12 +34,6 @@ from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, 
 ResultsArtifactT = TypeVar("ResultsArtifactT", bound=ResultsArtifact)
 REPORT, SEEDS = "report.html", "seeds.csv"
 NOTHING_RUN = "Nothing was run: the table has only the paper’s values."
-COMPARED = (
-    Column(NAME, ""),
-    Column("paper", "paper", spec=".1f"),
-    Column("here", "here", spec=".2f", is_measured=True),
-)
-"""The columns of the first screen; the paper prints one decimal."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +56,6 @@ def write(
     lead: str,
     said: str = "",
     beside: str = "",
-    compared: Table | None = None,
-    pictures: Sequence[Markup] = (),
     sections: Sequence[Section] = (),
     models: Sequence[TrainedModel] = (),
     reports: Sequence[CorpusReport] = (),
@@ -72,15 +64,14 @@ def write(
     """Writes a table as JSON and Markdown, its page as self-contained HTML, and `seeds.csv`; returns the artifact.
 
     `lead` introduces the table, `said` states the result, `beside` compares it with the paper. For generated text, what
-    the run shows stands in front instead of `beside`. The first screen shows `compared` beside `pictures`, or only
-    the pictures. `models` are the trained models behind the table, whose settings the page lists, `reports` describe
-    their training texts, and `command` is the command line that writes the page.
+    the run shows stands in front instead of `beside`. Empty `sections` are left out. `models` are the trained models
+    behind the table, whose settings the page lists, `reports` describe their training texts, and `command` is the
+    command line that writes the page.
     """
     shown = ""
     if generated := next((model.data for model in models if model.data.startswith(GENERATED)), ""):
         shown, beside = shows(models, generated), ""
         results = replace(results, tables=[not_comparable(table, generated) for table in results.tables])
-        compared = compared and not_comparable(compared, generated)
     said = " ".join(filter(None, (said, beside)))
     artifact = kind(context.folder).write(replace(results, said=" ".join(filter(None, (shown, said)))))
     markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
@@ -111,13 +102,11 @@ def write(
         lead=lead,
         said=said,
         ran=ran(models),
-        compared=compared,
-        pictures=pictures,
         main=main,
         others=others,
         differences=differences_table(results.differences),
         notes=results.marked_notes,
-        sections=[*sections, *texts],
+        sections=[each for each in (*sections, *texts) if each.drawings or each.tables or each.samples],
         settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
         libraries=", ".join(f"{name} {' and '.join(sorted(versions))}" for name, versions in libraries.items()),
         command=command.typed,
@@ -200,10 +189,10 @@ def settings(model: TrainedModel) -> dict[str, str]:
     }
 
 
-def learning_curves(drawings: Sequence[Markup]) -> list[Section]:
-    """Returns the section of learning curves, if there are any."""
+def learning_curves(drawings: Sequence[Markup]) -> Section:
+    """Returns the section of learning curves."""
     explanation = "Metrics that vary from update to update are pale, with their running mean on top."
-    return [Section("Learning curves", explanation, drawings)] * bool(drawings)
+    return Section("Learning curves", explanation, drawings)
 
 
 def translations(model: Translation) -> Section:

@@ -1,57 +1,33 @@
 """Writes Table 2 with its report, one HTML file: the last stage of the workflow."""
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from markupsafe import Markup
 
 from pipeline.store.artifact import Context
-from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.learning import TITLES, learning_figures
 from workflows.tables.measurements import Translation
 from workflows.tables.plots import Curve, curves
-from workflows.tables.table import Results, Row, Table
 from workflows.tables.table2 import (
-    MEASURED_NAMES,
     NONE_FAILED,
-    WORD_BY_WORD,
+    SCORES,
     Table2Artifact,
-    baselines,
     by_cell,
     compute,
 )
 
-PRINTED = {row.name: row.bleu for row in paper.TABLE_2}
 
-
-def scores(measured: Sequence[Translation]) -> list[Row]:
-    """Returns BLEU of each model beside the paper's, and BLEU of word-by-word substitution."""
-    words, rows, pair = baselines(measured), [], ""
-    for (of_pair, model), cells in by_cell(measured).items():
-        if of_pair != pair and of_pair in words:
-            rows.append(Row(f"{of_pair.upper()} {WORD_BY_WORD}", "", {"here": words[of_pair].deciding}))
-        pair = of_pair
-        score = " (sacreBLEU)" * (cells[0].main_bleu.paper_bleu is None)
-        bleu = PRINTED.get(MEASURED_NAMES.get(model, ""), {}).get(pair)
-        here = fmean(cell.main_bleu.deciding for cell in cells)
-        rows.append(Row(f"{cells[0].label}{score}", "", {"paper": float(bleu) if bleu else None, "here": here}))
-    return rows
-
-
-def said(rows: Sequence[Row]) -> str:
-    """States the result in a sentence, from the rows of `scores`."""
-    reached = ", ".join(f"{row.name} {row.values['here']:.1f}" for row in rows)
-    return f"Paper BLEU: {reached}." if rows else page.NOTHING_RUN
-
-
-def beside(results: Results, rows: Sequence[Row]) -> str:
-    """States the paper's results for the rows of `scores`."""
-    printed = [f"{bleu:.1f}" for row in rows if (bleu := row.number("paper")) is not None]
-    other = " (on different data)" * any(each.what in ("training data", "test set") for each in results.differences)
-    return f"The paper reports {' and '.join(printed)}{other}." if printed else ""
+def said(metrics: Mapping[str, float]) -> str:
+    """States the table's metrics in a sentence."""
+    reached = []
+    for score in SCORES.values():
+        if of_score := [name for name in metrics if name.startswith(score)]:
+            listed = (f"{name.removeprefix(score)} {metrics[name]:.1f}" for name in of_score)
+            reached.append(f"{score}:{','.join(listed)}")
+    return f"Measured {'; '.join(reached)}." if reached else page.NOTHING_RUN
 
 
 def over_budgets(models: Sequence[Translation]) -> list[Markup]:
@@ -89,18 +65,17 @@ def tabulate(
     `failures` maps the labels of failed cells to reasons; `reports` are the corpus reports, one per language pair.
     """
     results = compute(cells, failures)
-    rows = scores(cells)
     firsts = [first for first, *_ in by_cell(cells).values()]
     return page.write(
         context,
         Table2Artifact,
         results,
         lead="The paper’s rows, followed by the rows measured here. BLEU is in percent, training cost in FLOP.",
-        said=said(rows),
-        beside=beside(results, rows),
-        compared=Table("paper BLEU, test set", page.COMPARED, rows) if rows else None,
-        pictures=over_budgets(cells),
-        sections=[*page.learning_curves(learning_figures(cells)), *map(page.translations, firsts)],
+        said=said(results.metrics),
+        sections=[
+            page.learning_curves([*over_budgets(cells), *learning_figures(cells)]),
+            *map(page.translations, firsts),
+        ],
         models=cells,
         reports=reports,
         command=command,

@@ -15,8 +15,8 @@ from workflows.tables.learning import learning_figure
 from workflows.tables.measurements import Translation
 from workflows.tables.page import Section
 from workflows.tables.plots import COLORS, INK, Point, figure, svg
-from workflows.tables.table import NAME, Column, Table
-from workflows.tables.table3 import RowTrainings, Table3Artifact, compute, deltas
+from workflows.tables.table import Table
+from workflows.tables.table3 import RowTrainings, Table3Artifact, compute
 
 GROUPS = {
     "A": "A: number of heads",
@@ -53,14 +53,12 @@ def tabulate(
     """Writes Table 3 with all its rows, with results or without; `reports` holds their corpus report."""
     results, cells = compute(rows)
     main = results.tables[0]
-    columns = [Column(NAME, ""), *chain.from_iterable(deltas(kind, "paper", "here") for kind in KINDS)]
-    compared = Table("difference from base, dev set", columns, [row for row in main.rows if row.name != "base"])
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     explanation = (
         "Dev perplexity, one plot per group of rows and one curve per run, with base in every plot. The beginnings are "
         "cut off at the top."
     )
-    groups = _drawings(cells)
+    deltas = [dots(kind, points) for kind in KINDS if (points := both_deltas(main, kind))]
     return page.write(
         context,
         Table3Artifact,
@@ -70,10 +68,9 @@ def tabulate(
         "from base.",
         said=said(main),
         beside=beside(main),
-        compared=compared,
-        pictures=[dots(kind, points) for kind in KINDS if (points := both_deltas(main, kind))],
         sections=[
-            *[Section("Learning curves", explanation, groups)] * bool(groups),
+            Section("Differences from base", "Each row's difference here, over that in the paper.", deltas),
+            Section("Learning curves", explanation, _drawings(cells)),
             *map(page.translations, shown[:1]),
         ],
         models=list(chain.from_iterable(cells.values())),
