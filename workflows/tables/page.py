@@ -14,7 +14,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from pipeline.store.artifact import Context
@@ -22,10 +21,10 @@ from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.profile import GENERATED
 from workflows.quantities import duration, flop_text, rounded
-from workflows.tables.corpus import CorpusReport, collections, facts, title
-from workflows.tables.corpus_plot import lengths_figure
+from workflows.tables.corpus import CorpusReport, collections, facts, lengths_figure, title
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
 from workflows.tables.measurements import TrainedModel, Translation
+from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import differences_table, render_markdown
 from workflows.tables.seeds import seeds_csv
@@ -33,6 +32,15 @@ from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, 
 
 ResultsArtifactT = TypeVar("ResultsArtifactT", bound=ResultsArtifact)
 REPORT, SEEDS = "report.html", "seeds.csv"
+TITLES = {
+    "loss": "training loss",
+    "dev_perplexity": "dev perplexity",
+    "dev_paper_bleu": "paper BLEU, dev set",
+    "dev_sacrebleu": "sacreBLEU, dev set",
+    "dev_f1": "F1, dev set",
+    "learning_rate": "learning rate",
+}
+"""The plotted metrics of `metrics.jsonl`, or of a model's series; MLflow shows them all."""
 NOTHING_RUN = "Nothing was run: the table has only the paper’s values."
 
 
@@ -68,6 +76,8 @@ def write(
     behind the table, whose settings the page lists, `reports` describe their training texts, and `command` is the
     command line that writes the page.
     """
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # every command imports this module
+
     shown = ""
     if generated := next((model.data for model in models if model.data.startswith(GENERATED)), ""):
         shown, beside = shows(models, generated), ""
@@ -189,10 +199,22 @@ def settings(model: TrainedModel) -> dict[str, str]:
     }
 
 
-def learning_curves(drawings: Sequence[Markup]) -> Section:
-    """Returns the section of learning curves."""
+def learning_curves(models: Sequence[TrainedModel], drawings: Sequence[Markup] = ()) -> Section:
+    """Returns the section of learning curves: other `drawings`, then a plot of each metric that any run has."""
     explanation = "Metrics that vary from update to update are pale, with their running mean on top."
-    return Section("Learning curves", explanation, drawings)
+    of_metrics = chain.from_iterable(learning_figure(models, name) for name in TITLES)
+    return Section("Learning curves", explanation, [*drawings, *of_metrics])
+
+
+def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", file: str = "") -> list[Markup]:
+    """Plots a metric of `metrics.jsonl` or of scored checkpoints over updates; an empty list if no run has it."""
+    lines = []
+    for model in models:
+        logged = [(line["update"], line[name]) for line in model.metrics if name in line]
+        if points := list(model.series().get(name, {}).items()) or logged:
+            lines.append(Curve(model.label, points))
+    look = {"smooth": name == "loss", "cut": name == "dev_perplexity"}
+    return [curves(title or TITLES[name], "update", lines, file or name, **look)] if lines else []
 
 
 def translations(model: Translation) -> Section:

@@ -1,4 +1,4 @@
-"""Writes Table 3 with its report, one HTML file: the last stage of the workflow."""
+"""Writes the page of Table 3: base in a sentence, differences from base, learning curves and translations."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -11,9 +11,8 @@ from workflows.command_line import UNKNOWN, CommandLine
 from workflows.paper import KINDS, Kind, group
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
-from workflows.tables.learning import learning_figure
 from workflows.tables.measurements import Translation
-from workflows.tables.page import Section
+from workflows.tables.page import Section, learning_figure
 from workflows.tables.plots import COLORS, INK, Point, figure, svg
 from workflows.tables.table import Table
 from workflows.tables.table3 import RowTrainings, Table3Artifact, compute

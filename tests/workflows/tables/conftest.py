@@ -15,7 +15,7 @@ from pipeline.store.records import DecodingRecord
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.tiny_complexity import counts, measurements, theory_s
 from tests.support.tiny_parser import make_tree_set, make_trees
-from workflows.tables import table1_page, table2_page, table3_page, table4_page
+from workflows.tables import table1, table2, table3_page, table4
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
 from workflows.tables.table3 import RowTrainings
@@ -91,10 +91,10 @@ def made(
             )
             counted.write(counts())
             measured.write(measurements(theory_s))
-            return table1_page.tabulate(context, counted, measured)
+            return table1.tabulate(context, counted, measured)
         case 2:
             base, big = (cell(*names, data="generated text") for names in (("en-de", "base"), ("en-fr", "big")))
-            return table2_page.tabulate(context, [replace(base, word_by_word=base.scores), big])
+            return table2.tabulate(context, [replace(base, word_by_word=base.scores), big])
         case 3:
             rows = [
                 trained_row("base", 7.0, 7.4, errors=(1, 2), data="generated text"),
@@ -106,4 +106,4 @@ def made(
                 RowTrainings("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings),
             ]
             return table3_page.tabulate(context, rows)
-    return table4_page.tabulate(context, [parser_row(of_attention=(0.2, 0.0))])
+    return table4.tabulate(context, [parser_row(of_attention=(0.2, 0.0))])

@@ -3,7 +3,6 @@ from collections.abc import Callable
 from workflows.paper import TABLE_4
 from workflows.tables import table4
 from workflows.tables.parser_measurements import ParserRow
-from workflows.tables.table4_page import said
 
 Row = Callable[..., ParserRow]
 F1 = table4.F1
@@ -38,7 +37,7 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
     main = table.tables[0]
     assert [column.text(main.rows[13]) for column in main.columns[2:4]] == ["34.25", "12.50"]
     assert table.metrics["f1.Transformer 2 layers generated trees generated trees only"] == 34.25
-    assert said([inputs]).startswith("The parser reaches F1 34.2 after")
+    assert table4.said([inputs]).startswith("The parser reaches F1 34.2 after")
 
 
 def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
