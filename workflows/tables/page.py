@@ -1,6 +1,6 @@
 """Renders a table's report: one self-contained HTML file, to read offline, mail or print.
 
-    write(context, Table2Artifact, results, lead="...", said="...", sections=[Section("Curves", ...)], models=cells)
+    page.write(context, Table2Artifact, results, lead="...", sections=[page.Section("Curves", ...)], models=cells)
 
 A page begins with the result in one sentence, a summary of the runs, and the table. The differences from the paper and
 the sections follow; settings and command come last.
@@ -84,8 +84,7 @@ def write(
         results = replace(results, tables=[not_comparable(table, generated) for table in results.tables])
     said = " ".join(filter(None, (said, beside)))
     artifact = kind(context.folder).write(replace(results, said=" ".join(filter(None, (shown, said)))))
-    markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
-    markdown_file.write_text(render_markdown(results), encoding="utf-8")
+    (artifact.folder / f"{Path(artifact.record_file).stem}.md").write_text(render_markdown(results), encoding="utf-8")
     if models:
         (artifact.folder / SEEDS).write_text(seeds_csv(models), encoding="utf-8")
     environment = Environment(

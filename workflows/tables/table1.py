@@ -14,7 +14,6 @@ from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.quantities import duration
 from workflows.tables import page
-from workflows.tables.page import Section
 from workflows.tables.plots import Curve, curves
 from workflows.tables.table import NAME, Column, Difference, Results, ResultsArtifact, Row, Table, Value
 
@@ -56,7 +55,7 @@ def tabulate(
         compute(counts, measurements),
         lead="Five layer types over a sequence of length n and width d: the paper’s complexities beside the exponents "
         f"counted and measured on {measurements.device_name}.",
-        sections=[Section("Cost over n and d", explanation, drawings)],
+        sections=[page.Section("Cost over n and d", explanation, drawings)],
         command=command,
     )
 

@@ -12,7 +12,6 @@ from workflows.paper import KINDS, Kind, group
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.measurements import Translation
-from workflows.tables.page import Section, learning_figure
 from workflows.tables.plots import COLORS, INK, Point, figure, svg
 from workflows.tables.table import Table
 from workflows.tables.table3 import RowTrainings, Table3Artifact, compute
@@ -68,8 +67,8 @@ def tabulate(
         said=said(main),
         beside=beside(main),
         sections=[
-            Section("Differences from base", "Each row's difference here, over that in the paper.", deltas),
-            Section("Learning curves", explanation, _drawings(cells)),
+            page.Section("Differences from base", "Each row's difference here, over that in the paper.", deltas),
+            page.Section("Learning curves", explanation, _drawings(cells)),
             *map(page.translations, shown[:1]),
         ],
         models=list(chain.from_iterable(cells.values())),
@@ -88,7 +87,8 @@ def _drawings(cells: Mapping[str, Sequence[Translation]]) -> list[Markup]:
     drawings = []
     for letter, names in groups.items():
         models = [model for name in dict.fromkeys(["base", *names]) for model in cells.get(name, [])]
-        drawings += learning_figure(models, "dev_perplexity", GROUPS.get(letter, letter), f"dev_perplexity-{letter}")
+        title, file = GROUPS.get(letter, letter), f"dev_perplexity-{letter}"
+        drawings += page.learning_figure(models, "dev_perplexity", title, file)
     return drawings
 
 

@@ -22,7 +22,6 @@ from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.differences import ASPECTS, Aspect, Setup, differences
 from workflows.tables.measurements import TrainedModel
-from workflows.tables.page import Section
 from workflows.tables.parser_measurements import WSJ, CandidateParser, ParserRow
 from workflows.tables.provenance import provenance_notes
 from workflows.tables.table import NAME, Column, Difference, Missing, Results, ResultsArtifact, Row, Table, Value
@@ -52,7 +51,7 @@ def tabulate(
         sections=[
             page.learning_curves(candidates),
             *(
-                Section(
+                page.Section(
                     f"Parses, {name_of(row)}, {training_of(row)}",
                     "Short sentences at regular intervals through the test set, wrong parses first.",
                     samples=[{"gold": _drawing(gold), "parse": _drawing(parse)} for gold, parse in row.drawn],
