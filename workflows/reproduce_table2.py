@@ -27,13 +27,7 @@ from workflows.profiles.profile import Profile
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
 
-TABULATE = Stage(
-    "tabulating.tabulate",
-    table2.tabulate,
-    table2.Table2Artifact,
-    computes=True,  # builds models to draw figures
-    follows_source=True,
-)
+TABULATE = Stage("tabulating.tabulate", table2.tabulate, table2.Table2Artifact, follows_source=True)
 
 
 def cells_of(
