@@ -67,7 +67,7 @@ def tabulate(
         said=said(main),
         beside=beside(main),
         sections=[
-            page.Section("Differences from base", "Each row's difference here, over that in the paper.", deltas),
+            page.Section("Differences from base", "The axes’ scales differ: compare signs and order.", deltas),
             page.Section("Learning curves", explanation, _drawings(cells)),
             *map(page.translations, shown[:1]),
         ],
