@@ -1,4 +1,4 @@
-"""The workflows: the DAG of stages on Ray, profiles, one module per table, reports and the command line (paper §6)."""
+"""The workflows: the DAG of stages on Ray, profiles, one module per table, and the command line (paper §6)."""
 
 from workflows.requirements import check, is_command
 

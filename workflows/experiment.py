@@ -27,8 +27,8 @@ from workflows.engine.progress import View
 from workflows.engine.runner import run, run_models
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
-from workflows.reports.corpus import CorpusReport
 from workflows.runs import Run, artifacts_of, begun, labelled
+from workflows.tables.corpus import CorpusReport
 from workflows.tables.measurements import TrainedModel
 from workflows.tables.render import render_terminal
 from workflows.tables.table import Results

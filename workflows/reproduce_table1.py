@@ -17,16 +17,11 @@ from workflows.command_line import CommandLine
 from workflows.engine.dag import A, Imported, Stage
 from workflows.experiment import Reproduction, reproduce, requested
 from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
-from workflows.tables.table1 import Table1Artifact
+from workflows.tables.table1 import Table1Artifact, tabulate
 
 COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:count"), CountsArtifact)
 MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:measure"), MeasurementsArtifact, 3, gpus=1)
-TABULATE = Stage(
-    "tabulating.tabulate_layers",
-    Imported("workflows.reports.table1:tabulate"),
-    Table1Artifact,
-    follows_source=True,
-)
+TABULATE = Stage("tabulating.tabulate_layers", tabulate, Table1Artifact, follows_source=True)
 
 ProfileOption = Annotated[
     str | None,

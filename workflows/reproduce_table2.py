@@ -21,19 +21,13 @@ from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import app_of, run_app
 from workflows.cli.text_options import TextOptions
-from workflows.engine.dag import Imported, Stage, Step
+from workflows.engine.dag import Stage, Step
 from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
 from workflows.profiles.profile import Profile
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
 
-TABULATE = Stage(
-    "tabulating.tabulate",
-    Imported("workflows.reports.table2:tabulate"),
-    table2.Table2Artifact,
-    computes=True,  # builds models to draw figures
-    follows_source=True,
-)
+TABULATE = Stage("tabulating.tabulate", table2.tabulate, table2.Table2Artifact, follows_source=True)
 
 
 def cells_of(

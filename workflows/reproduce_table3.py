@@ -26,7 +26,7 @@ from workflows.tables.table3_rows import GridRow, rows
 
 TABULATE = Stage(
     "tabulating.tabulate_rows",
-    Imported("workflows.reports.table3:tabulate"),
+    Imported("workflows.tables.table3_page:tabulate"),
     table3.Table3Artifact,
     follows_source=True,
 )

@@ -14,18 +14,13 @@ import typer
 
 from workflows.cli import options
 from workflows.cli.console import app_of, run_app
-from workflows.engine.dag import Imported, Stage, Step
+from workflows.engine.dag import Stage, Step
 from workflows.experiment import Reproduction, Request, reproduce, requested
 from workflows.parsers import ParserGrid
 from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
 from workflows.tables import table4
 
-TABULATE = Stage(
-    "tabulating.tabulate_parsers",
-    Imported("workflows.reports.table4:tabulate"),
-    table4.Table4Artifact,
-    follows_source=True,
-)
+TABULATE = Stage("tabulating.tabulate_parsers", table4.tabulate, table4.Table4Artifact, follows_source=True)
 
 ProfileOption = Annotated[
     str | None,

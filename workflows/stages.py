@@ -29,7 +29,7 @@ from pipeline.store.artifacts import (
 from pipeline.text import cleaning, overlap
 from workflows.engine.dag import A, Imported, Stage, Step
 from workflows.profiles.profile import Profile, Recipe, SearchGrid
-from workflows.reports.corpus import CorpusReport, report_corpus
+from workflows.tables.corpus import CorpusReport, report_corpus
 from workflows.tables.measurements import Translation
 
 READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable[..., EvaluationSet]]] = {

@@ -1,1 +1,1 @@
-"""Computes the paper's tables, with printed and measured values side by side, and their notes."""
+"""Computes the paper's tables, with printed and measured values side by side, and writes their pages."""

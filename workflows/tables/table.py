@@ -3,7 +3,7 @@
     Column("en-de.paper_bleu", "paper BLEU", "EN-DE", ".2f")
     Row("Transformer (base)", "measured", {"en-de.paper_bleu": 27.31, "en-fr.paper_bleu": Missing.NOT_RUN})
 
-Numbers become text only in views: the terminal, Markdown (`render`) and the page (`reports`). JSON and MLflow store
+Numbers become text only in views: the terminal, Markdown (`render`) and the page (`page`). JSON and MLflow store
 them as they are.
 """
 

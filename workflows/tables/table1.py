@@ -1,14 +1,20 @@
-"""Computes Table 1 (paper §4): each layer type's fitted exponents of n and d beside the paper's O(·)."""
+"""Table 1 (paper §4) and its page: each layer type's fitted exponents of n and d beside the paper's O(·)."""
 
 from collections.abc import Mapping
 from statistics import median
 from typing import Literal
 
+from markupsafe import Markup
+
 from pipeline.complexity.exponents import Exponent, crossing, fit
-from pipeline.complexity.records import Counts, LayerCounts, Measurements
+from pipeline.complexity.records import Counts, CountsArtifact, LayerCounts, Measurements, MeasurementsArtifact
 from pipeline.complexity.settings import LayerType
+from pipeline.store.artifact import Context
 from workflows import paper
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.quantities import duration
+from workflows.tables import page
+from workflows.tables.plots import Curve, curves
 from workflows.tables.table import NAME, Column, Difference, Results, ResultsArtifact, Row, Table, Value
 
 TOLERANCE = 0.15
@@ -18,6 +24,8 @@ Quantity = Literal["flop", "time"]
 Variable = Literal["n", "d"]
 VARIABLES: tuple[Variable, ...] = ("n", "d")
 QUANTITIES: tuple[Quantity, ...] = ("flop", "time")
+PLOTTED: dict[Quantity, tuple[str, float]] = {"time": ("time, ms", 1e3), "flop": ("counted FLOP, G", 1e-9)}
+"""The plotted quantities: title and factor to the unit."""
 PRINTED = {row.name: row for row in (*paper.TABLE_1, paper.SEPARABLE)}
 NAMES = Column(NAME, "layer type")
 Sizes = Mapping[LayerType, Mapping[tuple[int, int], Mapping[Quantity, float]]]
@@ -29,6 +37,27 @@ class Table1Artifact(ResultsArtifact):
     """`table1.json`, `table1.md` and `report.html`."""
 
     record_file = "table1.json"
+
+
+def tabulate(
+    context: Context, counted: CountsArtifact, measured: MeasurementsArtifact, command: CommandLine = UNKNOWN
+) -> Table1Artifact:
+    """Writes Table 1 from the layer types' counts and measurements."""
+    counts, measurements = counted.load(), measured.load()
+    sizes = sizes_of(counts, measurements)
+    drawings = [_plot(counts, sizes, quantity, variable) for quantity in PLOTTED for variable in VARIABLES]
+    explanation = (
+        "Time covers forward and backward, FLOP only forward. Both axes are logarithmic, so a slope is an exponent."
+    )
+    return page.write(
+        context,
+        Table1Artifact,
+        compute(counts, measurements),
+        lead="Five layer types over a sequence of length n and width d: the paper’s complexities beside the exponents "
+        f"counted and measured on {measurements.device_name}.",
+        sections=[page.Section("Cost over n and d", explanation, drawings)],
+        command=command,
+    )
 
 
 def sizes_of(counts: Counts, measured: Measurements) -> Sizes:
@@ -166,3 +195,15 @@ def _crossing(counts: Counts, sizes: Sizes) -> str:
         found = f"{'self-attention' if attention_s > recurrent_s else 'recurrence'} takes longer at every n"
     d = counts.sweep.width
     return f"By counted operations, self-attention and recurrence meet at n = d. By time, at d = {d}, {found}."
+
+
+def _plot(counts: Counts, sizes: Sizes, quantity: Quantity, variable: Variable) -> Markup:
+    """Plots a quantity of all layer types over n or d."""
+    title, factor = PLOTTED[quantity]
+    along = VARIABLES.index(variable)
+    lines = [
+        Curve(layer, [(point[along], factor * costs[point][quantity]) for point in sweeps(counts, layer)[variable]])
+        for layer, costs in sizes.items()
+    ]
+    other = f"d = {counts.sweep.width}" if variable == "n" else f"n = {counts.sweep.length}"
+    return curves(title, f"{variable} ({other})", lines, f"{quantity}-over-{variable}", log=True)

@@ -1,4 +1,4 @@
-"""Computes Table 2 (§6.1): BLEU and training cost, the paper's rows above the measured rows.
+"""Table 2 (§6.1) and its page: BLEU and training cost, the paper's rows above the measured rows.
 
     python -m workflows.reproduce_table2
 
@@ -11,12 +11,19 @@ from itertools import groupby
 from statistics import fmean, stdev
 from types import MappingProxyType
 
+from markupsafe import Markup
+
 from pipeline.evaluation.search_choice import DecodingChoiceRecord
+from pipeline.store.artifact import Context
 from pipeline.store.records import ScoringRecord
 from workflows import paper
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.engine.dag import to_artifact
+from workflows.tables import page
+from workflows.tables.corpus import CorpusReport
 from workflows.tables.differences import differences
 from workflows.tables.measurements import Translation
+from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import rate_notes, reading_notes, seeds_text
 from workflows.tables.table import MILLION, NAME, Column, Missing, Results, ResultsArtifact, Row, Table, Value
 
@@ -40,6 +47,32 @@ class Table2Artifact(ResultsArtifact):
     """`table2.json`, `table2.md` and `report.html`."""
 
     record_file = "table2.json"
+
+
+def tabulate(
+    context: Context,
+    cells: list[Translation],
+    failures: Mapping[str, str] = NONE_FAILED,
+    reports: Sequence[CorpusReport] = (),
+    command: CommandLine = UNKNOWN,
+) -> Table2Artifact:
+    """Writes Table 2 with the `cells` that were run; the others show why they failed or that they were not run.
+
+    `failures` maps the labels of failed cells to reasons; `reports` are the corpus reports, one per language pair.
+    """
+    results = compute(cells, failures)
+    firsts = [first for first, *_ in by_cell(cells).values()]
+    return page.write(
+        context,
+        Table2Artifact,
+        results,
+        lead="The paper’s rows, followed by the rows measured here. BLEU is in percent, training cost in FLOP.",
+        said=said(results.metrics),
+        sections=[page.learning_curves(cells, over_budgets(cells)), *map(page.translations, firsts)],
+        models=cells,
+        reports=reports,
+        command=command,
+    )
 
 
 def by_cell(measured: Sequence[Translation]) -> dict[tuple[str, str], list[Translation]]:
@@ -227,3 +260,36 @@ def _notes(measured: Sequence[Translation], cells: Cells, failures: Mapping[str,
             if name != cell.test_set
         ),
     ]
+
+
+def said(metrics: Mapping[str, float]) -> str:
+    """States the table's metrics in a sentence."""
+    reached = []
+    for score in SCORES.values():
+        if of_score := [name for name in metrics if name.startswith(score)]:
+            listed = (f"{name.removeprefix(score)} {metrics[name]:.1f}" for name in of_score)
+            reached.append(f"{score}:{','.join(listed)}")
+    return f"Measured {'; '.join(reached)}." if reached else page.NOTHING_RUN
+
+
+def over_budgets(models: Sequence[Translation]) -> list[Markup]:
+    """Plots dev NLL over seconds and FLOP, and scored checkpoints' BLEU over seconds, if there are several models."""
+    if len({model.model for model in models}) < 2:
+        return []
+    seconds, operations, scored = [], [], []
+    for model in models:
+        over_seconds = [(line["train_s"], line["dev_nll"]) for line in model.metrics if "dev_nll" in line]
+        seconds.append(Curve(model.label, over_seconds))
+        operations.append(Curve(model.label, model.nll_over_flop()))
+        if series := model.series().get("dev_sacrebleu"):
+            after = [(line["update"], line["train_s"]) for line in model.metrics]
+            reached_s = {update: next(s for at, s in after if at >= update) for update in series}
+            scored.append(Curve(model.label, [(reached_s[update], bleu) for update, bleu in series.items()]))
+    nll, passed = "dev NLL, nats per token", "seconds of training"
+    drawings = [
+        curves(nll, passed, seconds, "dev-nll-over-seconds-of-training", cut=True),
+        curves(nll, "FLOP", operations, "dev-nll-over-flop", cut=True),
+    ]
+    if scored:
+        drawings.append(curves(page.TITLES["dev_sacrebleu"], passed, scored, "dev-sacrebleu-over-seconds-of-training"))
+    return drawings

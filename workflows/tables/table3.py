@@ -36,20 +36,15 @@ PRINTED: dict[Kind, str] = {"perplexity": ".2f", "bleu": ".1f"}
 """The paper's decimals."""
 
 
-def deltas(kind: Kind, *headings: str) -> list[Column]:
-    """Returns the columns of differences from base, printed and measured."""
-    return [
-        Column(f"{kind}.paper_delta", headings[0], KIND_NAMES[kind], f"+z{PRINTED[kind]}"),
-        Column(f"{kind}.delta", headings[-1], KIND_NAMES[kind], "+z.2f", is_measured=True),
-    ]
-
-
 def _scores(kind: Kind) -> list[Column]:
     """Returns the columns of a metric: printed, with its difference from base, and both as measured."""
-    printed = Column(f"{kind}.paper", "paper", KIND_NAMES[kind], PRINTED[kind])
-    here = Column(kind, "here", KIND_NAMES[kind], ".2f", spread=f"{kind}.deviation", is_measured=True)
-    printed_delta, delta = deltas(kind, "Δ")
-    return [printed, printed_delta, here, delta]
+    name = KIND_NAMES[kind]
+    return [
+        Column(f"{kind}.paper", "paper", name, PRINTED[kind]),
+        Column(f"{kind}.paper_delta", "Δ", name, f"+z{PRINTED[kind]}"),
+        Column(kind, "here", name, ".2f", spread=f"{kind}.deviation", is_measured=True),
+        Column(f"{kind}.delta", "Δ", name, "+z.2f", is_measured=True),
+    ]
 
 
 COLUMNS = [

@@ -1,4 +1,4 @@
-"""Computes Table 4 (§6.3): F1 of parsers, the paper's rows above the measured rows.
+"""Table 4 (§6.3) and its page: F1 of parsers, the paper's rows above the measured rows.
 
     python -m workflows.reproduce_table4
 
@@ -9,10 +9,17 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from markupsafe import Markup
+
 from pipeline.evaluation.tree_scores import TreeScores
+from pipeline.parsing.trees import Tree, drawn
+from pipeline.store.artifact import Context
 from workflows import paper
+from workflows.command_line import UNKNOWN, CommandLine
 from workflows.engine.dag import to_artifact
 from workflows.profiles.parsing import SEMI_SUPERVISED, wsj_profile
+from workflows.tables import page
+from workflows.tables.corpus import CorpusReport
 from workflows.tables.differences import ASPECTS, Aspect, Setup, differences
 from workflows.tables.measurements import TrainedModel
 from workflows.tables.parser_measurements import WSJ, CandidateParser, ParserRow
@@ -28,6 +35,34 @@ class Table4Artifact(ResultsArtifact):
     """`table4.json`, `table4.md` and `report.html`."""
 
     record_file = "table4.json"
+
+
+def tabulate(
+    context: Context, rows: list[ParserRow], reports: Sequence[CorpusReport] = (), command: CommandLine = UNKNOWN
+) -> Table4Artifact:
+    """Writes Table 4 with the `rows` that were run; `reports` are the reports on their trees."""
+    candidates = [candidate for row in rows for candidate in row.candidates]
+    return page.write(
+        context,
+        Table4Artifact,
+        compute(rows),
+        lead="English constituency parsing: the paper’s rows, followed by the rows measured here. F1 is in percent.",
+        said=said(rows),
+        sections=[
+            page.learning_curves(candidates),
+            *(
+                page.Section(
+                    f"Parses, {name_of(row)}, {training_of(row)}",
+                    "Short sentences at regular intervals through the test set, wrong parses first.",
+                    samples=[{"gold": _drawing(gold), "parse": _drawing(parse)} for gold, parse in row.drawn],
+                )
+                for row in rows
+            ),
+        ],
+        models=candidates,
+        reports=reports,
+        command=command,
+    )
 
 
 def compute(rows: Sequence[ParserRow]) -> Results:
@@ -234,3 +269,16 @@ def _notes(rows: Sequence[ParserRow]) -> list[str]:
         for name, why in row.failures.items()
     ]
     return [*notes, *provenance_notes(chosen)]
+
+
+def said(rows: Sequence[ParserRow]) -> str:
+    """States the parsers' F1 in a sentence."""
+    parsed = [(training_of(row), row.found.measured.total.f1) for row in rows if row.found]
+    if not parsed:
+        return page.NOTHING_RUN
+    reached = " and ".join(f"{f1:.1f} after training on {name}" for name, f1 in parsed)
+    return f"The parser reaches F1 {reached}, right-branching trees {rows[0].baseline_scores.total.f1:.1f}."
+
+
+def _drawing(tree: Tree) -> Markup:
+    return Markup('<pre class="tree" tabindex="0">{}</pre>').format(drawn(tree))

@@ -27,7 +27,7 @@ from pipeline.store.artifacts import METRICS, Corpus, EvaluationSet, read_metric
 from pipeline.store.locks import guarded
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order, to_artifact, to_step
-from workflows.reports.corpus import CorpusReport
+from workflows.tables.corpus import CorpusReport
 from workflows.tables.measurements import TrainedModel
 from workflows.tracking.addresses import without_password
 from workflows.tracking.models import registered_name, serve

@@ -16,7 +16,7 @@ from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from workflows.engine.dag import Step
 from workflows.engine.interface import Watcher
-from workflows.reports.corpus import CorpusReport
+from workflows.tables.corpus import CorpusReport
 from workflows.tracking.export import Exporter, Workflow
 from workflows.tracking.server import Server
 

@@ -15,7 +15,7 @@ from pipeline.store.records import DecodingRecord
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.tiny_complexity import counts, measurements, theory_s
 from tests.support.tiny_parser import make_tree_set, make_trees
-from workflows.reports import table1, table2, table3, table4
+from workflows.tables import table1, table2, table3_page, table4
 from workflows.tables.measurements import TrainedModel, Translation
 from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
 from workflows.tables.table3 import RowTrainings
@@ -105,5 +105,5 @@ def made(
                 trained_row("E", 7.1),
                 RowTrainings("F1", {"n_layers": 1, "warmup_steps": 9}, trained_row("F1", 6.5).trainings),
             ]
-            return table3.tabulate(context, rows)
+            return table3_page.tabulate(context, rows)
     return table4.tabulate(context, [parser_row(of_attention=(0.2, 0.0))])

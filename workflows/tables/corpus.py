@@ -3,6 +3,11 @@
 `aiayn prepare` writes the report to OUT/report; Tables 2 to 4 show it and send it to MLflow.
 """
 
+from itertools import zip_longest
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
@@ -10,11 +15,17 @@ from pipeline.text.cleaning import REASONS as CLEANING_REASONS
 from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, CorpusStatistics, measure
 from pipeline.text.overlap import Overlaps
 from workflows.quantities import percent, rounded
+from workflows.tables.plots import COLORS, figure, svg
 from workflows.tables.table import NAME, Column, Table, columns, in_order
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _IN_WORDS = ("blank side", "too many words", "lengths too different", "not UTF-8", "too many tokens")
 REASONS = dict(zip((*CLEANING_REASONS, TOO_MANY_TOKENS), _IN_WORDS, strict=True))
 """Why pairs are dropped, in words."""
+LONGEST_SHOWN = "0.999"
+"""The histogram leaves out lengths above this quantile: they would squeeze the rest."""
 
 
 class CorpusReport(JsonArtifact[CorpusStatistics]):
@@ -66,8 +77,6 @@ def report_corpus(
 
     `data` is a short description of the text. Raises UserError if a file is missing or damaged.
     """
-    from workflows.reports.corpus_plot import lengths_svg  # Matplotlib is slow to import
-
     statistics = measure(data, corpus, vocabulary, dataset.on_this_node(context.scratch), overlaps, training)
     report = CorpusReport(context.folder).write(statistics)
     (context.folder / "corpus_report.svg").write_text(lengths_svg(statistics), encoding="utf-8")
@@ -114,3 +123,29 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
         "padding": f"{percent(plan.padding_fraction)} of the tokens computed on CPUs",
         "one epoch": f"{rounded(plan.updates)} updates of {rounded(plan.budget_tokens)} tokens on the fuller side",
     }
+
+
+def lengths_svg(statistics: CorpusStatistics) -> str:
+    """Plots a histogram of the lengths on both sides."""
+
+    def draw(axes: "Axes") -> None:
+        for side, color in zip(statistics.lengths, COLORS, strict=False):
+            edges = [length - 0.5 for length in range(len(side.sentences) + 1)]
+            label = f"{side.language}, mean {side.mean:.1f}"
+            axes.stairs(side.sentences, edges, color=color, linewidth=1.4, label=label)
+        axes.set_xlim(0, max(side.quantiles[LONGEST_SHOWN] for side in statistics.lengths) + 1)
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_formatter(lambda sentences, _: rounded(sentences))
+        axes.set_ylabel("training sentences")
+        axes.legend(frameon=False)
+
+    return svg(f"{title(statistics)}: lengths", "tokens", draw)
+
+
+def lengths_figure(statistics: CorpusStatistics) -> Markup:
+    """Returns the same plot as a figure with its data."""
+    languages = [side.language for side in statistics.lengths]
+    counts = zip_longest(*(side.sentences for side in statistics.lengths), fillvalue=0)
+    rows = [(length, *sentences) for length, sentences in enumerate(counts) if any(sentences)]
+    described = f"{title(statistics)}: lengths of the training sentences in tokens"
+    return figure(lengths_svg(statistics), described, f"lengths-{statistics.pair}", ("tokens", *languages), rows)

@@ -1,6 +1,8 @@
 """Draws the reports' plots with Matplotlib, as inline SVG with their data as CSV.
 
 curves("loss", "update", [Curve("EN-DE base", [(50, 5.5), (100, 4.9)])], "loss")
+
+Matplotlib is imported only to draw, since every command imports this module.
 """
 
 import base64
@@ -9,14 +11,13 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from markupsafe import Markup
-from matplotlib import rc_context
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 COLORS = ("#2f6fd0", "#d1731c", "#1f9a78", "#a05ec0", "#cf4257", "#8d8a1f", "#2b9dba")
 """Curve colours."""
@@ -57,8 +58,11 @@ class Curve:
     points: Sequence[Point]
 
 
-def svg(title: str, against: str, draw: Callable[[Axes], None]) -> str:
+def svg(title: str, against: str, draw: Callable[["Axes"], None]) -> str:
     """Returns what `draw` draws as an SVG file; `against` labels the horizontal axis."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
     file = io.StringIO()
     with rc_context(RC):
         figure = Figure(SIZE_IN, layout="constrained")
@@ -101,7 +105,7 @@ def curves(
     """
     labels = list(dict.fromkeys(line.label for line in lines))
 
-    def draw(axes: Axes) -> None:
+    def draw(axes: "Axes") -> None:
         drawn = set[str]()
         for line in lines:
             place, points = labels.index(line.label), line.points
@@ -128,7 +132,9 @@ def curves(
     return figure(svg(title, against, draw), described, name, ("curve", against, title), rows)
 
 
-def _make_logarithmic(axes: Axes) -> None:
+def _make_logarithmic(axes: "Axes") -> None:
+    from matplotlib.ticker import LogLocator, NullLocator
+
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     low, high = axes.get_ylim()

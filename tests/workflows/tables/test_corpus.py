@@ -9,8 +9,8 @@ from pipeline.text.corpus_statistics import Collection, CorpusStatistics, Length
 from pipeline.text.overlap import Overlap
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings, page_of
 from tests.support.tiny_text import prepare_text
-from workflows.reports import table2 as table2_report
-from workflows.reports.corpus import CorpusReport, report_corpus
+from workflows.tables import table2
+from workflows.tables.corpus import CorpusReport, report_corpus
 
 REASONS = ("blank", "too_long", "ratio", "invalid", "too_many_tokens")
 
@@ -61,7 +61,7 @@ def test_a_report_shows_each_text(tmp_path: Path) -> None:
         assert reports[-1].summary.endswith(
             "; 9 of 500 pairs of dev (12 source and 10 target sentences) in the training text"
         )
-    html = page_of(tmp_path, table2_report.tabulate, [], {}, reports)
+    html = page_of(tmp_path, table2.tabulate, [], {}, reports)
     assert_asks_for_nothing_outside(html)
     assert len(drawings(html)) == 2
     reader = Reader(html)
@@ -71,4 +71,4 @@ def test_a_report_shows_each_text(tmp_path: Path) -> None:
     assert "Training text" in reader.text
     assert "EN-FR, two collections" in reader.text
     assert "9 of 500 pairs of dev (12 source and 10 target sentences)" in reader.text
-    assert "Training text" not in Reader(page_of(tmp_path, table2_report.tabulate, [])).text
+    assert "Training text" not in Reader(page_of(tmp_path, table2.tabulate, [])).text

@@ -1,4 +1,4 @@
-"""Writes Table 3 with its report, one HTML file: the last stage of the workflow."""
+"""Writes the page of Table 3: base in a sentence, differences from base, learning curves and translations."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -9,14 +9,12 @@ from matplotlib.axes import Axes
 from pipeline.store.artifact import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.paper import KINDS, Kind, group
-from workflows.reports import page
-from workflows.reports.corpus import CorpusReport
-from workflows.reports.learning import learning_figure
-from workflows.reports.page import Section
-from workflows.reports.plots import COLORS, INK, Point, figure, svg
+from workflows.tables import page
+from workflows.tables.corpus import CorpusReport
 from workflows.tables.measurements import Translation
-from workflows.tables.table import NAME, Column, Table
-from workflows.tables.table3 import RowTrainings, Table3Artifact, compute, deltas
+from workflows.tables.plots import COLORS, INK, Point, figure, svg
+from workflows.tables.table import Table
+from workflows.tables.table3 import RowTrainings, Table3Artifact, compute
 
 GROUPS = {
     "A": "A: number of heads",
@@ -53,14 +51,12 @@ def tabulate(
     """Writes Table 3 with all its rows, with results or without; `reports` holds their corpus report."""
     results, cells = compute(rows)
     main = results.tables[0]
-    columns = [Column(NAME, ""), *chain.from_iterable(deltas(kind, "paper", "here") for kind in KINDS)]
-    compared = Table("difference from base, dev set", columns, [row for row in main.rows if row.name != "base"])
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     explanation = (
         "Dev perplexity, one plot per group of rows and one curve per run, with base in every plot. The beginnings are "
         "cut off at the top."
     )
-    groups = _drawings(cells)
+    deltas = [dots(kind, points) for kind in KINDS if (points := both_deltas(main, kind))]
     return page.write(
         context,
         Table3Artifact,
@@ -70,10 +66,9 @@ def tabulate(
         "from base.",
         said=said(main),
         beside=beside(main),
-        compared=compared,
-        pictures=[dots(kind, points) for kind in KINDS if (points := both_deltas(main, kind))],
         sections=[
-            *[Section("Learning curves", explanation, groups)] * bool(groups),
+            page.Section("Differences from base", "The axes’ scales differ: compare signs and order.", deltas),
+            page.Section("Learning curves", explanation, _drawings(cells)),
             *map(page.translations, shown[:1]),
         ],
         models=list(chain.from_iterable(cells.values())),
@@ -92,7 +87,8 @@ def _drawings(cells: Mapping[str, Sequence[Translation]]) -> list[Markup]:
     drawings = []
     for letter, names in groups.items():
         models = [model for name in dict.fromkeys(["base", *names]) for model in cells.get(name, [])]
-        drawings += learning_figure(models, "dev_perplexity", GROUPS.get(letter, letter), f"dev_perplexity-{letter}")
+        title, file = GROUPS.get(letter, letter), f"dev_perplexity-{letter}"
+        drawings += page.learning_figure(models, "dev_perplexity", title, file)
     return drawings
 
 

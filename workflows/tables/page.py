@@ -1,9 +1,9 @@
 """Renders a table's report: one self-contained HTML file, to read offline, mail or print.
 
-    write(context, Table2Artifact, results, lead="...", said="...", sections=[Section("Curves", ...)], models=cells)
+    page.write(context, Table2Artifact, results, lead="...", sections=[page.Section("Curves", ...)], models=cells)
 
-A page begins with the result in one sentence, a summary of the runs, and the paper's values beside the measured ones.
-The whole table, the differences from the paper and the sections follow; settings and command come last.
+A page begins with the result in one sentence, a summary of the runs, and the table. The differences from the paper and
+the sections follow; settings and command come last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,6 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from pipeline.store.artifact import Context
@@ -22,24 +21,27 @@ from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.profile import GENERATED
 from workflows.quantities import duration, flop_text, rounded
-from workflows.reports.corpus import CorpusReport, collections, facts, title
-from workflows.reports.corpus_plot import lengths_figure
-from workflows.reports.seeds import seeds_csv
+from workflows.tables.corpus import CorpusReport, collections, facts, lengths_figure, title
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
 from workflows.tables.measurements import TrainedModel, Translation
+from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import differences_table, render_markdown
+from workflows.tables.seeds import seeds_csv
 from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table, not_comparable
 
 ResultsArtifactT = TypeVar("ResultsArtifactT", bound=ResultsArtifact)
 REPORT, SEEDS = "report.html", "seeds.csv"
+TITLES = {
+    "loss": "training loss",
+    "dev_perplexity": "dev perplexity",
+    "dev_paper_bleu": "paper BLEU, dev set",
+    "dev_sacrebleu": "sacreBLEU, dev set",
+    "dev_f1": "F1, dev set",
+    "learning_rate": "learning rate",
+}
+"""The plotted metrics of `metrics.jsonl`, or of a model's series; MLflow shows them all."""
 NOTHING_RUN = "Nothing was run: the table has only the paper’s values."
-COMPARED = (
-    Column(NAME, ""),
-    Column("paper", "paper", spec=".1f"),
-    Column("here", "here", spec=".2f", is_measured=True),
-)
-"""The columns of the first screen; the paper prints one decimal."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,6 @@ def write(
     lead: str,
     said: str = "",
     beside: str = "",
-    compared: Table | None = None,
-    pictures: Sequence[Markup] = (),
     sections: Sequence[Section] = (),
     models: Sequence[TrainedModel] = (),
     reports: Sequence[CorpusReport] = (),
@@ -72,23 +72,23 @@ def write(
     """Writes a table as JSON and Markdown, its page as self-contained HTML, and `seeds.csv`; returns the artifact.
 
     `lead` introduces the table, `said` states the result, `beside` compares it with the paper. For generated text, what
-    the run shows stands in front instead of `beside`. The first screen shows `compared` beside `pictures`, or only
-    the pictures. `models` are the trained models behind the table, whose settings the page lists, `reports` describe
-    their training texts, and `command` is the command line that writes the page.
+    the run shows stands in front instead of `beside`. Empty `sections` are left out. `models` are the trained models
+    behind the table, whose settings the page lists, `reports` describe their training texts, and `command` is the
+    command line that writes the page.
     """
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # every command imports this module
+
     shown = ""
     if generated := next((model.data for model in models if model.data.startswith(GENERATED)), ""):
         shown, beside = shows(models, generated), ""
         results = replace(results, tables=[not_comparable(table, generated) for table in results.tables])
-        compared = compared and not_comparable(compared, generated)
     said = " ".join(filter(None, (said, beside)))
     artifact = kind(context.folder).write(replace(results, said=" ".join(filter(None, (shown, said)))))
-    markdown_file = artifact.folder / Path(artifact.record_file).with_suffix(".md")
-    markdown_file.write_text(render_markdown(results), encoding="utf-8")
+    (artifact.folder / f"{Path(artifact.record_file).stem}.md").write_text(render_markdown(results), encoding="utf-8")
     if models:
         (artifact.folder / SEEDS).write_text(seeds_csv(models), encoding="utf-8")
     environment = Environment(
-        loader=PackageLoader("workflows.reports"),
+        loader=PackageLoader("workflows.tables"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -111,13 +111,11 @@ def write(
         lead=lead,
         said=said,
         ran=ran(models),
-        compared=compared,
-        pictures=pictures,
         main=main,
         others=others,
         differences=differences_table(results.differences),
         notes=results.marked_notes,
-        sections=[*sections, *texts],
+        sections=[each for each in (*sections, *texts) if each.drawings or each.tables or each.samples],
         settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
         libraries=", ".join(f"{name} {' and '.join(sorted(versions))}" for name, versions in libraries.items()),
         command=command.typed,
@@ -200,10 +198,22 @@ def settings(model: TrainedModel) -> dict[str, str]:
     }
 
 
-def learning_curves(drawings: Sequence[Markup]) -> list[Section]:
-    """Returns the section of learning curves, if there are any."""
+def learning_curves(models: Sequence[TrainedModel], drawings: Sequence[Markup] = ()) -> Section:
+    """Returns the section of learning curves: other `drawings`, then a plot of each metric that any run has."""
     explanation = "Metrics that vary from update to update are pale, with their running mean on top."
-    return [Section("Learning curves", explanation, drawings)] * bool(drawings)
+    of_metrics = chain.from_iterable(learning_figure(models, name) for name in TITLES)
+    return Section("Learning curves", explanation, [*drawings, *of_metrics])
+
+
+def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", file: str = "") -> list[Markup]:
+    """Plots a metric of `metrics.jsonl` or of scored checkpoints over updates; an empty list if no run has it."""
+    lines = []
+    for model in models:
+        logged = [(line["update"], line[name]) for line in model.metrics if name in line]
+        if points := list(model.series().get(name, {}).items()) or logged:
+            lines.append(Curve(model.label, points))
+    look = {"smooth": name == "loss", "cut": name == "dev_perplexity"}
+    return [curves(title or TITLES[name], "update", lines, file or name, **look)] if lines else []
 
 
 def translations(model: Translation) -> Section:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.html_reader import Reader, csv_files, drawings
-from workflows.reports.page import marked
-from workflows.reports.plots import Curve, curves, figure
+from workflows.tables.page import marked
+from workflows.tables.plots import Curve, curves, figure
 
 WORDS = st.lists(st.sampled_from(["das", "Haus", "<b>", "&", "steht", "."]), max_size=8).map(" ".join)
 FALLING = [(10.0, 90.0), (20.0, 9.0), (30.0, 6.0), (40.0, 5.0)]

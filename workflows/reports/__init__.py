@@ -1,1 +1,0 @@
-"""Writes one self-contained HTML report per table, its plots, and the report on prepared text."""
