@@ -31,12 +31,12 @@ TRITON = "model.kernels.attention_triton"
 RAY_IN_PIPELINE = {"pipeline.training.on_ray", "pipeline.evaluation.decoding", "pipeline.ray_private"}
 MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
-    "model pipeline": (16_651, 16_500),
+    "model pipeline": (16_474, 15_600),
     "model/kernels": (318, 600),
-    "workflows": (11_019, 9_500),
-    "benchmarks": (1_473, 1_500),
-    "tests": (21_288, 20_000),
-    "a table": (7_147, 5_200),
+    "workflows": (10_680, 8_900),
+    "benchmarks": (1_473, 1_450),
+    "tests": (21_033, 19_500),
+    "a table": (6_968, 5_200),
     "a file": (400, 400),
 }
 """Python lines of folders, of what a table imports from workflows/, and of any one file."""
