@@ -5,8 +5,8 @@
     exporter.table(artifact, table.metrics, reports)
     exporter.stop("FAILED", "the reason")       # ends the runs that are still open
 
-Each call may be repeated, also by another process after a kill, and sends what MLflow lacks. A run is identified by the
-fingerprint of the table's step and the run's name.
+Each call may be repeated, also by another process after a kill, and sends what MLflow lacks; commands call by
+`Server.attempt`, in turn. A run is identified by the fingerprint of the table's step and the run's name.
 """
 
 import json
@@ -24,7 +24,6 @@ import psutil
 from pipeline.settings import Settings, flatten
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import METRICS, Corpus, EvaluationSet, read_metrics_line
-from pipeline.store.locks import guarded
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order, to_artifact, to_step
 from workflows.tables.corpus import CorpusReport
@@ -64,8 +63,6 @@ class Exporter:
         """Sends nothing yet."""
         self._server, self._workflow, self._store = server, workflow, store
         self._title = f"{server.experiment} {workflow.profile}"
-        self._alone = store.root / "mlartifacts"
-        """The folder of the lock by which of two equal commands at once one creates a run or version."""
         self._runs: dict[str, Any] = {}
         """MLflow's runs by name, as of their opening or end."""
         self._known: dict[str, dict[tuple[str, int], float]] = {}
@@ -145,9 +142,8 @@ class Exporter:
             "mlflow.source.name": f"workflows.reproduce_{self._server.experiment}",
         }
         tags = {**key, **tags, **resolve_tags(source)}  # user and commit, too
-        with guarded(self._alone):
-            known = self._search(" and ".join(f"tags.`{tag}` = '{value}'" for tag, value in key.items()))
-            run = known[0] if known else client.create_run(self._server.experiment_id, run_name=name, tags=tags)
+        known = self._search(" and ".join(f"tags.`{tag}` = '{value}'" for tag, value in key.items()))
+        run = known[0] if known else client.create_run(self._server.experiment_id, run_name=name, tags=tags)
         self._runs[name] = run
         if not self._is_sent(name):
             # MLflow rejects changed parameters: those of the command that created the run stay.
@@ -184,8 +180,7 @@ class Exporter:
         has_weights = not self._server.has_file or self._store.has(to_step(steps.checkpoint).name)
         if self._workflow.is_served and has_weights:
             served = registered_name(name, model.pair)
-            with guarded(self._alone):
-                serve(client, run, served, to_artifact(model.checkpoint), search, self._store, self._about(steps))
+            serve(client, run, served, to_artifact(model.checkpoint), search, self._store, self._about(steps))
         self._end(name, "FINISHED", is_sent=has_weights or not self._workflow.is_served)
 
     def _send(self, name: str, points: Sequence[Any]) -> None:

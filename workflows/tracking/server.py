@@ -101,10 +101,14 @@ class Server:
         return UserError(f"MLflow at {place} does not answer ({reason}); {remedy}")
 
     def attempt(self, send: Callable[[], object]) -> None:
-        """Calls `send` unless the server has not answered within the last `AWAY_S`, and warns of the first failure."""
+        """Calls `send` unless the server has not answered within the last `AWAY_S`, and warns of the first failure.
+
+        Commands of one store send in turn: two that look for a run at once would both create it.
+        """
         if time.monotonic() > self.next_request_s:
             try:
-                send()
+                with guarded(self._files.parent / ".locks" / "mlflow"):
+                    send()
             except Exception as error:
                 self._warn(error)
 
