@@ -18,7 +18,6 @@ from pipeline.store.store import Store
 from workflows.cli.closing import closing_lines, shown
 from workflows.cli.console import console, print_error
 from workflows.cli.options import Common
-from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
 from workflows.engine.dag import Imported, Step, to_step
 from workflows.engine.interface import Model
@@ -140,7 +139,7 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     console.print()
     commands = {model.command for model in experiment.models.values()}
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
-    for line in closing_lines(begun_run.folder, model_command, ui_command(mlflow.uri)):
+    for line in closing_lines(begun_run, store, model_command, ui_command(mlflow.uri)):
         _print_line(line)
     if table.said:
         _print_line(f"\n{table.said}")
@@ -231,13 +230,10 @@ def _begun(
         if forced:
             check_shared(store, address)
             _print_line(f"rerunning {len(needed)} stages; set aside {_set_aside(needed, store)} artifacts")
-        command = request.command.typed
-        run = during.enter_context(
-            begun(store, experiment.name, request.profile.name, target, command, works=bool(needed))
-        )
-        if isinstance(request.profile, Profile):
-            record(run.folder, request.profile)
-        yield run
+        profile, command = request.profile, request.command.typed
+        settings = profile.recorded() if isinstance(profile, Profile) else {}
+        known = {"command": command, "settings": settings, "works": bool(needed)}
+        yield during.enter_context(begun(store, experiment.name, profile.name, target, **known))
 
 
 def _run(

@@ -50,8 +50,8 @@ def named_run(path: Path) -> Run:
 def _candidates(path: Path, prefixes: tuple[str, ...]) -> Iterator[Path]:
     """Yields the folders that a name may mean. A run's name means its only artifact of the kind."""
     for root, rest in _in_stores(path):
-        yield (root / rest).resolve()  # resolved now: `newest` may change
-        for run in _runs_at(root, rest.parent):
+        yield (root / rest).resolve()
+        for run in _runs_at(root, rest.parent.parent if rest.parent.name == "models" else rest.parent):
             for label, name in run.record.artifacts.items():
                 if name.startswith(prefixes) and file_name(rest.name) in (file_name(label), short_name(label)):
                     yield (root / STORE / name).resolve()
@@ -63,8 +63,9 @@ def _candidates(path: Path, prefixes: tuple[str, ...]) -> Iterator[Path]:
 
 def _runs_at(root: Path, place: Path) -> Iterator[Run]:
     """Yields the run in a folder, or a profile's runs: the newest that has finished, then the others."""
-    for name in ("", NEWEST, *map(str, run_numbers(root / place))):
-        run = (root / place / name).resolve()
+    profile, most = root / (place.parent if place.name == NEWEST else place), 1 if place.name == NEWEST else None
+    for folder in (root / place, *(profile / str(number) for number in run_numbers(profile)[:most])):
+        run = folder.resolve()
         if run.name.isdecimal() and (run / RUN).is_file():  # a training's record has this name, too
             yield Run.read(root.resolve(), run)
 

@@ -1,24 +1,24 @@
 """A run: a folder `runs/<workflow>/<profile>/<number>` with the file `run.json`.
 
-    with begun(store, "table2", "embedded", table, "python -m ...") as run:     # by all workflows, before their steps
+    with begun(store, "table2", "embedded", table, command="...") as run:   # by all workflows, before their steps
         ...
         run.finish(store, artifact, metrics, failures)
     runs_in(store)      # all of them
 
-`run.json` names the artifacts of all steps from the beginning, built or not, so `aiayn clean` keeps them. The folder's
-links are for people: `models/`, and the files of the table. Beside the numbers, `newest` links to the last finished
-run, and `report.html`, `models` and so on link to the entries of `newest`. Links are relative.
+`run.json` names the artifacts of all steps from the beginning, built or not, so `aiayn clean` keeps them. Beside it are
+copies of the table's files, for people, and beside the numbers those of the run that was finished last; `newest` has
+its number.
 """
 
-import errno
 import json
 import logging
 import os
 import re
+import shutil
 import socket
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ from pipeline.store.names import Inside
 from pipeline.store.store import Store
 from workflows.engine.dag import ROOT, Step, in_order
 
-RUN, MODELS, NEWEST = "run.json", "models", "newest"
+RUN, NEWEST = "run.json", "newest"
 DEFAULT_ROOT = Path("runs")
 BUCKET = "bucket"
 """In a folder of local copies, the file with the bucket's address."""
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 class Record(BaseModel):
     """The content of `run.json`."""
 
-    command: str
+    command: str = ""
     """As typed."""
     commit: str
     host: str
@@ -59,6 +59,8 @@ class Record(BaseModel):
     reason: str = ""
     table: Inside
     """The table's folder in the store. It identifies the run."""
+    settings: dict[str, Any] = {}
+    """Of the text's profile (`Profile.recorded`)."""
     artifacts: dict[str, Inside]
     """Folders in the store by the labels of their steps."""
     seconds: dict[str, float] = {}
@@ -98,6 +100,13 @@ class Run:
         lost = self.record.status == "running" and holder(self.lock("").path) is None
         return "interrupted" if lost else self.record.status
 
+    def models(self, store: Store) -> dict[str, Path]:
+        """Returns the folders of its finished models by name; those that were chosen precede their candidates."""
+        found = [
+            each for of in reversed(MODEL_STAGES) for each in self.record.artifacts.items() if each[1].startswith(of)
+        ]
+        return {short_name(label): path for label, name in found if (path := store.folder(name)).exists()}
+
     def lock(self, command: str) -> FileLock:
         """Returns the lock that a running command holds."""
         return FileLock(self.root / file_name(self.name), command)
@@ -120,32 +129,33 @@ class Run:
     def finish(
         self, store: Store, artifact: Artifact, metrics: Mapping[str, float], failures: Mapping[str, str]
     ) -> None:
-        """Records the finished table, links its files into the folder, and `newest` to the run."""
+        """Records the finished table, and copies its files for people."""
         profile, table = self.folder.parent, {next(reversed(self.record.artifacts)): artifact.folder.name}
         with guarded(self.root / ".locks"):
             reason = "; ".join(f"{name}: {why}" for name, why in failures.items())
             changes = {"artifacts": {**self.record.artifacts, **table}, "metrics": {**metrics}}
             self.is_kept &= self.record.status == "finished"
             self.end(store, "failed" if failures else "finished", reason, **changes)
-            for file in sorted(artifact.folder.iterdir()):
-                _link(self.folder / file.name, file)
-            _link(profile / NEWEST, self.folder)
-            for entry in sorted(self.folder.iterdir()):
-                _link(profile / entry.name, profile / NEWEST / entry.name)
+            for entry in profile.iterdir():
+                if entry.is_symlink() and os.readlink(entry).startswith(f"{NEWEST}/"):
+                    entry.unlink()  # of earlier versions
+            for file in artifact.folder.iterdir():
+                for folder in (self.folder, profile):
+                    _copy(file, folder / file.name)
+            write_atomically(profile / NEWEST, self.folder.name)
 
 
 @contextmanager
 def begun(
-    store: Store, workflow: str, profile: str, table: Step[Artifact], command: str, *, works: bool = True
+    store: Store, workflow: str, profile: str, table: Step[Artifact], *, works: bool = True, **known: Any
 ) -> Iterator[Run]:
-    """Yields the run of a command, which is recorded as failed if the body raises an error.
+    """Yields the run of a command, of which the record's `known` fields are given; an error of the body fails it.
 
     A table with a run already keeps it; any other gets the next number. The record of one that has ended changes only
-    if the command `works`, which means that it has steps to build. Raises UserError if the file system has no symbolic
-    links.
+    if the command `works`, which means that it has steps to build.
     """
-    run = begin_run(store, workflow, profile, table, command, works=works)
-    with run.lock(command) as lock:
+    run = begin_run(store, workflow, profile, table, works=works, **known)
+    with run.lock(run.record.command) as lock:
         lock.take()  # if another process runs the same command, it keeps the lock
         try:
             yield run
@@ -156,35 +166,28 @@ def begun(
 
 
 def begin_run(
-    store: Store, workflow: str, profile: str, table: Step[Artifact], command: str = "", *, works: bool = True
+    store: Store, workflow: str, profile: str, table: Step[Artifact], *, works: bool = True, **known: Any
 ) -> Run:
-    """Writes a run's record and links its models, and returns it. Raises UserError like `begun`."""
+    """Writes a run's record and returns it."""
     place = store.root / workflow / file_name(profile)
     steps = labelled(table)
-    try:
-        with guarded(store.root / ".locks"):
-            known, began, run = run_numbers(place), datetime.now(UTC), None
-            for number in known:
-                with suppress(UserError):
-                    earlier = Run.read(store.root, place / str(number))
-                    if earlier.record.table == table.name:
-                        run, began = earlier, earlier.record.began
-            folder = run.folder if run else place / str(1 + max(known, default=0))
-            for name, step in _models(steps.values()):
-                _link(folder / MODELS / name, store.folder(step.name))
-            folder.mkdir(parents=True, exist_ok=True)
-            if run and run.record.ended and not works:
-                run.is_kept = True
-            else:
-                at, names = socket.gethostname(), {label: step.name for label, step in steps.items()}
-                now = Record(command=command, commit=commit(), host=at, began=began, table=table.name, artifacts=names)
-                (run := Run(store.root, folder, now)).save()
-            if store.uri:
-                (store.root / BUCKET).write_text(store.uri, encoding="utf-8")
-    except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
-            raise
-        raise UserError(f"{place}: cannot create symbolic links ({error.strerror}); choose another --store") from None
+    with guarded(store.root / ".locks"):
+        numbers, began, run = run_numbers(place), datetime.now(UTC), None
+        for number in numbers:
+            with suppress(UserError):
+                earlier = Run.read(store.root, place / str(number))
+                if earlier.record.table == table.name:
+                    run, began = earlier, earlier.record.began
+        folder = run.folder if run else place / str(1 + max(numbers, default=0))
+        folder.mkdir(parents=True, exist_ok=True)
+        if run and run.record.ended and not works:
+            run.is_kept = True
+        else:
+            at, names = socket.gethostname(), {label: step.name for label, step in steps.items()}
+            now = Record(commit=commit(), host=at, began=began, table=table.name, artifacts=names, **known)
+            (run := Run(store.root, folder, now)).save()
+        if store.uri:
+            (store.root / BUCKET).write_text(store.uri, encoding="utf-8")
     return run
 
 
@@ -194,15 +197,11 @@ def labelled(table: Step[Artifact]) -> dict[str, Step[Artifact]]:
     Raises ValueError if two steps share a label or two models a name, since each must identify one artifact.
     """
     steps = in_order([table])
-    for names in ([step.label for step in steps], [name for name, _ in _models(steps)]):
+    models = [short_name(step.label) for step in steps if step.stage.short_name in MODEL_STAGES]
+    for names in ([step.label for step in steps], models):
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise ValueError(f"{twice[0]}: two steps have this label, or two models this name")
     return {step.label: step for step in steps}
-
-
-def _models(steps: Iterable[Step[Artifact]]) -> list[tuple[str, Step[Artifact]]]:
-    """Returns the steps that build models, with the models' names: `average en-de base` -> `en-de-base`."""
-    return [(short_name(step.label), step) for step in steps if step.stage.short_name in MODEL_STAGES]
 
 
 def runs_in(store: Store) -> Iterator[Run | UserError]:
@@ -216,8 +215,11 @@ def runs_in(store: Store) -> Iterator[Run | UserError]:
 
 
 def run_numbers(profile: Path) -> list[int]:
-    """Returns the numbers of a profile's runs, highest first."""
-    return sorted((int(run.name) for run in profile.glob("*") if run.name.isdecimal()), reverse=True)
+    """Returns the numbers of a profile's runs: that of the one finished last, then the highest first."""
+    newest = profile / NEWEST  # a link of earlier versions, or a file
+    last = os.readlink(newest) if newest.is_symlink() else newest.read_text().strip() if newest.is_file() else ""
+    numbers = (int(run.name) for run in profile.glob("*") if run.name.isdecimal())
+    return sorted(numbers, key=lambda number: (str(number) == last, number), reverse=True)
 
 
 def artifacts_of(store: Store, workflow: str, profile: str) -> set[str]:
@@ -253,16 +255,11 @@ def write_atomically(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-def _link(name: Path, target: Path) -> None:
-    """Creates or replaces a relative link to `target`; a user's file or folder of that name stays."""
-    relative = os.path.relpath(target, name.parent)
-    if name.is_symlink() and os.readlink(name) == relative:
+def _copy(file: Path, name: Path) -> None:
+    """Copies a file to `name`, or replaces a file or link of that name; a user's folder stays."""
+    if name.is_dir() and not name.is_symlink():
+        logger.warning("%s is a folder, so it is left as it is", name)
         return
-    if name.exists() and not name.is_symlink():
-        logger.warning("%s is not a link, so it is left as it is", name)
-        return
-    name.parent.mkdir(parents=True, exist_ok=True)
-    temporary = name.with_name(f".making-{name.name}")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(relative)
+    temporary = name.with_name(f".making-{os.getpid()}-{name.name}")
+    shutil.copyfile(file, temporary)
     os.replace(temporary, name)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact, Context
@@ -74,10 +74,10 @@ def make(store: Store, target: Step[Artifact]) -> list[str]:
     return labels
 
 
-def run_table(store: Store, seed: int, profile: str = "embedded") -> Path:
+def run_table(store: Store, seed: int, profile: str = "embedded", **settings: Any) -> Path:
     target, command = table_of(seed), f"python -m workflows.reproduce_table2 --seed {seed}"
     works = store.find(target.name) is None
-    with begun(store, "table2", profile, target, command, works=works) as run:
+    with begun(store, "table2", profile, target, works=works, command=command, settings=settings) as run:
         make(store, target)
         run.finish(store, target.published(store), {"BLEU": 80.5 + seed}, {})
     return run.folder
@@ -97,7 +97,3 @@ def listing(root: Path) -> dict[str, str]:
             text = str(path.readlink()) if path.is_symlink() else path.read_text() if path.is_file() else ""
             contents[str(path.relative_to(root))] = text
     return contents
-
-
-def dangling(root: Path) -> list[Path]:
-    return [path for path in root.rglob("*") if path.is_symlink() and not path.exists()]

@@ -64,13 +64,13 @@ def test_force_sets_nothing_aside_if_the_command_cannot_run(
 
 
 def test_until_records_the_settings_of_the_text_and_keeps_a_finished_record(copy_of_table2: MadeTable2) -> None:
-    record, settings = (copy_of_table2.folder / "1" / name for name in ("run.json", "profile.json"))
+    record = copy_of_table2.folder / "1" / "run.json"
     before = record.read_bytes()
     _again(copy_of_table2, until="encoding")
     assert record.read_bytes() == before
     shutil.rmtree(copy_of_table2.store / "table2")
     _again(copy_of_table2, until="encoding")
-    assert settings.is_file()
+    assert json.loads(record.read_text())["settings"]["name"] == "embedded"
 
 
 def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) -> None:

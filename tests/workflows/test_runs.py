@@ -1,5 +1,4 @@
 import json
-import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -24,7 +23,7 @@ from pathlib import Path
 from pipeline.store.store import Store
 from tests.support.tiny_dag import table_of
 from workflows.runs import begun
-with begun(Store(Path(sys.argv[1])), "table2", "embedded", table_of(7), "a command"):
+with begun(Store(Path(sys.argv[1])), "table2", "embedded", table_of(7), command="a command"):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -41,15 +40,11 @@ def test_a_finished_run(tmp_path: Path) -> None:
     steps = {step.label: step.name for step in in_order([table_of(2)])}
     assert record["artifacts"] == steps
     assert record["seconds"].keys() == steps.keys()
-    for place in ("2", "newest", ""):
-        entries = store.root / "table2" / "embedded" / place
-        assert (entries / "report.html").read_text().startswith("python -m ")
-        assert (entries / "models" / "en-de-base" / "model.safetensors").is_file()
-        assert (entries / "run.json").samefile(folder / "run.json")
-    links = [path for path in (store.root / "table2").rglob("*") if path.is_symlink()]
-    assert not [path for path in links if os.path.isabs(os.readlink(path))]
+    for place in (folder, folder.parent):
+        assert (place / "report.html").read_text().startswith("python -m ")
+    assert (folder.parent / "newest").read_text() == "2\n"
+    assert not [path for path in store.root.rglob("*") if path.is_symlink()]
     moved = store.root.rename(tmp_path / "moved")
-    assert (moved / "table2" / "embedded" / "report.html").is_file()
     assert {run.status for run in runs_in(Store(moved)) if isinstance(run, Run)} == {"finished"}
 
 
@@ -58,7 +53,7 @@ def test_the_same_table_continues_its_run(tmp_path: Path) -> None:
     run_table(store, 1)
     run_table(store, 2)
     assert run_table(store, 1).name == "1"
-    assert (tmp_path / "table2" / "embedded" / "newest").resolve().name == "1"
+    assert (tmp_path / "table2" / "embedded" / "newest").read_text() == "1\n"
     assert begin_run(store, "table2", "embedded", table_of(3)).folder.name == "3"
     assert {step.name for step in in_order([table_of(3)])} <= {*names_into(store)}
 
@@ -68,7 +63,10 @@ def test_a_finished_record_changes_only_by_work(how: str, tmp_path: Path) -> Non
     store = Store(tmp_path)
     record = (folder := run_table(store, 1)) / "run.json"
     before = record.read_bytes()
-    with suppress(KeyboardInterrupt), begun(store, "table2", "embedded", table_of(1), "again", works=False) as run:
+    with (
+        suppress(KeyboardInterrupt),
+        begun(store, "table2", "embedded", table_of(1), command="again", works=False) as run,
+    ):
         if how == "interrupt":
             raise KeyboardInterrupt
         if how == "again":
@@ -76,7 +74,7 @@ def test_a_finished_record_changes_only_by_work(how: str, tmp_path: Path) -> Non
         run.end(store, "stopped", "--until train")
     assert record.read_bytes() == before
     assert Run.read(tmp_path, folder).status == "finished"
-    with suppress(KeyboardInterrupt), begun(store, "table2", "embedded", table_of(1), "again", works=True):
+    with suppress(KeyboardInterrupt), begun(store, "table2", "embedded", table_of(1), command="again", works=True):
         raise KeyboardInterrupt
     assert Run.read(tmp_path, folder).status == "interrupted"
 
@@ -85,7 +83,7 @@ def test_how_a_command_ended(tmp_path: Path) -> None:
     store = Store(tmp_path)
 
     def fail() -> None:
-        with begun(store, "table2", "embedded", table_of(6), "a command") as run:
+        with begun(store, "table2", "embedded", table_of(6), command="a command") as run:
             assert run.status == "running"
             make(store, table_of(6).inputs[0])
             raise KeyError("bleu")
@@ -98,7 +96,7 @@ def test_how_a_command_ended(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], check=False)
     (killed,) = (each for each in runs_in(store) if isinstance(each, Run) and each.folder.name == "2")
     assert (killed.status, killed.record.status) == ("interrupted", "running")
-    with begun(store, "table2", "embedded", table_of(7), "a command") as run:
+    with begun(store, "table2", "embedded", table_of(7), command="a command") as run:
         assert run.record.began == killed.record.began
         make(store, table_of(7))
         run.finish(store, table_of(7).published(store), {}, {"en-de big": "no memory"})
@@ -110,12 +108,15 @@ def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) ->
     profile = load_parsing_profile(overrides=["choice.dropouts=[0.1]"])
     request = requested("table4", profile, Common(store=str(tmp_path), plan=True))
     table = reproduce_table4.reproduction(profile, request).tabulate({})
-    models = (begin_run(Store(tmp_path), "table4", "embedded", table).folder / "models").iterdir()
-    labels = {step.name: step.label for step in in_order([table])}
-    assert {link.name: labels[os.readlink(link).rpartition("/")[2]] for link in models} == {
-        "supervised": "choose supervised",
-        "supervised-candidate": "average supervised candidate",
-    }
+    store, names = Store(tmp_path), {step.label: step.name for step in in_order([table])}
+    run = begin_run(store, "table4", "embedded", table)
+    assert not run.models(store)
+    for name in names.values():
+        store.folder(name).mkdir(parents=True)
+    assert [*run.models(store).items()] == [
+        ("supervised", store.folder(names["choose supervised"])),
+        ("supervised-candidate", store.folder(names["average supervised candidate"])),
+    ]
 
 
 def test_two_steps_of_one_label_are_refused(tmp_path: Path) -> None:
@@ -127,20 +128,18 @@ def test_two_steps_of_one_label_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A user's folder, file or foreign link in the place of a link stays; all but the link cause a warning."""
+    """A user's folder or foreign link; an earlier version's links go, and what they led to stays."""
     profile = tmp_path / "table2" / "embedded"
-    mine = profile / "models"
-    mine.mkdir(parents=True)
-    (mine / "notes.txt").write_text("mine")
-    (profile / "report.html").write_text("my report")
+    (profile / "report.html").mkdir(parents=True)
     (profile / "backup").symlink_to("/mnt/a disk that is not mounted/backup")
+    (tmp_path / "mine.json").write_text("mine")
+    for name, place in {"newest": "7", "models": "newest/models", "manifest.json": "../../mine.json"}.items():
+        (profile / name).symlink_to(place)
     run_table(Store(tmp_path), 1)
-    assert (mine / "notes.txt").read_text() == "mine"
-    assert (profile / "report.html").read_text() == "my report"
-    assert (profile / "backup").is_symlink()
-    for name in ("models", "report.html"):
-        assert f"{name} is not a link, so it is left" in caplog.text
-    assert (profile / "manifest.json").is_file()
+    assert "report.html is a folder, so it is left" in caplog.text
+    assert {entry.name for entry in profile.iterdir() if entry.is_symlink()} == {"backup"}
+    assert (tmp_path / "mine.json").read_text() == "mine"
+    assert (profile / "newest").read_text() == "1\n"
 
 
 def test_a_damaged_record_is_an_error(tmp_path: Path) -> None:

@@ -5,21 +5,21 @@ import shutil
 import sys
 from pathlib import Path
 
-from workflows.runs import DEFAULT_ROOT, MODEL_STAGES, MODELS
+from pipeline.store.store import Store
+from workflows.runs import DEFAULT_ROOT, Run
 
 MAX_MODELS = 4
 
 
-def closing_lines(run: Path, model_command: str, curves: str) -> list[str]:
+def closing_lines(run: Run, store: Store, model_command: str, curves: str) -> list[str]:
     """Returns the closing lines; their commands can be pasted in this directory.
 
     `model_command` is the `aiayn` subcommand for the run's models or empty, `curves` MLflow's command.
     """
-    lines = [f"report: {shown(run.parent / 'report.html')}"]
-    finished = [entry for entry in (run / MODELS).glob("*") if entry.exists()]
-    finished.sort(key=lambda entry: (MODEL_STAGES[0] in entry.resolve().name, entry))  # chosen ones before candidates
-    if model_command and finished:
-        paths = [shown(run.parent / entry.name) for entry in finished]  # without `runs`, as commands accept them
+    profile, models = run.folder.parent, [*run.models(store)]
+    lines = [f"report: {shown(profile / 'report.html')}"]
+    if model_command and models:
+        paths = [shown(profile / name) for name in models]  # without `runs`, as commands accept them
         models = [str(path.relative_to(DEFAULT_ROOT) if path.is_relative_to(DEFAULT_ROOT) else path) for path in paths]
         more = f" and {len(models) - MAX_MODELS} more" if len(models) > MAX_MODELS else ""
         lines.append(f"models: {', '.join(models[:MAX_MODELS])}{more}")

@@ -1,6 +1,6 @@
 """The settings behind a folder: those of prepared text, for `aiayn train`, and a model's search, for `aiayn translate`.
 
-`aiayn prepare` writes `profile.json` beside the text, and an experiment into its run's folder.
+`aiayn prepare` writes `profile.json` beside the text; an experiment has them in its `run.json`.
 """
 
 import json
@@ -13,16 +13,14 @@ from pipeline.store.artifacts import Hypotheses
 from pipeline.store.hashes import STORE
 from pipeline.store.store import Store
 from workflows.profiles.profile import Profile
-from workflows.runs import Run, runs_in, write_atomically
+from workflows.runs import RUN, Run, runs_in, write_atomically
 
 PROFILE = "profile.json"
-NOT_NEEDED = {"corpora", "choice"}
-"""Fields irrelevant to training; in a parser's profile they have other types."""
 
 
 def record(folder: Path, profile: Profile) -> None:
     """Records in `folder` the settings of its text."""
-    write_atomically(folder / PROFILE, profile.model_dump_json(exclude=NOT_NEEDED, indent=2))
+    write_atomically(folder / PROFILE, json.dumps(profile.recorded(), indent=2))
 
 
 def recorded(named: Path, dataset: Path) -> Profile | None:
@@ -31,16 +29,18 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
     The record is `aiayn prepare`'s, or that of the run in the name, or, for a folder in a store, that of the last run
     that uses it. Returns None without a record. Raises UserError if the record cannot be read.
     """
-    folders = [dataset.parent, *(run.folder for run in _runs_with(named, dataset))]
-    path = next((folder / PROFILE for folder in folders if (folder / PROFILE).is_file()), None)
-    if path is None:
-        return None
-    try:
-        described = {"corpora": {}, **json.loads(path.read_text(encoding="utf-8"))}
-        described.get("decoding", {}).pop("engine", None)  # of earlier versions
-        return Profile(**described)
-    except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
-        raise UserError(f"this version cannot read the settings in {path}; remove it and choose a --profile") from None
+    runs = [(run.folder, run.record.settings) for run in _runs_with(named, dataset)]
+    for folder, settings in ((dataset.parent, {}), *runs):
+        path = folder / (RUN if settings else PROFILE)  # in runs, too, of earlier versions
+        if path.is_file():
+            try:
+                described = {"corpora": {}, **(settings or json.loads(path.read_text(encoding="utf-8")))}
+                described.get("decoding", {}).pop("engine", None)  # of earlier versions
+                return Profile(**described)
+            except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
+                message = f"this version cannot read the settings in {path}; remove it and choose a --profile"
+                raise UserError(message) from None
+    return None
 
 
 def searched(named: Path, model: Path) -> DecodingSettings:

@@ -18,7 +18,7 @@ from pipeline.text.languages import tag_of
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import behind, inputs_of
 from workflows.names import named_folder, store_beside
-from workflows.runs import MODEL_STAGES
+from workflows.runs import MODEL_STAGES, Run, runs_in
 
 PRINTED_FIGURES: Mapping[int, tuple[str, str]] = {
     3: (
@@ -67,9 +67,10 @@ def newest(store: Store) -> ExaminedModel:
     Table 2 comes first because other tables' models are small or trained on little text. Raises UserError if the store
     has no model.
     """
-    named = {link.resolve() for link in store.root.glob("table2/*/*/models/*")}
+    runs = (run for run in runs_in(store) if isinstance(run, Run) and run.name.startswith("table2/"))
+    named = {name for run in runs for name in run.record.artifacts.values()}
     found = [[manifest.parent for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")] for kind in MODEL_STAGES]
-    of_table2 = [folder for folder in found[0] if folder.resolve() in named]
+    of_table2 = [folder for folder in found[0] if folder.name in named]
     chosen: list[Path] = next(filter(None, (of_table2, *found)), [])
     checkpoints = [checkpoint for folder in chosen if _has_heads(checkpoint := Checkpoint(folder))]
     if not checkpoints:

@@ -152,6 +152,10 @@ class Profile(BaseProfile):
         object.__setattr__(self, "grid", self.grid.model_copy(update=sized(self.grid.training)))
         return self
 
+    def recorded(self) -> dict[str, Any]:
+        """Returns what `aiayn train` needs of it: all but the fields that have other types in a parser's profile."""
+        return self.model_dump(mode="json", exclude={"corpora", "choice"})
+
 
 ProfileT = TypeVar("ProfileT", bound=Profile)
 

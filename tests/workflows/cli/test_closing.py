@@ -10,12 +10,14 @@ from pipeline.store.store import Store
 from tests.support.tiny_dag import run_table
 from workflows.cli.closing import aiayn, closing_lines, shown
 from workflows.names import named_folder
+from workflows.runs import Run
 
 
 def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    run = run_table(Store(tmp_path / "runs"), 1)
-    report, models, translate, curves = closing_lines(run, "translate", "mlflow ui")
+    store = Store(tmp_path / "runs")
+    run = Run.read(store.root, run_table(store, 1))
+    report, models, translate, curves = closing_lines(run, store, "translate", "mlflow ui")
     assert report == "report: runs/table2/embedded/report.html"
     assert (tmp_path / report.removeprefix("report: ")).is_file()
     assert models == "models: table2/embedded/en-de-base"

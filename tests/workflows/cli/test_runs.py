@@ -27,11 +27,11 @@ def test_runs_of_every_status_are_listed(
     """The last first, with their results or reasons, and their commands' options."""
     monkeypatch.setenv("COLUMNS", "160")
     begin_run(store, "table2", "embedded", table_of(4))
-    with pytest.raises(UserError), begun(store, "table2", "embedded", table_of(5), "python -m x --seed 5"):
+    with pytest.raises(UserError), begun(store, "table2", "embedded", table_of(5), command="python -m x --seed 5"):
         raise UserError("no GPU")
-    with begun(store, "table2", "embedded", table_of(3), "python -m x --until training") as stopped:
+    with begun(store, "table2", "embedded", table_of(3), command="python -m x --until training") as stopped:
         stopped.end(store, "stopped", "--until training")
-    with begun(store, "table2", "embedded", table_of(6), "aiayn table2 --seed 6"):
+    with begun(store, "table2", "embedded", table_of(6), command="aiayn table2 --seed 6"):
         done = command_line.here("workflows.cli", "runs", "--store", str(store.root))
     assert done.returncode == 0
     rows = [[*row[:2], " ".join(row[4:])] for row in map(str.split, done.stdout.splitlines()[1:])]

@@ -8,8 +8,10 @@ from pipeline.corpora.embedded import hash_of, split_of
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 from tests.support.parallel_text import set_of
+from tests.support.tiny_dag import table_of
 from tests.support.tiny_model_store import CORPUS
 from workflows.figures.trained import PRINTED_FIGURES, ExaminedModel, at, newest
+from workflows.runs import begin_run
 
 
 def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint) -> None:
@@ -51,10 +53,8 @@ def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
     publish_one("averaging-b", 2)
     publish_one("averaging-c", 3)
     assert newest(store).checkpoint.folder.name == "averaging-c"
-    models = store.root / "table2" / "embedded" / "1" / "models"
-    models.mkdir(parents=True)
-    for name in ("a", "b", "not-made-yet", "recurrent"):
-        (models / name).symlink_to(f"../../../../store/averaging-{name}")
+    run = begin_run(store, "table2", "embedded", table_of(1))
+    run.save(artifacts={name: f"averaging-{name}" for name in ("a", "b", "not-made-yet", "recurrent")})
     publish_one("averaging-recurrent", 5)
     config = json.dumps(asdict(TransformerConfig(architecture="recurrent")))
     (store.folder("averaging-recurrent") / "model.json").write_text(config)
