@@ -230,10 +230,10 @@ def _begun(
         if forced:
             check_shared(store, address)
             _print_line(f"rerunning {len(needed)} stages; set aside {_set_aside(needed, store)} artifacts")
-        profile, command = request.profile, request.command.typed
+        profile = request.profile
         settings = profile.recorded() if isinstance(profile, Profile) else {}
-        known = {"command": command, "settings": settings, "works": bool(needed)}
-        yield during.enter_context(begun(store, experiment.name, profile.name, target, **known))
+        known: dict[str, Any] = {"command": request.command.typed, "settings": settings}
+        yield during.enter_context(begun(store, experiment.name, profile.name, target, works=bool(needed), **known))
 
 
 def _run(
