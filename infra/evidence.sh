@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the claims are judged by (docs/protocol.md), but for rows C1 to C3: real text, three seeds, in order of worth. Each command goes on where it
 # was stopped, since the store keeps what is done. build/evidence/ gets a page after each.
-#   DATA=folder OPTIONS='--address auto' bash infra/evidence.sh      DATA instead of downloads; STORE: default runs; OPTIONS=--plan forecasts
+#   DATA=folder OPTIONS='--address auto' bash infra/evidence.sh      DATA instead of downloads; STORE: default runs; OPTIONS=--plan shows what would run
 set -euo pipefail
 python=${PYTHON:-.venv/bin/python} store=${STORE:-runs}
 train() {

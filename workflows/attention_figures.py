@@ -18,8 +18,9 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from workflows.cli.console import app_of, console, run_app
+from workflows.cli.console import console, run_app
 from workflows.cli.options import AddressOption, StoreOption
+from workflows.cli.reproduce import app_of
 from workflows.engine.progress import View
 from workflows.engine.runner import run
 from workflows.runs import file_name

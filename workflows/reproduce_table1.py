@@ -12,10 +12,11 @@ import typer
 
 from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
 from workflows.cli import options
-from workflows.cli.console import app_of, run_app
+from workflows.cli.console import run_app
+from workflows.cli.reproduce import Asked, app_of, requested
 from workflows.command_line import CommandLine
 from workflows.engine.dag import A, Imported, Stage
-from workflows.experiment import Reproduction, reproduce, requested
+from workflows.experiment import Reproduction
 from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
 from workflows.tables.table1 import Table1Artifact, tabulate
 
@@ -56,11 +57,11 @@ def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproducti
 def main(
     common: options.Common,
     profile: ProfileOption = None,
-) -> None:
-    """Runs missing counts and measurements, prints the table."""
+) -> tuple[Reproduction, Asked]:
+    """Returns the experiment and its request."""
     chosen = load_complexity_profile(profile, config=common.config, overrides=common.overrides or [])
     request = requested("table1", chosen, common)
-    reproduce(reproduction(chosen, request.command), request)
+    return reproduction(chosen, request.command), request
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ python -m workflows.reproduce_table2 --choose-decoding                    # beam
 python -m workflows.reproduce_table2 --models base,recurrent,convolutional   # competitors of base's size
 python -m workflows.reproduce_table2 --seeds 3                            # every model: mean and standard deviation
 python -m workflows.reproduce_table2 --plan                               # what would run, and why
-python -m workflows.reproduce_table2 --plan --profile wmt14 --gpus 8 --gpu h100   # forecasts disk, FLOP and hours
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,10 +18,11 @@ import typer
 
 from workflows import stages
 from workflows.cli import options
-from workflows.cli.console import app_of, run_app
+from workflows.cli.console import run_app
+from workflows.cli.reproduce import Asked, app_of, chosen_names, requested
 from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Stage, Step
-from workflows.experiment import Reproduction, Request, chosen_names, reproduce, requested
+from workflows.experiment import Reproduction, Request
 from workflows.profiles.profile import Profile
 from workflows.tables import table2
 from workflows.tables.measurements import Translation
@@ -111,14 +111,14 @@ def main(
         str | None, typer.Option(help="Models: base, big, recurrent, convolutional, long.  [default: base,big]")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Runs per model, with consecutive seeds.")] = 1,
-) -> None:
-    """Builds the DAG, runs missing steps, prints the table."""
+) -> tuple[Reproduction, Asked]:
+    """Returns the experiment and its request."""
     chosen = text.load(common)
     request = requested("table2", chosen, common)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
     chosen_models = chosen_names("models", models, chosen.recipes, chosen.default_models)
     cells = {"dev_scores": dev_bleu, "choose_decoding": choose_decoding}
-    reproduce(reproduction(chosen, chosen_pairs, chosen_models, request, seeds, **cells), request)
+    return reproduction(chosen, chosen_pairs, chosen_models, request, seeds, **cells), request
 
 
 if __name__ == "__main__":

@@ -15,10 +15,11 @@ from pipeline.errors import UserError
 from pipeline.settings import AveragingSettings, DecodingSettings
 from workflows import stages
 from workflows.cli import options
-from workflows.cli.console import app_of, run_app
+from workflows.cli.console import run_app
+from workflows.cli.reproduce import Asked, app_of, requested
 from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Imported, Stage, Step
-from workflows.experiment import Reproduction, Request, reproduce, requested
+from workflows.experiment import Reproduction, Request
 from workflows.profiles.profile import Profile, Recipe
 from workflows.tables import table3
 from workflows.tables.measurements import Translation
@@ -119,15 +120,15 @@ def main(
         int,
         typer.Option(min=1, max=100, help="Runs per row, with seeds from 1; base gets at least grid.base_seeds."),
     ] = 1,
-) -> None:
-    """Trains missing rows and prints the table."""
+) -> tuple[Reproduction, Asked]:
+    """Returns the experiment and its request."""
     chosen = text.load(common)
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
         raise UserError(f"--pair {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair).for_grid()
     request = requested("table3", chosen, common)
-    reproduce(reproduction(chosen, pair, asked, seeds, request, dev_scores=dev_bleu), request)
+    return reproduction(chosen, pair, asked, seeds, request, dev_scores=dev_bleu), request
 
 
 if __name__ == "__main__":

@@ -13,9 +13,10 @@ from typing import Annotated
 import typer
 
 from workflows.cli import options
-from workflows.cli.console import app_of, run_app
+from workflows.cli.console import run_app
+from workflows.cli.reproduce import Asked, app_of, requested
 from workflows.engine.dag import Stage, Step
-from workflows.experiment import Reproduction, Request, reproduce, requested
+from workflows.experiment import Reproduction, Request
 from workflows.parsers import ParserGrid
 from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
 from workflows.tables import table4
@@ -64,13 +65,13 @@ def main(
     treebank: TreebankOption = None,
     silver: SilverOption = None,
     dev_f1: DevF1Option = False,
-) -> None:
-    """Builds the DAG, trains missing candidates, chooses on the dev set, prints the table."""
+) -> tuple[Reproduction, Asked]:
+    """Returns the experiment and its request."""
     chosen = load_parsing_profile(
         profile, treebank=treebank, silver=silver or [], config=common.config, overrides=common.overrides or []
     )
     request = requested("table4", chosen, common)
-    reproduce(reproduction(chosen, request, dev_scores=dev_f1), request)
+    return reproduction(chosen, request, dev_scores=dev_f1), request
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from workflows.cli import main
-from workflows.cli.console import app_of, run_app
+from workflows.cli.console import run_app
+from workflows.cli.reproduce import app_of
 from workflows.experiments import EXPERIMENTS
 
 APPS = {

@@ -7,7 +7,6 @@ import typer
 
 from benchmarks import decoding, gpu, preparation, training
 from tests.support.command_line import APPS
-from workflows.experiments import EXPERIMENTS
 
 COMMANDS = {
     name.replace("workflows.cli", "aiayn"): typer.main.get_command(app)
@@ -38,12 +37,10 @@ def commands_in(text: str) -> list[list[str]]:
 
 
 def unknown(words: list[str]) -> list[str]:
-    if words[0] == "aiayn" and words[1:2] and words[1] in EXPERIMENTS:
-        words = [EXPERIMENTS[words[1]].module, *words[2:]]
     command, rest = COMMANDS[words[0]], words[1:]
     while (below := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
         if rest[0] not in below:
             return [rest[0]]
-        command, rest = below[rest[0]], rest[1:]
+        _, command, rest = command.resolve_command(typer.Context(command), rest)
     options = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
     return [word for word in rest if word.startswith("--") and word not in options | {"--help"}]

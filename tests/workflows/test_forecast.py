@@ -20,7 +20,7 @@ from workflows import forecast
 from workflows.forecast import H200_FLOP_S, _finished, _key, _run, _seconds
 from workflows.profiles.translation import MULTI30K, WMT14
 
-TABLE_2 = "workflows.reproduce_table2"
+FORECAST = "workflows.cli", "forecast", "table2"
 
 
 def test_operations_are_those_of_an_epoch_of_the_same_pairs() -> None:
@@ -60,9 +60,9 @@ def test_a_run_of_the_same_settings_is_its_own_forecast() -> None:
     assert (run.seconds, run.measured) == (123.0, True)
 
 
-def test_a_plan_has_the_missing_runs_and_writes_nothing(tmp_path: Path, command_line: CommandLine) -> None:
-    named = ["--profile", "wmt14", "--pairs", "en-de", "--plan", "--store", str(tmp_path / "new")]
-    shown = command_line.here(TABLE_2, *named, "--gpus", "8", "--gpu", "H100").stdout
+def test_a_forecast_has_the_missing_runs_and_writes_nothing(tmp_path: Path, command_line: CommandLine) -> None:
+    named = ["--profile", "wmt14", "--pairs", "en-de", "--store", str(tmp_path / "new")]
+    shown = command_line.here(*FORECAST, *named, "--gpus", "8", "--gpu", "H100").stdout
     assert "Forecast for 8 × H100" in shown
     (total,) = re.findall(r"^total .* (\d+ h \d+ min)", shown, re.MULTILINE)
     assert total
@@ -87,11 +87,11 @@ def test_a_container_s_quota_and_what_else_runs(
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(64)}, raising=False)
     monkeypatch.setattr(os, "getloadavg", lambda: (999.4, 0.0, 0.0))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    options = ["--plan", "--seeds", "10", "--store", str(tmp_path / "new")]
-    shown = " ".join(command_line.here(TABLE_2, "--pairs", "en-de", *options).stdout.split())
+    options = ["--seeds", "10", "--store", str(tmp_path / "new")]
+    shown = " ".join(command_line.here(*FORECAST, "--pairs", "en-de", *options).stdout.split())
     assert "Times are of 2 runs at once" in shown
     assert f"busy (load 999 on {os.cpu_count()} CPUs)" in shown
-    narrow = command_line.here("workflows.reproduce_table3", *options, "--set", "grid.training.model.d_model=16").stdout
+    narrow = command_line.here(*FORECAST[:2], "table3", *options, "--set", "grid.training.model.d_model=16").stdout
     assert re.search(r"^total .* unknown ", narrow, re.MULTILINE)
     assert "more than" not in narrow
 
@@ -100,5 +100,5 @@ def test_a_disk_that_does_not_suffice_is_a_warning(
     tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forecast, "COPIES", 10**9)
-    shown = command_line.here(TABLE_2, "--plan", "--gpu", "h100", "--store", str(tmp_path)).stdout
+    shown = command_line.here(*FORECAST, "--gpu", "h100", "--store", str(tmp_path)).stdout
     assert "\nWARNING: not enough disk: about" in shown

@@ -8,7 +8,7 @@ from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
 from pipeline.parsing.treebank import TreebankSettings
 from tests.support.wsj_folder import make_wsj
-from workflows.experiment import chosen_names
+from workflows.cli.reproduce import chosen_names
 from workflows.profiles.changes import changes_typed
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import own_profile

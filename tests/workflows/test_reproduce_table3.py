@@ -10,8 +10,8 @@ from tests.support.reproduced import Tracked, written
 from tests.support.tiny_profile import TABLE_3, toml
 from workflows import reproduce_table3, stages
 from workflows.cli.options import Common
+from workflows.cli.reproduce import requested
 from workflows.engine.dag import in_order
-from workflows.experiment import requested
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_table3 import trials_of

@@ -11,8 +11,8 @@ from pipeline.store.store import Store
 from tests.support.tiny_dag import AVERAGE, TRAIN, SeedSettings, make, run_table, table_of
 from workflows import reproduce_table4
 from workflows.cli.options import Common
+from workflows.cli.reproduce import requested
 from workflows.engine.dag import in_order
-from workflows.experiment import requested
 from workflows.names import names_into
 from workflows.profiles.parsing import load_parsing_profile
 from workflows.runs import Run, begin_run, begun, commit, runs_in

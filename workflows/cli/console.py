@@ -9,7 +9,6 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
-from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -58,13 +57,6 @@ class App(typer.Typer):
     def command(self, name: str | None = None, **settings: Any) -> Callable[..., Any]:
         """Registers a command."""
         return super().command(name, cls=Command, **settings)
-
-
-def app_of(module: str) -> App:
-    """Returns a module's app: its function `main` as a command, with the module's docstring as help."""
-    found, app = import_module(module), App()
-    app.command(help=help_text(found.__doc__))(found.main)
-    return app
 
 
 def help_text(docstring: str | None) -> str:

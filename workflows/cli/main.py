@@ -1,6 +1,7 @@
 """`aiayn` reproduces the paper's tables, and runs their stages one at a time, on folders and text files.
 
 aiayn table2 --plan                                     what Table 2 would run; without --plan, the table
+aiayn forecast table2 --profile wmt14 --gpu h100        disk, FLOP and hours of the runs that it lacks
 aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
 aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out averaged                        checkpoints -> one model
@@ -15,7 +16,8 @@ aiayn export huggingface averaged --out marian          one model -> a model for
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -36,8 +38,9 @@ from pipeline.text.normalisation import normalised
 from workflows import stages
 from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
-from workflows.cli.console import App, app_of, console, help_text, run_app
+from workflows.cli.console import App, console, help_text, run_app
 from workflows.cli.doctor import doctor
+from workflows.cli.forecast import forecasting
 from workflows.cli.options import (
     AddressOption,
     ConfigOption,
@@ -51,12 +54,13 @@ from workflows.cli.options import (
     with_options,
 )
 from workflows.cli.prepared import record, recorded, searched
+from workflows.cli.reproduce import app_of
 from workflows.cli.results import results
 from workflows.cli.runs import runs
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
-from workflows.experiments import EXPERIMENTS
+from workflows.experiments import EXPERIMENTS, Experiment
 from workflows.names import named_folder
 from workflows.profiles.changes import changes_typed, checked, read_config
 from workflows.profiles.loading import load_profile
@@ -67,25 +71,46 @@ aiayn export ctranslate2 averaged --out fast     for CTranslate2: C++, no torch,
 aiayn export huggingface averaged --out marian   for Hugging Face's transformers, as MarianMTModel
 """
 
+FORECAST = "Forecast the disk, FLOP and hours of the runs that a table lacks, by its options; nothing is run."
+
 
 class Commands(TyperGroup):
     """The commands of this module and the experiments', whose modules are imported when they run."""
 
+    experiments: Mapping[str, Experiment] = EXPERIMENTS
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        listed = {name: TyperCommand(name, short_help=each.summary) for name, each in EXPERIMENTS.items()}
+        listed = {name: TyperCommand(name, short_help=each.summary) for name, each in self.experiments.items()}
         self.commands = {**listed, **self.commands}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns the name of the command to run, the command, and its arguments."""
         name, command, rest = super().resolve_command(ctx, args)
-        experiment = EXPERIMENTS.get(name or "")
-        return name, typer.main.get_command(app_of(experiment.module)) if experiment else command, rest
+        experiment = self.experiments.get(name or "")
+        return name, typer.main.get_command(self.app_of(experiment.module)) if experiment else command, rest
+
+    def app_of(self, module: str) -> App:
+        """Returns an experiment's app."""
+        return app_of(module)
+
+
+class Forecasts(Commands):
+    """A command for each table."""
+
+    experiments: Mapping[str, Experiment] = {name: each for name, each in EXPERIMENTS.items() if name != "figures"}
+
+    def app_of(self, module: str) -> App:
+        """Returns the app of a table's forecast."""
+        app = App()
+        app.command(help=FORECAST)(forecasting(import_module(module).main))
+        return app
 
 
 app = App(cls=Commands, no_args_is_help=True, help=help_text(__doc__))
 export = App(no_args_is_help=True, help=help_text(EXPORT))
 app.add_typer(export, name="export")
+app.add_typer(App(cls=Forecasts, no_args_is_help=True, help=FORECAST), name="forecast")
 
 
 def _print_version(asked: bool) -> None:

@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
+
+Returned = TypeVar("Returned")
 
 
 def once(overrides: Sequence[str] | None) -> list[str]:
@@ -77,7 +79,7 @@ class Common:
     address: AddressOption = None
     plan: Annotated[
         bool,
-        typer.Option("--plan", help="Show which stages would run and why, forecast disk, FLOP and hours, and exit."),
+        typer.Option("--plan", help="Show which stages would run and why, and exit."),
     ] = False
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With --plan: list every stage.")] = False
     json: Annotated[bool, typer.Option("--json", help="With --plan: print the DAG as one JSON document.")] = False
@@ -88,15 +90,6 @@ class Common:
     ] = None
     force: Annotated[
         str | None, typer.Option(metavar="STAGE", help="Rerun the stages of this name and all that depend on them.")
-    ] = None
-    gpus: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=100_000, help="With --plan: number of GPUs to forecast for.  [default: this machine's]"
-        ),
-    ] = None
-    gpu: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --plan: GPU model to forecast for, e.g. h100.")
     ] = None
 
 
@@ -126,7 +119,7 @@ class SearchOptions:
         return {**named, "threads": self.threads or usable_cpus()}
 
 
-def with_options(main: Callable[..., None]) -> Callable[..., None]:
+def with_options(main: Callable[..., Returned]) -> Callable[..., Returned]:
     """Expands each dataclass parameter of a command into one option per field."""
     signature = inspect.signature(main)
     groups: dict[str, Any] = {
@@ -143,13 +136,13 @@ def with_options(main: Callable[..., None]) -> Callable[..., None]:
     expanded = signature.replace(parameters=parameters)
 
     @wraps(main)
-    def command(*arguments: Any, **named: Any) -> None:
+    def command(*arguments: Any, **named: Any) -> Returned:
         bound = expanded.bind(*arguments, **named)
         bound.apply_defaults()
         given = dict(bound.arguments)
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        main(**given)
+        return main(**given)
 
     command.__signature__ = expanded  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -57,14 +57,13 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.reproduce_table3", "--pair", ""], "--pair '': the profile has en-de, en-fr"),
         (["workflows.reproduce_table3", "--store", ""], "--store '': name a folder"),
         (["workflows.reproduce_table2", "--models", "base,"], "--models '': the profile has base, big"),
-        (["workflows.reproduce_table2", "--gpus", "8"], "--gpus and --gpu only affect the forecast of --plan"),
-        (["workflows.reproduce_table2", "--plan", "--until", "x", "--gpu", "h100"], "drop --until or drop them"),
+        (["workflows.cli", "forecast", "table2", "--until", "x"], "--until does not affect a forecast; drop it"),
         (["workflows.reproduce_table2", "--mermaid"], "--mermaid only affects --plan; add --plan or drop it"),
         (["workflows.reproduce_table2", "--plan", "--json", "-v"], "--verbose and --json each print the plan"),
-        (["workflows.reproduce_table2", "--plan", "--mermaid", "--gpus", "2"], "drop --mermaid or drop them"),
-        (["workflows.reproduce_table2", "--plan", "--gpu", "k80"], "--gpu k80: choose one of h200, h100, a100"),
-        (["workflows.reproduce_table2", "--plan", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with"),
-        (["workflows.reproduce_table1", "--plan", "--gpu", "h100"], "forecast training runs, and table1 has none"),
+        (["workflows.cli", "forecast", "table2", "--gpu", "k80"], "--gpu k80: choose one of h200, h100, a100"),
+        (["workflows.cli", "forecast", "table2", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with"),
+        (["workflows.cli", "forecast", "table1", "--gpu", "h100"], "table1 trains nothing; aiayn table1 --plan shows"),
+        (["workflows.cli", "forecast", "figures"], "No such command 'figures'; see aiayn forecast --help"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
         (
@@ -259,6 +258,6 @@ def test_an_experiment_has_one_help_text(name: str, command_line: CommandLine) -
 
 def test_a_folder_is_printed_as_it_is_named(tmp_path: Path, command_line: CommandLine) -> None:
     folder = tmp_path / "[bold]my[/bold] :warning: [/]"
-    done = command_line.here("workflows.reproduce_table2", "--plan", "--store", str(folder), "--gpu", "h100")
+    done = command_line.here("workflows.reproduce_table2", "--plan", "--store", str(folder))
     assert done.returncode == 0, done.stderr
     assert f"; store: {folder}\n" in done.stdout

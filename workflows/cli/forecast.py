@@ -1,0 +1,66 @@
+"""`aiayn forecast TABLE`: the disk, FLOP and hours of the runs that a table lacks, on this machine or on named GPUs."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Annotated, Any
+
+import typer
+
+from pipeline.errors import UserError
+from workflows.cli.console import console
+from workflows.cli.options import with_options
+from workflows.cli.reproduce import Asked, say
+from workflows.engine.dag import Imported, to_step
+from workflows.engine.plan import to_run
+from workflows.experiment import Reproduction
+
+WITHOUT_EFFECT = "plan", "verbose", "mermaid", "until", "force", "address"
+forecast = Imported("workflows.forecast:forecast")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """The options beside the table's."""
+
+    gpus: Annotated[int | None, typer.Option(min=1, max=100_000, help="Number of GPUs.  [default: this machine's]")] = (
+        None
+    )
+    gpu: Annotated[str | None, typer.Option(metavar="NAME", help="GPU model, e.g. h100.  [default: this machine]")] = (
+        None
+    )
+
+
+def forecasting(main: Callable[..., tuple[Reproduction, Asked] | None]) -> Callable[..., None]:
+    """Returns the command that forecasts what an experiment's `main` describes, with its options and `Hardware`."""
+
+    def command(hardware: Hardware, **options: Any) -> None:
+        if asked := main(**options):
+            _print(*asked, hardware)
+
+    own = Parameter("hardware", Parameter.KEYWORD_ONLY, annotation=Hardware)
+    command.__signature__ = signature(main).replace(  # type: ignore[attr-defined]
+        parameters=[*signature(main).parameters.values(), own]
+    )
+    return with_options(command)
+
+
+def _print(experiment: Reproduction, request: Asked, hardware: Hardware) -> None:
+    """Prints the forecast. Raises UserError for options without effect, and for an experiment that trains nothing."""
+    options, store = request.options, request.store
+    for name in WITHOUT_EFFECT:
+        if getattr(options, name):
+            raise UserError(f"--{name} does not affect a forecast; drop it")
+    if not experiment.models:
+        raise UserError(f"{experiment.name} trains nothing; aiayn {experiment.name} --plan shows its stages")
+    missing = {step.fingerprint for step in to_run([experiment.tabulate({})], store)}
+    runs = [model for model in experiment.models.values() if to_step(model.training).fingerprint in missing]
+    found = forecast(request.profile, runs, hardware.gpus, hardware.gpu, store)
+    if options.json:
+        print(json.dumps(found and found[1], indent=2))
+    elif found:
+        say(request.profile.in_force(request.overrides))
+        console.print(found[0])
+    else:
+        say(f"{store} has all runs of this table")

@@ -1,0 +1,147 @@
+"""The experiments' commands: their options, their plan, and what they print.
+
+request = requested("table3", text.load(common), common)
+return Reproduction("table3", ...), request             # by an experiment's `main`, whose app reproduces it
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from importlib import import_module
+from typing import Any
+
+import typer
+
+from pipeline.errors import UserError
+from pipeline.store.store import Store
+from workflows.cli.closing import closing_lines, shown
+from workflows.cli.console import App, console, help_text, print_error
+from workflows.cli.options import Common
+from workflows.command_line import command_line
+from workflows.engine.dag import Step
+from workflows.engine.plan import as_mermaid, planned, print_plan, reasons, steps_of, to_run
+from workflows.engine.progress import View
+from workflows.experiment import Reproduction, Request, build, tabulated
+from workflows.profiles.changes import BaseProfile, changes_typed
+from workflows.runs import artifacts_of
+from workflows.tables.measurements import TrainedModel
+from workflows.tables.render import render_terminal
+from workflows.tracking.addresses import ui_command
+
+
+@dataclass(frozen=True)
+class Asked(Request):
+    """A request with the options that its command has besides."""
+
+    options: Common
+
+
+def requested(name: str, profile: BaseProfile, options: Common) -> Asked:
+    """Returns the request of the experiment `name` with these options. Raises UserError for an unusable store."""
+    changes = changes_typed(options.config, options.overrides)
+    store = Store.at(options.store).checked()
+    view, typed = View(console), command_line(name, changes)
+    return Asked(profile, store, typed, changes, options.address, options.until, options.force, say, view, options)
+
+
+def chosen_names(
+    option: str, requested: str | None, available: Iterable[str], default: Sequence[str] | None = None
+) -> list[str]:
+    """Returns the comma-separated names given to an option, or the `default`, by default all.
+
+    Returns each name once, in the order of `available`, so that another order is the same experiment. Raises UserError
+    for an unknown name.
+    """
+    known = list(available)
+    usual = known if default is None else default
+    names = usual if requested is None else [name.strip() for name in requested.split(",")]
+    for name in names:
+        if name not in known:
+            raise UserError(f"--{option} {name or repr(name)}: the profile has {', '.join(known)}")
+    return [name for name in known if name in names]
+
+
+def reproduce(experiment: Reproduction, request: Asked) -> None:
+    """Prints the plan if requested; otherwise runs missing steps, reports to MLflow and prints the table.
+
+    Raises UserError for options without effect, and typer.Exit with status 1 at the end if models failed.
+    """
+    options, store = request.options, request.store
+    forms = [form for form in ("verbose", "json", "mermaid") if getattr(options, form)]
+    if forms and not options.plan:
+        raise UserError(f"--{forms[0]} only affects --plan; add --plan or drop it")
+    if len(forms) > 1:
+        raise UserError(f"--{forms[0]} and --{forms[1]} each print the plan in a form of their own; drop one")
+    target = experiment.tabulate({})
+    targets = steps_of([target], options.until, "until") if options.until else [target]
+    forced = steps_of(targets, options.force, "force") if options.force else []
+    if options.plan:
+        _print_plan(experiment, request, targets, forced)
+        return
+    say(request.profile.in_force(request.overrides))
+    if options.until:
+        build(experiment, request, targets, forced)
+        for step in targets:
+            say(f"{step.label}: {shown(store.folder(step.name))}")
+        return
+    run, table, failures, mlflow = tabulated(experiment, request, forced)
+    console.print()
+    console.print(render_terminal(table, console.width))
+    console.print()
+    commands = {model.command for model in experiment.models.values()}
+    model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
+    for line in closing_lines(run, store, model_command, ui_command(mlflow.uri)):
+        say(line)
+    if table.said:
+        say(f"\n{table.said}")
+    if failures:
+        for name, why in failures.items():
+            print_error(f"{name} failed: {why}")
+        again = f"rerun the same command{' without --force' * bool(forced)} to retry them"
+        print_error(f"{len(failures)} of {len(experiment.models)} models failed; {again}")
+        raise typer.Exit(1)
+
+
+def app_of(module: str, then: Callable[[Reproduction, Asked], None] = reproduce) -> App:
+    """Returns an experiment's app: its `main` as a command, then what it returns; its docstring as help."""
+    found, app = import_module(module), App()
+
+    @wraps(found.main)
+    def command(**options: Any) -> None:
+        if asked := found.main(**options):
+            then(*asked)
+
+    app.command(help=help_text(found.__doc__))(command)
+    return app
+
+
+def say(line: str) -> None:
+    """Prints a line as it is."""
+    console.print(line, highlight=False, soft_wrap=True)
+
+
+def _print_plan(
+    experiment: Reproduction, request: Asked, targets: Sequence[Step[Any]], forced: Sequence[Step[Any]]
+) -> None:
+    """Prints the stages to run and why; or the DAG, for other programs."""
+    store, options, profile = request.store, request.options, request.profile
+    why = reasons(to_run(targets, store, forced), store, artifacts_of(store, experiment.name, profile.name))
+    settings, steps = profile.in_force(request.overrides), planned(targets, store, why)
+    if options.json:
+        about = {"command": request.command.typed, "settings": settings, "store": str(store)}
+        print(json.dumps({**about, "steps": steps}, indent=2))
+    elif options.mermaid:
+        print(as_mermaid(steps))
+    else:
+        say(settings)
+        rows = {name: (model.results, _about(model)) for name, model in experiment.models.items()}
+        print_plan(console, targets, rows, store, why, options.verbose)
+
+
+def _about(model: TrainedModel) -> dict[str, str]:
+    """Returns the plan's details of a training run."""
+    training = model.settings
+    updates = training.kept_updates[-model.recipe.averaging.last :]
+    averages = {"averages": f"{len(updates)} of {updates[0]:,} to {updates[-1]:,}"} if len(updates) > 1 else {}
+    return {"updates": f"{training.updates:,}", "tokens an update": f"{training.budget_tokens:,}"} | averages
