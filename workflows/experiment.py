@@ -33,9 +33,8 @@ from workflows.tables.measurements import TrainedModel
 from workflows.tables.render import render_terminal
 from workflows.tables.table import Results
 from workflows.tracking.addresses import default_uri, ui_command
-from workflows.tracking.export import Workflow
 from workflows.tracking.server import Server
-from workflows.tracking.watcher import tracked
+from workflows.tracking.watcher import Workflow, tracked
 
 check_shared = Imported("workflows.engine.cluster:check_shared")
 cluster = Imported("workflows.engine.cluster:cluster")
@@ -99,8 +98,6 @@ class Reproduction:
     """The parameters of the parent run."""
     models: Mapping[str, TrainedModel]
     """The models by name; each has a run of its own in MLflow."""
-    is_served: bool = field(default=False, kw_only=True)
-    """Whether the models are logged to MLflow in a form that it can serve."""
     reports: Mapping[str, Step[CorpusReport]]
     """The corpus reports, by the names of their texts."""
     tabulate: Callable[[Mapping[str, str]], Step[Any]]
@@ -246,7 +243,7 @@ def _run(
     """Runs missing steps and reports to MLflow; returns the results, and failures by model."""
     store, target = request.store, experiment.tabulate({})
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
-    workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models, experiment.is_served)
+    workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models)
     with tracked(mlflow, workflow, store) as runs:
         artifact, failures = run_models(
             {name: Model(model.results, model.settings) for name, model in experiment.models.items()},
