@@ -5,7 +5,7 @@ run, table, failures, mlflow = tabulated(Reproduction("table3", ...), request, f
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pipeline.errors import UserError
@@ -23,9 +23,8 @@ from workflows.tables.corpus import CorpusReport
 from workflows.tables.measurements import TrainedModel
 from workflows.tables.table import Results
 from workflows.tracking.addresses import default_uri, ui_command
-from workflows.tracking.export import Workflow
 from workflows.tracking.server import Server
-from workflows.tracking.watcher import tracked
+from workflows.tracking.watcher import Workflow, tracked
 
 check_shared = Imported("workflows.engine.cluster:check_shared")
 cluster = Imported("workflows.engine.cluster:cluster")
@@ -59,8 +58,6 @@ class Reproduction:
     """The parameters of the parent run."""
     models: Mapping[str, TrainedModel]
     """The models by name; each has a run of its own in MLflow."""
-    is_served: bool = field(default=False, kw_only=True)
-    """Whether the models are logged to MLflow in a form that it can serve."""
     reports: Mapping[str, Step[CorpusReport]]
     """The corpus reports, by the names of their texts."""
     tabulate: Callable[[Mapping[str, str]], Step[Any]]
@@ -94,7 +91,7 @@ def tabulated(experiment: Reproduction, request: Request, forced: Sequence[Step[
     store, target = request.store, experiment.tabulate({})
     mlflow = Server(default_uri(store.root), experiment.name, store.root)
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
-    workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models, experiment.is_served)
+    workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models)
     with _begun(experiment, request, [target], forced, mlflow) as recorded, tracked(mlflow, workflow, store) as runs:
         artifact, failures = run_models(
             {name: Model(model.results, model.settings) for name, model in experiment.models.items()},

@@ -91,7 +91,6 @@ def reproduction(
         name="table2",
         params={"profile": profile.name, **({"seeds": seeds} if seeds > 1 else {})},
         models=cells,
-        is_served=True,
         reports=reports,
         tabulate=tabulate,
     )

@@ -1,4 +1,6 @@
-"""Saves a trained model in MLflow's format, so that `mlflow models serve` serves translations or trees.
+"""A trained model in MLflow's format, so that `mlflow models serve` serves translations or trees.
+
+    mlflow.pyfunc.log_model(name="en-de base", **contents(checkpoint, DecodingSettings(beam_size=4)))
 
     export MLFLOW_TRACKING_URI=sqlite:///$PWD/runs/mlflow.db
     mlflow models serve -m models:/m-... --env-manager local --port 5001
@@ -26,7 +28,8 @@ LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "to
 """Packages needed for translation besides MLflow."""
 
 
-def _is_parser(checkpoint_folder: Path) -> bool:
+def is_parser(checkpoint_folder: Path) -> bool:
+    """Whether a checkpoint writes trees."""
     return writes_trees(load(checkpoint_folder / "joint.model"))
 
 
@@ -39,7 +42,7 @@ class Served:
         from pipeline.evaluation.parser import Parser
         from pipeline.evaluation.translation import Translator
 
-        kind, settings = (Parser, PARSING) if _is_parser(checkpoint_folder) else (Translator, DecodingSettings())
+        kind, settings = (Parser, PARSING) if is_parser(checkpoint_folder) else (Translator, DecodingSettings())
         self._model = kind(checkpoint_folder, settings, "cuda" if torch.cuda.is_available() else "cpu")
 
     def predict(self, sentences: Any, params: dict[str, Any] | None = None) -> list[str]:
@@ -66,12 +69,11 @@ def _load_pyfunc(data_path: str) -> Served:
     return Served(Path(data_path))
 
 
-def save(folder: Path, checkpoint: Checkpoint, search: DecodingSettings, description: Any) -> None:
-    """Writes a checkpoint as an MLflow model to a new folder; `description` is an `mlflow.models.Model`.
+def contents(checkpoint: Checkpoint, search: DecodingSettings) -> dict[str, Any]:
+    """Returns what `mlflow.pyfunc.save_model` and `log_model` take to write a checkpoint as a model.
 
-    Requests may set beam, length penalty and maximum length; `search` has the search.
+    It searches by `search` unless a request sets beam, length penalty or maximum length.
     """
-    from mlflow import pyfunc
     from mlflow.models import ModelSignature
     from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema
 
@@ -82,13 +84,11 @@ def save(folder: Path, checkpoint: Checkpoint, search: DecodingSettings, descrip
     ]
     lines = Schema([ColSpec("string")])
     root = Path(__file__).parents[2]
-    pyfunc.save_model(
-        folder,
-        loader_module=__name__,
-        data_path=str(checkpoint.folder),
-        code_paths=[str(root / "model"), str(root / "pipeline")],
-        mlflow_model=description,
-        signature=ModelSignature(lines, lines, ParamSchema(params)),
-        input_example=["Two dogs run ."],
-        pip_requirements=[f"{name}=={version(name).partition('+')[0]}" for name in LIBRARIES],  # PyPI has no "+cpu"
-    )
+    return {
+        "loader_module": __name__,
+        "data_path": str(checkpoint.folder),
+        "code_paths": [str(root / "model"), str(root / "pipeline")],
+        "signature": ModelSignature(lines, lines, ParamSchema(params)),
+        "input_example": ["Two dogs run ."],
+        "pip_requirements": [f"{name}=={version(name).partition('+')[0]}" for name in LIBRARIES],  # PyPI has no "+cpu"
+    }

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mlflow.entities import LoggedModel, Run
+from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
 from workflows.tracking.addresses import default_uri
@@ -32,6 +32,3 @@ class Tracked:
 
     def named(self, name: str) -> list[Run]:
         return self.runs(f"run_name = '{name}'")
-
-    def models(self) -> list[LoggedModel]:
-        return list(self.client.search_logged_models([self.id]))

@@ -19,7 +19,6 @@ from workflows import reproduce_table2
 from workflows.engine import dag
 from workflows.names import named_folder
 from workflows.runs import runs_in
-from workflows.tracking.models import MODEL_TAG
 
 
 def _tracked(made: MadeTable2) -> tuple[Tracked, Run, Run]:
@@ -122,15 +121,6 @@ def test_mlflow_has_the_corpus_report(made_table2: MadeTable2) -> None:
     assert {"corpus-en-de/corpus_report.json", "corpus-en-de/corpus_report.svg"} <= sent
 
 
-def test_mlflow_registers_the_model(made_table2: MadeTable2) -> None:
-    tracked, _, child = _tracked(made_table2)
-    (model,) = tracked.models()
-    assert (model.source_run_id, model.name) == (child.info.run_id, "en-de base")
-    for alias in ("newest", "embedded"):
-        version = tracked.client.get_model_version_by_alias("aiayn-en-de-base", alias)
-        assert (version.tags[MODEL_TAG], version.run_id) == (model.model_id, model.source_run_id)
-
-
 def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
     (run,) = runs_in(Store(made_table2.store))
     assert (run.name, run.status) == ("table2/embedded/1", "finished")
@@ -153,7 +143,7 @@ def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2:
 def test_an_edit_of_the_source_makes_the_table_again(
     copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its run has a child of its own; the earlier table keeps the other. The weights are not sent again."""
+    """Its run has a child of its own; the earlier table keeps the other."""
     (tracked, parent, child), before = _tracked(copy_of_table2), copy_of_table2.stages()
     monkeypatch.setattr(dag, "source_sha256", lambda: "that of an edited file")
     _again(copy_of_table2)
@@ -165,7 +155,6 @@ def test_an_edit_of_the_source_makes_the_table_again(
     assert kept.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert added.data.tags["mlflow.parentRunId"] == edition.info.run_id
     assert added.data.metrics == child.data.metrics
-    assert added.outputs.model_outputs[0].model_id == child.outputs.model_outputs[0].model_id
 
 
 def test_another_beam_trains_nothing(copy_of_table2: MadeTable2) -> None:
@@ -174,7 +163,6 @@ def test_another_beam_trains_nothing(copy_of_table2: MadeTable2) -> None:
     after = copy_of_table2.stages()
     changed = {kind for kind in after if after[kind] != before.get(kind)}
     assert changed == {"decoding", "scoring", "dev_scores", "tabulating"}
-    assert len(tracked.models()) == 2  # one for each search
     children = {run.data.params["decoding.beam_size"]: run for run in tracked.named("en-de base")}
     assert children.keys() == {"4", "1"}
     assert {run.info.status for run in children.values()} == {"FINISHED"}

@@ -13,6 +13,7 @@ aiayn claims seeds.csv                                  judges the paper's claim
 aiayn results table3/multi30k --out page.md             one page of finished runs
 aiayn export ctranslate2 averaged --out fast            one model -> a model for CTranslate2
 aiayn export huggingface averaged --out marian          one model -> a model for Hugging Face's transformers
+aiayn export mlflow table2/multi30k/en-de-base          one model -> MLflow's registry, to be served over HTTP
 """
 
 import json
@@ -69,6 +70,7 @@ EXPORT = """Exports a trained model for other programs, with one command per for
 
 aiayn export ctranslate2 averaged --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
 aiayn export huggingface averaged --out marian   for Hugging Face's transformers, as MarianMTModel
+aiayn export mlflow table2/multi30k/en-de-base   for HTTP: in MLflow's registry, with vocabulary and code
 """
 
 FORECAST = "Forecast the disk, FLOP and hours of the runs that a table lacks, by its options; nothing is run."
@@ -133,6 +135,7 @@ parse_input = Imported("workflows.cli.writers:parse")
 score_texts = Imported("pipeline.evaluation.scoring:score_texts")
 export_ctranslate2 = Imported("pipeline.export.ctranslate2:export")
 export_huggingface = Imported("pipeline.export.huggingface:export")
+register = Imported("workflows.cli.registry:register")
 write_card = Imported("workflows.cli.card:write_card")
 
 N_BEST_LINE = "`sentence number from 0 ||| translation ||| LogP= log P ||| log P / penalty`"
@@ -338,6 +341,12 @@ def ctranslate2(model: ModelArgument, out: OutOption) -> None:
 def huggingface(model: ModelArgument, out: OutOption) -> None:
     """Export to transformers' MarianMTModel, with its tokenizer; prints example code in Python."""
     _export(model, out, "exporting.export_huggingface", export_huggingface, "transformers", TRANSFORMERS)
+
+
+@export.command()
+def mlflow(model: ModelArgument) -> None:
+    """Register in MLflow, at MLFLOW_TRACKING_URI or in the store's own file; prints the command that serves it."""
+    console.print(f"to serve it: {register(model)}", highlight=False, soft_wrap=True)
 
 
 def _export(

@@ -29,7 +29,7 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
     The record is `aiayn prepare`'s, or that of the run in the name, or, for a folder in a store, that of the last run
     that uses it. Returns None without a record. Raises UserError if the record cannot be read.
     """
-    runs = [(run.folder, run.record.settings) for run in _runs_with(named, dataset)]
+    runs = [(run.folder, run.record.settings) for run in runs_with(named, dataset)]
     for folder, settings in ((dataset.parent, {}), *runs):
         path = folder / (RUN if settings else PROFILE)  # in runs, too, of earlier versions
         if path.is_file():
@@ -49,7 +49,7 @@ def searched(named: Path, model: Path) -> DecodingSettings:
     The run is chosen like in `recorded`.
     """
     settings, model = DecodingSettings(), model.resolve()
-    for run in _runs_with(named, model):
+    for run in runs_with(named, model):
         artifacts = run.record.artifacts
         label = next(label for label, name in artifacts.items() if name == model.name)
         decoded = artifacts.get(label.replace("average", "decode", 1), "unknown")  # in records of before
@@ -58,7 +58,7 @@ def searched(named: Path, model: Path) -> DecodingSettings:
     return settings
 
 
-def _runs_with(named: Path, artifact: Path) -> list[Run]:
+def runs_with(named: Path, artifact: Path) -> list[Run]:
     """Returns the runs that use an artifact: first those on the path `named`, then the last ones."""
     if artifact.parent.name != STORE:
         return []

@@ -81,7 +81,7 @@ class Server:
                 with closing(sqlite3.connect(self._database, timeout=60)) as database:
                     database.execute("SELECT count(*) FROM sqlite_master")
             except sqlite3.Error as error:
-                raise self._rejected(error) from None
+                raise self.rejected(error) from None
 
     def check(self) -> None:
         """Raises UserError if the address, the password or the SQLite file is wrong. Warns of a server that is away."""
@@ -91,9 +91,10 @@ class Server:
             if self._is_away(error):
                 self._warn(error)
                 return
-            raise self._rejected(error) from None
+            raise self.rejected(error) from None
 
-    def _rejected(self, error: Exception) -> UserError:
+    def rejected(self, error: Exception) -> UserError:
+        """Returns the error of a command that cannot go on without MLflow."""
         remedy = "correct or unset MLFLOW_TRACKING_URI"
         if self.has_file and not os.environ.get("MLFLOW_TRACKING_URI"):
             remedy = "move the file elsewhere; a new one will be filled from the store"

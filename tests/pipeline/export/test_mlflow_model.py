@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.evaluation.parser import Parser
 from pipeline.evaluation.translation import Translator
-from pipeline.export.mlflow_model import save
+from pipeline.export.mlflow_model import contents
 from pipeline.parsing.trees import bracketed
 from pipeline.settings import PARSING, DecodingSettings
 from pipeline.store.artifacts import Checkpoint
@@ -29,10 +29,10 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def saved(checkpoint: Checkpoint) -> Path:
-    from mlflow.models import Model
+    from mlflow import pyfunc
 
     folder = checkpoint.folder.with_name("saved")
-    save(folder, checkpoint, DecodingSettings(), Model())
+    pyfunc.save_model(folder, **contents(checkpoint, DecodingSettings()))
     return folder
 
 
@@ -85,10 +85,10 @@ print(json.dumps([answers, sys.modules["pipeline.evaluation.translation"].__file
 @pytest.mark.spawns
 def test_the_models_need_no_more_than_their_requirements(checkpoint: Checkpoint, saved: Path, tmp_path: Path) -> None:
     """Copies elsewhere answer in a separate process, with only their folder's code."""
-    from mlflow.models import Model
+    from mlflow import pyfunc
 
     parser = make_parser(tmp_path / "made", make_trees(tmp_path))
-    save(tmp_path / "parser", parser, PARSING, Model())
+    pyfunc.save_model(tmp_path / "parser", **contents(parser, PARSING))
     shutil.copytree(saved, tmp_path / "translator")
     requirements = {(tmp_path / kind / "requirements.txt").read_text() for kind in ("parser", "translator")}
     assert len(requirements) == 1

@@ -13,9 +13,8 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from tests.support.waiting import until
 from workflows.tracking.addresses import default_uri
-from workflows.tracking.export import Workflow
 from workflows.tracking.server import Server
-from workflows.tracking.watcher import tracked
+from workflows.tracking.watcher import Workflow, tracked
 
 
 @pytest.mark.parametrize(
@@ -78,7 +77,7 @@ def test_a_damaged_file(
     for check in (server.check, server.check_address):
         with pytest.raises(UserError, match=rf"mlflow\.db does not answer \(.*not a database\); {remedy}"):
             check()
-    with pytest.raises(UserError), tracked(server, Workflow("f", "embedded", {}, {}, False), Store(tmp_path)):
+    with pytest.raises(UserError), tracked(server, Workflow("f", "embedded", {}, {}), Store(tmp_path)):
         pytest.fail("the file is damaged")
     assert "continuing without it" not in caplog.text
 

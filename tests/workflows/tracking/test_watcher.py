@@ -1,6 +1,15 @@
-"""workflows.tracking.watcher: nothing waits for a server, a real one that hangs or is killed, and nothing is lost."""
+"""workflows.tracking.watcher: what the store has arrives in MLflow once, and nothing waits for a server.
+
+The servers that hang or are killed are real.
+"""
 
 import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Timer
@@ -9,25 +18,37 @@ from typing import Any
 import pytest
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
+from mlflow.utils.file_utils import local_file_uri_to_path
 
+from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import Store
-from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, training
+from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, run_in_process, training
 from tests.support.tracking_server import TrackingServer
 from workflows import reproduce_table2
 from workflows.engine.dag import to_step
 from workflows.engine.plan import Reason
+from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_table2 import cells_of
 from workflows.tracking import watcher as watcher_module
-from workflows.tracking.export import FAILURE_TAG, TRAINING_TAG, Exporter, Workflow
+from workflows.tracking.addresses import default_uri
 from workflows.tracking.server import Server
-from workflows.tracking.watcher import MlflowWatcher
+from workflows.tracking.watcher import FAILURE_TAG, PARENT_TAG, TRAINING_TAG, MlflowWatcher, Workflow, _is_gone
 
 HANGS_S = 120.0
 """Ends the server's pause if a call waits for it."""
 CELLS = {f"en-de {cell.model}": cell for cell in cells_of(EMBEDDED, ["en-de"], ["base", "big"])}
 BASE = to_step(CELLS["en-de base"].training)
+NAME = "en-de base"
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.workflows.tracking.test_watcher import watcher_of
+watcher_of(Path(sys.argv[1]), "workflow", profile="embedded", mirrors=["https://me:secret@mirror/"]).sync()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 LONG = overrides({**TABLE_2, **training("recipes.base", 200, checkpoints=5, validations=20)})
 
 
@@ -37,6 +58,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackingServer]
     with pytest.MonkeyPatch.context() as patch, TrackingServer(tmp_path_factory.mktemp("server")) as started:
         patch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "60")  # a busy machine is slow
         yield started
+
+
+def watcher_of(root: Path, fingerprint: str, **params: Any) -> MlflowWatcher:
+    """Sends a workflow of the cell that the session has made, from a store that may lack it."""
+    profile = load_profile(overrides=overrides(TABLE_2))
+    models = {f"{cell.pair} {cell.model}": cell for cell in cells_of(profile, ["en-de"], ["base"])}
+    workflow = Workflow(fingerprint, "embedded", params, models)
+    return MlflowWatcher(Server(default_uri(root), "table2", root), workflow, Store(root))
+
+
+def sent_to(root: Path, condition: str = "tags.`aiayn.workflow` = 'workflow'") -> dict[str, Run]:
+    server = Server(default_uri(root), "table2", root)
+    return {run.info.run_name: run for run in server.client.search_runs([server.experiment_id], condition)}
+
+
+def points_of(root: Path, run: Run) -> Counter[tuple[str, int]]:
+    """How often MLflow has a point of each metric and update."""
+    client = Server(default_uri(root), "table2", root).client
+    histories = [client.get_metric_history(run.info.run_id, name) for name in run.data.metrics]
+    return Counter((point.key, point.step) for each in histories for point in each)
 
 
 def runs_of(server: TrackingServer, experiment: str) -> dict[str, Run]:
@@ -57,12 +98,9 @@ def test_nothing_waits_for_a_server_that_hangs(
     server.pause()
     resumed = Timer(HANGS_S, server.resume)
     resumed.start()
-    workflow = Workflow("f", "embedded", {}, CELLS, is_served=True)
+    workflow = Workflow("f", "embedded", {}, CELLS)
     watcher = MlflowWatcher(Server(server.uri, "hangs", tmp_path), workflow, store)
     watcher.begin({BASE: Reason("never built")}, [])
-    watcher.event(BASE, {"metrics": {"loss": 4.0}, "step": 5})
-    watcher.idle()
-    watcher.finished(BASE, "")
     watcher.failed("en-de base", CELLS["en-de base"].results, "its loss is NaN")
     assert resumed.is_alive(), "a call has waited for the server"
     resumed.cancel()
@@ -89,16 +127,16 @@ def test_killed_in_mid_training(
     client, store = MlflowClient(server.uri), copy_of_table2.store
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     before = {*store.glob("store/training-*")}
-    send = Exporter._send
+    send = MlflowWatcher._send
 
-    def send_and_kill(exporter: Exporter, run: str, points: Sequence[Any]) -> None:
-        send(exporter, run, points)
+    def send_and_kill(watcher: MlflowWatcher, run: str, points: Sequence[Any]) -> None:
+        send(watcher, run, points)
         if points:
             server.kill()
 
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Exporter, "_send", send_and_kill)
+            patch.setattr(MlflowWatcher, "_send", send_and_kill)
             reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store)
     finally:
         server.start()
@@ -129,5 +167,101 @@ def test_killed_in_mid_training(
     sent = {file.path for file in client.list_artifacts(runs["table2 embedded"].info.run_id)}
     assert {"table2.md", "table2.json", "report.html", "manifest.json"} <= sent
     assert {file.path for file in client.list_artifacts(child.info.run_id)} == {"samples.txt", "manifest.json"}
-    (output,) = child.outputs.model_outputs
-    assert str(client.get_logged_model(output.model_id).status) == "READY"
+
+
+@pytest.fixture
+def made(copy_of_table2: MadeTable2) -> MadeTable2:
+    """A finished cell that MLflow does not know."""
+    (copy_of_table2.store / "mlflow.db").unlink()
+    shutil.rmtree(copy_of_table2.store / "mlartifacts")
+    return copy_of_table2
+
+
+def test_a_driver_of_another_pid_namespace_is_not_gone() -> None:
+    """A container with this host's name, say: its pids mean nothing here. A driver of this namespace is judged."""
+    code = "import os, socket; from workflows.tracking.watcher import _namespace; "
+    code += "print(socket.gethostname(), os.getpid(), _namespace())"
+    said = {}
+    for name, prefix in (("here", []), ("contained", ["unshare", "-p", "-f", "--mount-proc"])):
+        done = subprocess.run([*prefix, sys.executable, "-c", code], capture_output=True, text=True)
+        said[name] = done.stdout.strip()
+    if not said["contained"]:
+        pytest.skip("only root makes namespaces")
+    assert {name: _is_gone(driver) for name, driver in said.items()} == {"here": True, "contained": False}
+    assert not _is_gone(f"{socket.gethostname()} 1")  # of an earlier version
+
+
+def test_two_equal_commands_at_once_are_one_run(made: MadeTable2) -> None:
+    code = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "")
+    commands = [subprocess.Popen([sys.executable, "-c", code, str(made.store)], stderr=subprocess.PIPE) for _ in "ab"]
+    assert [command.communicate()[1] for command in commands] == [b"", b""]
+    client = Server(default_uri(made.store), "table2", made.store).client
+    assert len(client.search_runs(["1"])) == 2
+
+
+def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> None:
+    """The curve comes from a process that is killed before the model is scored, the rest from two complete exports.
+
+    Meanwhile, the command of another table ends the runs that the kill has left.
+    """
+    root = made.store
+    (scored,) = [path for path in root.glob("store/scoring-*") if "words" not in (path / "manifest.json").read_text()]
+    aside = scored.rename(root / "aside")
+    assert run_in_process(sys.executable, "-c", KILLED, str(root)).returncode == -signal.SIGKILL
+    half = sent_to(root)
+    assert {run.info.status for run in half.values()} == {"RUNNING"}
+    assert "loss" in half[NAME].data.metrics
+    assert "sacrebleu.test" not in half[NAME].data.metrics
+    watcher_of(root, "another").sync()
+    assert {run.info.status for run in sent_to(root).values()} == {"KILLED"}
+    aside.rename(scored)
+
+    table, counts = Artifact(next(root.glob("store/tabulating-*"))), []
+    for _ in range(2):
+        watcher_of(root, "workflow", profile="another").finish(table, {"bleu": 27.3}, {}, {})
+        (root / "mlartifacts" / ".complete" / "workflow").unlink()
+        runs = sent_to(root)
+        counts.append([points_of(root, run) for run in runs.values()])
+    assert counts[0] == counts[1]
+    assert {n for points in counts[0] for n in points.values()} == {1}
+    assert {n: run.info.run_id for n, run in runs.items()} == {n: run.info.run_id for n, run in half.items()}
+    assert {run.info.status for run in runs.values()} == {"FINISHED"}
+    parent, child = runs["table2 embedded"], runs[NAME]
+    lines = [json.loads(line) for line in next(root.glob("store/training-*/metrics.jsonl")).read_text().splitlines()]
+    assert {key for key in counts[0][0] + counts[0][1] if key[0] in ("loss", "dev_nll")} == {
+        (name, line["update"]) for line in lines for name in ("loss", "dev_nll") if name in line
+    }
+    assert parent.data.params["profile"] == "embedded"  # MLflow rejects changes
+    assert parent.data.params["mirrors"] == "['https://mirror/']"
+    assert child.data.tags[PARENT_TAG] == parent.info.run_id
+
+
+def test_runs_show_their_texts_and_user(made_table2: MadeTable2) -> None:
+    runs = sent_to(made_table2.store, "")
+    assert runs.keys() == {"table2 embedded", NAME}
+    for run in runs.values():
+        assert run.info.user_id == run.data.tags["mlflow.user"] != "unknown"
+        inputs = {each.dataset.name: each.tags[0].value for each in run.inputs.dataset_inputs}
+        assert inputs == {
+            "generate en-de": "training",
+            "generate en-de dev": "evaluation",
+            "generate en-de test": "evaluation",
+        }
+        folders = [local_file_uri_to_path(json.loads(each.dataset.source)["uri"]) for each in run.inputs.dataset_inputs]
+        assert all(Path(folder).is_dir() for folder in folders)
+
+
+def test_a_failure_is_shown_until_it_is_repaired(made: MadeTable2) -> None:
+    root = made.store
+    watcher = watcher_of(root, "workflow")
+    watcher.failed(NAME, [], "no space left on device")
+    watcher.close(UserError("1 of 1 models failed"))
+    runs = sent_to(root)
+    assert {name: (run.info.status, run.data.tags[FAILURE_TAG]) for name, run in runs.items()} == {
+        NAME: ("FAILED", "no space left on device"),
+        "table2 embedded": ("FAILED", "1 of 1 models failed"),
+    }
+    watcher_of(root, "workflow").sync()
+    repaired = sent_to(root)[NAME]
+    assert repaired.info.status == "FINISHED"
+    assert FAILURE_TAG not in repaired.data.tags
