@@ -10,6 +10,7 @@ from pipeline.complexity.measure import threads_of
 from pipeline.complexity.settings import TimingSettings
 from pipeline.environment import CGROUPS, usable_cpus
 from workflows import reproduce_table1
+from workflows.cli.reproduce import reproduce
 
 
 def test_the_cpus_that_this_process_may_use() -> None:
@@ -56,4 +57,4 @@ def test_systems_that_do_not_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert usable_cpus() == os.cpu_count()
     with threads_of(TimingSettings(threads=0)):
         assert torch.get_num_threads() == os.cpu_count()
-    reproduce_table1.main(profile="cpu", plan=True, store=str(tmp_path))
+    reproduce(*reproduce_table1.main(profile="cpu", plan=True, store=str(tmp_path)))

@@ -22,6 +22,7 @@ from tests.support.parallel_text import corpus_of, set_of
 from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides
 from tests.support.tiny_records import CONFIG, TRAINING, trained_on
 from workflows import reproduce_table2
+from workflows.cli.reproduce import reproduce
 from workflows.paper import TABLE_3
 from workflows.profiles.profile import Recipe
 from workflows.tables.measurements import Translation
@@ -46,7 +47,7 @@ def made_table2(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> 
     store, printed = tmp_path_factory.mktemp("made_table2") / "runs", io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        reproduce_table2.main(overrides=overrides(TABLE_2), pairs="en-de", models="base", store=store)
+        reproduce(*reproduce_table2.main(overrides=overrides(TABLE_2), pairs="en-de", models="base", store=store))
     return MadeTable2(store, printed.getvalue())
 
 

@@ -6,6 +6,7 @@ from pipeline.complexity.settings import LAYER_TYPES
 from pipeline.errors import UserError
 from tests.support.reproduced import Tracked, artifacts, written
 from workflows import reproduce_table1
+from workflows.cli.reproduce import reproduce
 from workflows.profiles.complexity import load_complexity_profile
 
 TINY = [
@@ -27,7 +28,7 @@ def test_counted_measured_then_again_then_with_more_rounds(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     runs = tmp_path / "runs"
-    reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)
+    reproduce(*reproduce_table1.main(profile="cpu", overrides=TINY, store=runs))
     output = capsys.readouterr().out
     assert output.startswith("settings of profile cpu; changed by --set ")
     folder, table = written(output)
@@ -49,9 +50,9 @@ def test_counted_measured_then_again_then_with_more_rounds(
     assert run.data.metrics["exponent_d.time.self-attention"] == main[0]["values"]["d.time"]
 
     before = artifacts(runs)
-    reproduce_table1.main(profile="cpu", overrides=TINY, store=runs)
+    reproduce(*reproduce_table1.main(profile="cpu", overrides=TINY, store=runs))
     assert artifacts(runs) == before
-    reproduce_table1.main(profile="cpu", overrides=[*TINY, "timing.rounds=3"], store=runs)
+    reproduce(*reproduce_table1.main(profile="cpu", overrides=[*TINY, "timing.rounds=3"], store=runs))
     assert sorted(name.partition("-")[0] for name in artifacts(runs) - before) == ["complexity", "tabulating"]
 
 

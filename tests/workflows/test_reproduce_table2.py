@@ -16,6 +16,7 @@ from tests.support.reproduced import Tracked, artifacts, written
 from tests.support.slow_libraries import SLOW
 from tests.support.tiny_profile import TABLE_2, MadeTable2, command_of_table2, overrides, run_in_process
 from workflows import reproduce_table2
+from workflows.cli.reproduce import reproduce
 from workflows.engine import dag
 from workflows.names import named_folder
 from workflows.runs import runs_in
@@ -29,7 +30,7 @@ def _tracked(made: MadeTable2) -> tuple[Tracked, Run, Run]:
 
 def _again(made: MadeTable2, *changes: str, **more: Any) -> None:
     settings = [*overrides(TABLE_2), *changes]
-    reproduce_table2.main(overrides=settings, pairs="en-de", models="base", store=made.store, **more)
+    reproduce(*reproduce_table2.main(overrides=settings, pairs="en-de", models="base", store=made.store, **more))
 
 
 def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> None:

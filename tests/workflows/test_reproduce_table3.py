@@ -10,7 +10,7 @@ from tests.support.reproduced import Tracked, written
 from tests.support.tiny_profile import TABLE_3, toml
 from workflows import reproduce_table3, stages
 from workflows.cli.options import Common
-from workflows.cli.reproduce import requested
+from workflows.cli.reproduce import reproduce, requested
 from workflows.engine.dag import in_order
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
@@ -34,7 +34,7 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     config = tmp_path / "rows.toml"
     config.write_text(CONFIG)
     with pytest.raises(typer.Exit) as ended_by:
-        reproduce_table3.main(config=config, asked="base,B1,F", store=tmp_path)
+        reproduce(*reproduce_table3.main(config=config, asked="base,B1,F", store=tmp_path))
     assert ended_by.value.exit_code == 1
     output, errors = capsys.readouterr()
     assert "error: F1 failed: update 2 (epoch 0): the loss is nan" in errors
@@ -67,7 +67,7 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     assert "EN-DE, generated text: lengths" in (folder / "report.html").read_text()
 
     trained = {path.name for path in (tmp_path / "store").glob("training-*")}
-    reproduce_table3.main(config=config, asked="base,B1", store=tmp_path)
+    reproduce(*reproduce_table3.main(config=config, asked="base,B1", store=tmp_path))
     assert {path.name for path in (tmp_path / "store").glob("training-*")} == trained
     assert "train en-de" not in capsys.readouterr().out
     children = tracked.runs("tags.mlflow.parentRunId != ''")
@@ -75,9 +75,9 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
 
     for name in trained:
         shutil.rmtree(tmp_path / "store" / name)
-    reproduce_table3.main(config=config, asked="base,B1", store=tmp_path, plan=True)
+    reproduce(*reproduce_table3.main(config=config, asked="base,B1", store=tmp_path, plan=True))
     assert "\n0 stages to run" in capsys.readouterr().out
-    reproduce_table3.main(config=config, asked="base,B1", store=tmp_path)
+    reproduce(*reproduce_table3.main(config=config, asked="base,B1", store=tmp_path))
     assert not list((tmp_path / "store").glob("training-*"))
     assert "stages to run" not in capsys.readouterr().out
 

@@ -10,6 +10,7 @@ from tests.support.reproduced import Tracked, artifacts, written
 from tests.support.tiny_profile import overrides, training
 from tests.support.wsj_folder import make_silver, make_wsj
 from workflows import reproduce_table4
+from workflows.cli.reproduce import reproduce
 
 TINY = overrides(
     {
@@ -39,7 +40,7 @@ def test_both_rows_then_again_then_another_beam(
         "store": tmp_path / "runs",
     }
     both = [*TINY, *SEMI_SUPERVISED]
-    reproduce_table4.main(overrides=both, **options)
+    reproduce(*reproduce_table4.main(overrides=both, **options))
     output = capsys.readouterr().out
     assert output.startswith("settings of profile treebank: trees of wsj; changed by ")
     folder, table = written(output)
@@ -88,12 +89,12 @@ def test_both_rows_then_again_then_another_beam(
     assert sent["f1.Transformer 1 layer trees of wsj semi-supervised"] == measured[2]["f1"]
 
     before = artifacts(tmp_path / "runs")
-    reproduce_table4.main(overrides=both, **options)
+    reproduce(*reproduce_table4.main(overrides=both, **options))
     assert artifacts(tmp_path / "runs") == before
 
     capsys.readouterr()
     del options["silver"]
-    reproduce_table4.main(overrides=[*TINY, "choice.beam_sizes=[1]"], dev_f1=True, **options)
+    reproduce(*reproduce_table4.main(overrides=[*TINY, "choice.beam_sizes=[1]"], dev_f1=True, **options))
     _, table = written(capsys.readouterr().out)
     last = table["tables"][0]["rows"][-1]["values"]
     assert (last["training"], last["f1"]) == ("semi-supervised", "not run")
@@ -111,5 +112,7 @@ def test_a_wrong_tree_of_the_test_set_is_found_before_anything_is_trained(tmp_pa
     (wrong,) = (treebank / "23").iterdir()
     wrong.write_text("(S (NP a b))\n")
     with pytest.raises(UserError, match=r"23/wsj_2301.mrg, line 1: the word 'b' is not alone in its bracket"):
-        reproduce_table4.main(treebank=treebank, profile="treebank", overrides=TINY, store=tmp_path / "runs")
+        reproduce(
+            *reproduce_table4.main(treebank=treebank, profile="treebank", overrides=TINY, store=tmp_path / "runs")
+        )
     assert not [name for name in artifacts(tmp_path / "runs") if name.startswith(("training", ".making-training"))]

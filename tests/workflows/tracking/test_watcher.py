@@ -27,6 +27,7 @@ from pipeline.store.store import Store
 from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, run_in_process, training
 from tests.support.tracking_server import TrackingServer
 from workflows import reproduce_table2
+from workflows.cli.reproduce import reproduce
 from workflows.engine.dag import to_step
 from workflows.engine.plan import Reason
 from workflows.profiles.loading import load_profile
@@ -137,7 +138,7 @@ def test_killed_in_mid_training(
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(MlflowWatcher, "_send", send_and_kill)
-            reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store)
+            reproduce(*reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store))
     finally:
         server.start()
     (warning,) = [each.message for each in caplog.records if "MLflow" in each.message]
@@ -148,7 +149,7 @@ def test_killed_in_mid_training(
     made = {path.name for path in (store / "store").iterdir()}
 
     caplog.clear()
-    reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store)
+    reproduce(*reproduce_table2.main(overrides=LONG, pairs="en-de", models="base", store=store))
     assert [each for each in caplog.records if "MLflow" in each.message] == []
     assert {path.name for path in (store / "store").iterdir()} == made
     runs = runs_of(server, "table2")
