@@ -39,7 +39,7 @@ def register(named: Path) -> str:
     experiment, profile, table = (*made_by.name.split("/")[:2], made_by.record.table) if made_by else ("models", "", "")
     root = store_beside(folder, Store(DEFAULT_ROOT)).root
     server = Server(default_uri(root), experiment, root)
-    place = "" if "MLFLOW_TRACKING_URI" in os.environ else f"MLFLOW_TRACKING_URI={shlex.quote(server.uri)} "
+    place = "" if os.environ.get("MLFLOW_TRACKING_URI") else f"MLFLOW_TRACKING_URI={shlex.quote(server.uri)} "
     try:
         client, experiment_id = server.client, server.experiment_id
     except Exception as error:  # MLflow, SQLAlchemy, databases and HTTP have different errors

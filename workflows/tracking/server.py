@@ -1,7 +1,7 @@
 """One experiment of a tracking server, or of a SQLite file.
 
 server = Server(default_uri(folder), "table2", folder)
-server.check()                                      # UserError if the address, the password or the file is wrong
+server.check_address()                              # UserError if the address, the password or the file is wrong
 server.attempt(lambda: server.client.set_tag(run, "profile", "embedded"))   # one warning if it cannot be sent
 """
 
@@ -73,25 +73,20 @@ class Server:
             (self._marks / workflow).write_text(self._files.as_uri(), encoding="utf-8")
 
     def check_address(self) -> None:
-        """Raises UserError like `check`, but does not import MLflow for the store's own file."""
-        if not self._has_own_file:
-            self.check()
-        elif self._database.exists():
-            try:
+        """Raises UserError if the address, the password or the SQLite file is wrong. Warns of a server that is away.
+
+        Does not import MLflow for the store's own file.
+        """
+        try:
+            if not self._has_own_file:
+                self.client.search_experiments(max_results=1)
+            elif self._database.exists():
                 with closing(sqlite3.connect(self._database, timeout=60)) as database:
                     database.execute("SELECT count(*) FROM sqlite_master")
-            except sqlite3.Error as error:
-                raise self.rejected(error) from None
-
-    def check(self) -> None:
-        """Raises UserError if the address, the password or the SQLite file is wrong. Warns of a server that is away."""
-        try:
-            self.client.search_experiments(max_results=1)
         except Exception as error:  # MLflow, SQLAlchemy, databases and HTTP have different errors
-            if self._is_away(error):
-                self._warn(error)
-                return
-            raise self.rejected(error) from None
+            if not self._is_away(error):
+                raise self.rejected(error) from None
+            self._warn(error)
 
     def rejected(self, error: Exception) -> UserError:
         """Returns the error of a command that cannot go on without MLflow."""

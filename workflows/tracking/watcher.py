@@ -10,8 +10,6 @@ do causes one warning (`Server.attempt`). The same command later sends what is m
 """
 
 import json
-import os
-import socket
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,11 +17,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import Any, Literal
-
-import psutil
 
 from pipeline.errors import UserError
 from pipeline.settings import Settings, flatten
@@ -32,6 +27,7 @@ from pipeline.store.artifacts import METRICS, Corpus, EvaluationSet, read_metric
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order, to_artifact, to_step
 from workflows.engine.interface import Watcher
+from workflows.runs import Run, runs_in
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.measurements import TrainedModel
 from workflows.tracking.addresses import without_password
@@ -45,8 +41,6 @@ NOT_EXPORTED = "not exported: the store lacks its results, or MLflow rejected th
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 WORKFLOW_TAG, NAME_TAG, TRAINING_TAG = "aiayn.workflow", "aiayn.name", "aiayn.training"
 PARENT_TAG = "mlflow.parentRunId"
-DRIVER_TAG = "aiayn.driver"
-"""The tag for the host, process and processes' namespace of the command that last opened a run."""
 FAILURE_TAG, SENT_TAG = "aiayn.failure", "aiayn.sent"
 """The tags for the reason of a failure, and of runs that lack nothing."""
 
@@ -82,7 +76,7 @@ class MlflowWatcher(Watcher):
         self._is_complete = server.is_complete(workflow.fingerprint)
         if not self._is_complete:
             with suppress(TimeoutError):
-                self._thread.submit(server.check).result(CHECK_S)
+                self._thread.submit(server.check_address).result(CHECK_S)
 
     def begin(self, steps: Collection[Step[Artifact]], cached: Sequence[Step[Artifact]]) -> None:
         """Sends from now on, unless MLflow has everything."""
@@ -142,11 +136,13 @@ class MlflowWatcher(Watcher):
             self._server.attempt(partial(end, name))
 
     def _open_table(self) -> str:
-        """Opens the table's run unless it is open, and returns its id. Ends the runs of killed commands."""
+        """Opens the table's run unless it is open, and returns its id. Ends the runs of the store's killed commands."""
         if self._title not in self._runs:
-            for run in self._search("attributes.status = 'RUNNING'"):
-                if _is_gone(run.data.tags.get(DRIVER_TAG, "")):
-                    self._server.client.set_terminated(run.info.run_id, "KILLED")
+            known = [run for run in runs_in(self._store) if isinstance(run, Run) and run.status != "running"]
+            ended = {run.record.table.rpartition("-")[2] for run in known}
+            for left in self._search("attributes.status = 'RUNNING'"):
+                if left.data.tags.get(WORKFLOW_TAG) in ended:
+                    self._server.client.set_terminated(left.info.run_id, "KILLED")
             models = self._workflow.models.values()
             settings = [set(settings_of(model).items()) for model in models]
             shared = dict(set.intersection(*settings)) if settings else {}
@@ -199,10 +195,7 @@ class MlflowWatcher(Watcher):
         from mlflow.tracking.context.registry import resolve_tags
 
         client, key = self._server.client, {WORKFLOW_TAG: self._workflow.fingerprint, NAME_TAG: name}
-        source = {
-            DRIVER_TAG: f"{socket.gethostname()} {os.getpid()} {_namespace()}",
-            "mlflow.source.name": f"workflows.reproduce_{self._server.experiment}",
-        }
+        source = {"mlflow.source.name": f"workflows.reproduce_{self._server.experiment}"}
         tags = {**key, **tags, **resolve_tags(source)}  # user and commit, too
         known = self._search(" and ".join(f"tags.`{tag}` = '{value}'" for tag, value in key.items()))
         run = known[0] if known else client.create_run(self._server.experiment_id, run_name=name, tags=tags)
@@ -293,21 +286,6 @@ def _curves(lines: Sequence[Mapping[str, Any]], last_at_s: float) -> list[Any]:
     began_s = last_at_s - max((line["train_s"] for line in lines), default=0.0)
     points = [_points(line, line["update"], began_s + line["train_s"]) for line in lines]
     return [point for of_line in points for point in of_line if point.key != "update"]
-
-
-def _is_gone(driver: str) -> bool:
-    """Whether a driver was a process of this host and namespace, such as a container, and has ended."""
-    host, pid, namespace = [*driver.rsplit(" ", 2), "", ""][:3]
-    return (host, namespace) == (socket.gethostname(), _namespace()) and not psutil.pid_exists(int(pid))
-
-
-def _namespace() -> str:
-    """Identifies the processes among which a pid is unique: the kernel's, since its boot, or a container's."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return "-"  # not Linux
 
 
 def settings_of(model: TrainedModel) -> dict[str, str]:

@@ -29,7 +29,7 @@ from workflows.tracking.watcher import Workflow, tracked
 )
 def test_a_wrong_address_is_reported_at_the_start(uri: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="MLFLOW_TRACKING_URI") as caught:
-        Server(uri, "table2", tmp_path).check()
+        Server(uri, "table2", tmp_path).check_address()
     assert not [word for word in ("secret", "sec/", "ret@", "\n") if word in str(caught.value)]
 
 
@@ -37,7 +37,7 @@ def test_a_wrong_address_is_reported_at_the_start(uri: str, tmp_path: Path) -> N
 def test_no_server_at_the_address(place: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """One warning without user and password. In containers, the name of a stopped server does not resolve either."""
     server = Server(f"http://somebody:se@cret@{place}", "table2", tmp_path)
-    server.check()
+    server.check_address()
     server.next_request_s = 0.0
     server.attempt(lambda: server.experiment_id)
     server.attempt(lambda: pytest.fail("asked at once"))
@@ -51,7 +51,7 @@ def test_a_server_that_hangs_costs_one_request(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = Server(f"http://127.0.0.1:{silent.getsockname()[1]}", "table2", tmp_path)
-        server.check()
+        server.check_address()
         server.attempt(lambda: server.experiment_id)
         silent.settimeout(1)
         connections = []
@@ -74,9 +74,8 @@ def test_a_damaged_file(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", variable and f"sqlite:///{tmp_path}/mlflow.db")
     """It is said once, before Ray starts and before MLflow is imported if the file is the store's."""
     server = Server(default_uri(tmp_path), "table2", tmp_path)
-    for check in (server.check, server.check_address):
-        with pytest.raises(UserError, match=rf"mlflow\.db does not answer \(.*not a database\); {remedy}"):
-            check()
+    with pytest.raises(UserError, match=rf"mlflow\.db does not answer \(.*not a database\); {remedy}"):
+        server.check_address()
     with pytest.raises(UserError), tracked(server, Workflow("f", "embedded", {}, {}), Store(tmp_path)):
         pytest.fail("the file is damaged")
     assert "continuing without it" not in caplog.text
@@ -84,7 +83,7 @@ def test_a_damaged_file(
 
 def test_a_command_killed_while_it_makes_the_file_leaves_no_half_of_one(tmp_path: Path) -> None:
     """It is killed as soon as the file exists. Without all tables, MLflow could neither use nor complete it."""
-    code = f"Server({default_uri(tmp_path)!r}, 'table2', Path({str(tmp_path)!r})).check()"
+    code = f"Server({default_uri(tmp_path)!r}, 'table2', Path({str(tmp_path)!r})).client"
     code = f"from pathlib import Path; from workflows.tracking.server import Server; {code}"
     with subprocess.Popen([sys.executable, "-c", code]) as made:
         until((tmp_path / "mlflow.db").exists, 60)
@@ -136,6 +135,6 @@ def test_nothing_is_reported_unless_the_user_asks() -> None:
 
 def test_commands_that_create_one_file_at_once(tmp_path: Path) -> None:
     """MLflow creates and migrates its tables without a lock."""
-    code = f"Server({default_uri(tmp_path)!r}, 'table2', Path({str(tmp_path)!r})).check()"
+    code = f"Server({default_uri(tmp_path)!r}, 'table2', Path({str(tmp_path)!r})).client"
     command = [sys.executable, "-c", f"from pathlib import Path; from workflows.tracking.server import Server; {code}"]
     assert [process.wait() for process in [subprocess.Popen(command), subprocess.Popen(command)]] == [0, 0]

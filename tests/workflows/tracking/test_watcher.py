@@ -6,17 +6,17 @@ The servers that hang or are killed are real.
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Timer
 from typing import Any
 
 import pytest
-from mlflow.entities import Run
+from mlflow.entities import Run as MlflowRun
 from mlflow.tracking import MlflowClient
 from mlflow.utils.file_utils import local_file_uri_to_path
 
@@ -33,10 +33,11 @@ from workflows.engine.plan import Reason
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_table2 import cells_of
+from workflows.runs import Record, Run
 from workflows.tracking import watcher as watcher_module
 from workflows.tracking.addresses import default_uri
 from workflows.tracking.server import Server
-from workflows.tracking.watcher import FAILURE_TAG, PARENT_TAG, TRAINING_TAG, MlflowWatcher, Workflow, _is_gone
+from workflows.tracking.watcher import FAILURE_TAG, PARENT_TAG, TRAINING_TAG, MlflowWatcher, Workflow
 
 HANGS_S = 120.0
 """Ends the server's pause if a call waits for it."""
@@ -69,19 +70,19 @@ def watcher_of(root: Path, fingerprint: str, **params: Any) -> MlflowWatcher:
     return MlflowWatcher(Server(default_uri(root), "table2", root), workflow, Store(root))
 
 
-def sent_to(root: Path, condition: str = "tags.`aiayn.workflow` = 'workflow'") -> dict[str, Run]:
+def sent_to(root: Path, condition: str = "tags.`aiayn.workflow` = 'workflow'") -> dict[str, MlflowRun]:
     server = Server(default_uri(root), "table2", root)
     return {run.info.run_name: run for run in server.client.search_runs([server.experiment_id], condition)}
 
 
-def points_of(root: Path, run: Run) -> Counter[tuple[str, int]]:
+def points_of(root: Path, run: MlflowRun) -> Counter[tuple[str, int]]:
     """How often MLflow has a point of each metric and update."""
     client = Server(default_uri(root), "table2", root).client
     histories = [client.get_metric_history(run.info.run_id, name) for name in run.data.metrics]
     return Counter((point.key, point.step) for each in histories for point in each)
 
 
-def runs_of(server: TrackingServer, experiment: str) -> dict[str, Run]:
+def runs_of(server: TrackingServer, experiment: str) -> dict[str, MlflowRun]:
     client = MlflowClient(server.uri)
     found = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
     return {run.info.run_name: run for run in found}
@@ -178,20 +179,6 @@ def made(copy_of_table2: MadeTable2) -> MadeTable2:
     return copy_of_table2
 
 
-def test_a_driver_of_another_pid_namespace_is_not_gone() -> None:
-    """A container with this host's name, say: its pids mean nothing here. A driver of this namespace is judged."""
-    code = "import os, socket; from workflows.tracking.watcher import _namespace; "
-    code += "print(socket.gethostname(), os.getpid(), _namespace())"
-    said = {}
-    for name, prefix in (("here", []), ("contained", ["unshare", "-p", "-f", "--mount-proc"])):
-        done = subprocess.run([*prefix, sys.executable, "-c", code], capture_output=True, text=True)
-        said[name] = done.stdout.strip()
-    if not said["contained"]:
-        pytest.skip("only root makes namespaces")
-    assert {name: _is_gone(driver) for name, driver in said.items()} == {"here": True, "contained": False}
-    assert not _is_gone(f"{socket.gethostname()} 1")  # of an earlier version
-
-
 def test_two_equal_commands_at_once_are_one_run(made: MadeTable2) -> None:
     code = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "")
     commands = [subprocess.Popen([sys.executable, "-c", code, str(made.store)], stderr=subprocess.PIPE) for _ in "ab"]
@@ -203,7 +190,7 @@ def test_two_equal_commands_at_once_are_one_run(made: MadeTable2) -> None:
 def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> None:
     """The curve comes from a process that is killed before the model is scored, the rest from two complete exports.
 
-    Meanwhile, the command of another table ends the runs that the kill has left.
+    Meanwhile, the command of another table ends the runs that the kill has left, unless they may be another store's.
     """
     root = made.store
     (scored,) = [path for path in root.glob("store/scoring-*") if "words" not in (path / "manifest.json").read_text()]
@@ -213,6 +200,11 @@ def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> N
     assert {run.info.status for run in half.values()} == {"RUNNING"}
     assert "loss" in half[NAME].data.metrics
     assert "sacrebleu.test" not in half[NAME].data.metrics
+    watcher_of(root, "another").sync()
+    assert {run.info.status for run in sent_to(root).values()} == {"RUNNING"}, "of a store without such a command"
+    record = Record(command="", commit="", host="", began=datetime.now(UTC), table="tabulating-workflow", artifacts={})
+    (folder := root / "table2" / "embedded" / "2").mkdir()
+    Run(root, folder, record).save()
     watcher_of(root, "another").sync()
     assert {run.info.status for run in sent_to(root).values()} == {"KILLED"}
     aside.rename(scored)
