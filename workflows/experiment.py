@@ -20,7 +20,7 @@ from workflows.cli.console import console, print_error
 from workflows.cli.options import Common
 from workflows.cli.prepared import record
 from workflows.command_line import CommandLine, command_line
-from workflows.engine.dag import Imported, Step, to_step
+from workflows.engine.dag import Imported, Step
 from workflows.engine.interface import Model
 from workflows.engine.plan import as_mermaid, planned, print_plan, reasons, steps_of, to_run
 from workflows.engine.progress import View
@@ -29,7 +29,7 @@ from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import Profile
 from workflows.runs import Run, artifacts_of, begun, labelled
 from workflows.tables.corpus import CorpusReport
-from workflows.tables.measurements import TrainedModel
+from workflows.tables.measured import Cell
 from workflows.tables.render import render_terminal
 from workflows.tables.table import Results
 from workflows.tracking.addresses import default_uri, ui_command
@@ -97,7 +97,7 @@ class Reproduction:
     """The name of the experiment in MLflow, and in EXPERIMENTS, e.g. `table2`."""
     params: Mapping[str, Any]
     """The parameters of the parent run."""
-    models: Mapping[str, TrainedModel]
+    models: Mapping[str, Cell]
     """The models by name; each has a run of its own in MLflow."""
     is_served: bool = field(default=False, kw_only=True)
     """Whether the models are logged to MLflow in a form that it can serve."""
@@ -138,7 +138,7 @@ def reproduce(experiment: Reproduction, request: Request) -> None:
     console.print()
     console.print(render_terminal(table, console.width))
     console.print()
-    commands = {model.command for model in experiment.models.values()}
+    commands = {"parse" if model.parses else "translate" for model in experiment.models.values()}
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
     for line in closing_lines(begun_run.folder, model_command, ui_command(mlflow.uri)):
         _print_line(line)
@@ -178,7 +178,7 @@ def _print_plan(
     # First, so that a wrong --gpu is reported before anything is printed.
     missing = to_run(targets, store, forced)
     fingerprints = {step.fingerprint for step in missing}
-    runs = [model for model in experiment.models.values() if to_step(model.training).fingerprint in fingerprints]
+    runs = [model for model in experiment.models.values() if model.training.fingerprint in fingerprints]
     shown = None
     if (runs or options.gpu) and not (options.until or options.mermaid):
         shown = forecast(request.profile, runs, options.gpus, options.gpu, store)
@@ -198,9 +198,9 @@ def _print_plan(
             console.print(shown[0])
 
 
-def _about(model: TrainedModel) -> dict[str, str]:
+def _about(model: Cell) -> dict[str, str]:
     """Returns the plan's details of a training run."""
-    training = model.settings
+    training = model.recipe.training
     updates = training.kept_updates[-model.recipe.averaging.last :]
     averages = {"averages": f"{len(updates)} of {updates[0]:,} to {updates[-1]:,}"} if len(updates) > 1 else {}
     return {"updates": f"{training.updates:,}", "tokens an update": f"{training.budget_tokens:,}"} | averages
@@ -249,7 +249,7 @@ def _run(
     workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models, experiment.is_served)
     with tracked(mlflow, workflow, store) as runs:
         artifact, failures = run_models(
-            {name: Model(model.results, model.settings) for name, model in experiment.models.items()},
+            {name: Model(model.results, model.recipe.training) for name, model in experiment.models.items()},
             experiment.tabulate,
             store,
             [View(console), runs],

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import EvaluationSet
 from workflows import paper, stages
 from workflows.engine.dag import Step
 from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile
-from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
+from workflows.tables.measured import Cell
+from workflows.tables.table4 import ParserRow
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class ParserGrid:
         return next(iter(self.text.test_sets.values()))
 
     @cached_property
-    def candidates(self) -> list[CandidateParser]:
+    def candidates(self) -> list[Cell]:
         """One run per combination of dropouts and learning rate, scored on the dev set."""
         choice, recipe = self.profile.choice, self.profile.recipes["parser"]
         grid = list(product(choice.dropouts, choice.attention_dropouts, choice.learning_rate_scales))
@@ -62,20 +64,20 @@ class ParserGrid:
             hypotheses = stages.DECODE(f"decode {averaged}", checkpoint, self.text.dev, decoding)
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.dev)
             candidates.append(
-                CandidateParser(
-                    self.name,
-                    name,
-                    self.data,
-                    self.text.corpus,
-                    training,
-                    checkpoint,
-                    self.text.dev,
-                    hypotheses,
-                    perplexity(f"perplexity {name}", checkpoint, self.text.dev),
-                    stages.COST(f"cost {name}", training),
-                    parses,
-                    stages.SCORE_PARSES(f"score {name}", parses),
+                Cell(
+                    pair=self.name,
+                    model=name,
+                    data=self.data,
                     recipe=own,
+                    corpus=self.text.corpus,
+                    training=training,
+                    checkpoint=checkpoint,
+                    test_set=self.text.dev,
+                    hypotheses=hypotheses,
+                    perplexity=perplexity(f"perplexity {name}", checkpoint, self.text.dev),
+                    cost=stages.COST(f"cost {name}", training),
+                    parses=parses,
+                    scores=(stages.SCORE_PARSES(f"score {name}", parses),),
                     dev_scores=stages.SCORE_CHECKPOINTS(f"dev scores {name}", training, self.text.dev, decoding)
                     if self.with_dev_scores
                     else None,
@@ -87,24 +89,23 @@ class ParserGrid:
         """Returns the row, chosen from the candidates with results."""
         candidates = tuple(candidate for candidate in self.candidates if candidate.model not in failures)
         baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, self.test_set)
-        parser = found = None
-        decoding = self.profile.decoding
+        decoding, found = self.profile.decoding, dict[str, Any]()
         if candidates:
-            entries = [(candidate.model, candidate.checkpoint, candidate.scores) for candidate in candidates]
+            entries = [(candidate.model, candidate.checkpoint, *candidate.scores) for candidate in candidates]
             beams = list(self.profile.choice.beam_sizes)
             parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.dev, decoding, beams)
             name = f"{self.name} test"
             hypotheses = stages.DECODE(f"parse {name}", parser, self.test_set, decoding, parser)
             parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.test_set)
-            found = SearchedTrees(hypotheses, parses, stages.SCORE_PARSES(f"score {name}", parses))
+            scores = stages.SCORE_PARSES(f"score {name}", parses)
+            found = {"parser": parser, "hypotheses": hypotheses, "parses": parses, "scores": scores}
         return ParserRow(
-            self.training,
-            self.data,
-            candidates,
-            {failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},
-            stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
-            parser,
-            found,
+            training=self.training,
+            data=self.data,
+            candidates=candidates,
+            failures={failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},
+            baseline=stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
+            **found,
         )
 
 

@@ -30,7 +30,7 @@ from pipeline.text import cleaning, overlap
 from workflows.engine.dag import A, Imported, Stage, Step
 from workflows.profiles.profile import Profile, Recipe, SearchGrid
 from workflows.tables.corpus import CorpusReport, report_corpus
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Cell
 
 READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable[..., EvaluationSet]]] = {
     embedded.EmbeddedSettings: ("embedded.generate", 1, embedded.generate, embedded.generate_set),
@@ -112,7 +112,7 @@ def trained(
     on_dev: bool = False,
     with_dev_scores: bool = False,
     chosen_from: SearchGrid | None = None,
-) -> Translation:
+) -> Cell:
     """Returns a run (§5.2) and its evaluation (§6.1) on the test sets, or if `on_dev` on the dev set only.
 
     `with_dev_scores` adds every kept checkpoint's BLEU on the dev set. With `chosen_from`, the
@@ -134,21 +134,21 @@ def trained(
         label = f"{name} {set_name}" if scores else name
         hypotheses.append(DECODE(f"decode {label}", checkpoint, text_set, decoding, *([choice] if choice else [])))
         scores.append(SCORE(f"score {label}", hypotheses[-1], text_set))
-    return Translation(
-        text.pair,
-        model,
-        text.data,
-        text.corpus,
-        training,
-        checkpoint,
-        next(iter(sets.values())),
-        hypotheses[0],
-        replace(PERPLEXITY, gpus=recipe.training.gpus_per_worker)(f"perplexity {name}", checkpoint, text.dev),
-        COST(f"cost {name}", training),
-        scores[0],
-        tuple(scores[1:]),
+    perplexity = replace(PERPLEXITY, gpus=recipe.training.gpus_per_worker)
+    return Cell(
+        pair=text.pair,
+        model=model,
+        data=text.data,
         recipe=recipe,
+        corpus=text.corpus,
+        training=training,
+        checkpoint=checkpoint,
+        test_set=next(iter(sets.values())),
+        hypotheses=hypotheses[0],
+        perplexity=perplexity(f"perplexity {name}", checkpoint, text.dev),
+        cost=COST(f"cost {name}", training),
         dev_scores=dev_scores,
+        scores=tuple(scores),
         decoding_choice=choice,
     )
 

@@ -15,7 +15,7 @@ from workflows.experiment import requested
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_table3 import trials_of
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Cell
 from workflows.tables.table3_rows import rows
 
 MEASURED = ("base seed 1", "base seed 2", "B1")
@@ -86,7 +86,7 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
 TEXT = stages.prepared(EMBEDDED, "en-de")
 
 
-def trials(seeds: int, base_seeds: int, first: int = 1) -> dict[str, Translation]:
+def trials(seeds: int, base_seeds: int, first: int = 1) -> dict[str, Cell]:
     training = EMBEDDED.grid.training.model_copy(update={"seed": first})
     grid = EMBEDDED.grid.model_copy(update={"training": training})
     return trials_of(TEXT, rows(grid, "base,A1"), seeds, EMBEDDED.decoding, base_seeds=base_seeds)

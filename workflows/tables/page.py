@@ -23,7 +23,7 @@ from workflows.profiles.profile import GENERATED
 from workflows.quantities import duration, flop_text, rounded
 from workflows.tables.corpus import CorpusReport, collections, facts, lengths_figure, title
 from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
-from workflows.tables.measurements import TrainedModel, Translation
+from workflows.tables.measured import Cell, Measured, samples
 from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import differences_table, render_markdown
@@ -65,7 +65,7 @@ def write(
     said: str = "",
     beside: str = "",
     sections: Sequence[Section] = (),
-    models: Sequence[TrainedModel] = (),
+    models: Sequence[Measured] = (),
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
 ) -> ResultsArtifactT:
@@ -79,7 +79,7 @@ def write(
     from jinja2 import Environment, PackageLoader, StrictUndefined  # every command imports this module
 
     shown = ""
-    if generated := next((model.data for model in models if model.data.startswith(GENERATED)), ""):
+    if generated := next((model.cell.data for model in models if model.cell.data.startswith(GENERATED)), ""):
         shown, beside = shows(models, generated), ""
         results = replace(results, tables=[not_comparable(table, generated) for table in results.tables])
     said = " ".join(filter(None, (said, beside)))
@@ -116,7 +116,10 @@ def write(
         differences=differences_table(results.differences),
         notes=results.marked_notes,
         sections=[each for each in (*sections, *texts) if each.drawings or each.tables or each.samples],
-        settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
+        settings=[
+            facts_table(f"{model.cell.label}, seed {model.cell.recipe.training.seed}", settings(model))
+            for model in models
+        ],
         libraries=", ".join(f"{name} {' and '.join(sorted(versions))}" for name, versions in libraries.items()),
         command=command.typed,
         warnings=context.warnings,
@@ -133,7 +136,7 @@ def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     )
 
 
-def shows(models: Sequence[TrainedModel], data: str) -> str:
+def shows(models: Sequence[Measured], data: str) -> str:
     """States what runs on generated text show."""
     tokens_s = sum(model.run.target_tokens for model in models) / sum(model.run.train_s for model in models)
     rate = f"{rounded(tokens_s)} target tokens/s{' a model' * (len(models) > 1)}"
@@ -143,7 +146,7 @@ def shows(models: Sequence[TrainedModel], data: str) -> str:
     )
 
 
-def ran(models: Sequence[TrainedModel]) -> dict[str, str]:
+def ran(models: Sequence[Measured]) -> dict[str, str]:
     """Summarizes the runs: models, data, hardware and training time."""
     if not models:
         return {}
@@ -159,14 +162,14 @@ def ran(models: Sequence[TrainedModel]) -> dict[str, str]:
     }
 
 
-def _train_text(models: Sequence[TrainedModel]) -> str:
+def _train_text(models: Sequence[Measured]) -> str:
     """Returns the training time, which says that it is a sum if there are several models: they may run side by side."""
     return duration(sum(model.run.train_s for model in models)) + f", summed over {len(models)} models" * (
         len(models) > 1
     )
 
 
-def settings(model: TrainedModel) -> dict[str, str]:
+def settings(model: Measured) -> dict[str, str]:
     """Lists the settings and metrics of a model, in the paper's order."""
     run, cost = model.run, model.costs
 
@@ -175,7 +178,7 @@ def settings(model: TrainedModel) -> dict[str, str]:
 
     rate = f", {model.decoding.sentences / seconds:.3g} sentences/s" if (seconds := model.decoding.seconds) else ""
     return {
-        "data": f"{model.data or 'unnamed data'}: {rounded(model.train_pairs)} training pairs",
+        "data": f"{model.cell.data or 'unnamed data'}: {rounded(sum(model.corpus.shards))} training pairs",
         "vocabulary": f"{rounded(model.config.vocabulary_size)} joint pieces",
         "model": competitor_text(model.config)
         if model.config.architecture != "transformer"
@@ -183,7 +186,7 @@ def settings(model: TrainedModel) -> dict[str, str]:
         + (f", attention_window {window}" if (window := model.config.attention_window) else "")
         + (f", attention_dropout {dropout}" if (dropout := model.config.attention_dropout) else ""),
         "parameters": rounded(run.parameters),
-        "optimizer": f"Adam, {named(OPTIMIZER_NAMES, model.settings.optimizer)}",
+        "optimizer": f"Adam, {named(OPTIMIZER_NAMES, model.cell.recipe.training.optimizer)}",
         "updates": f"{rounded(run.updates)} ({run.epochs:.3g} epochs)",
         "tokens per update": f"{rounded(run.source_tokens / run.updates)} source, "
         f"{rounded(run.target_tokens / run.updates)} target; {100 * run.padding_fraction:.1f}% padding",
@@ -198,39 +201,39 @@ def settings(model: TrainedModel) -> dict[str, str]:
     }
 
 
-def learning_curves(models: Sequence[TrainedModel], drawings: Sequence[Markup] = ()) -> Section:
+def learning_curves(models: Sequence[Measured], drawings: Sequence[Markup] = ()) -> Section:
     """Returns the section of learning curves: other `drawings`, then a plot of each metric that any run has."""
     explanation = "Metrics that vary from update to update are pale, with their running mean on top."
     of_metrics = chain.from_iterable(learning_figure(models, name) for name in TITLES)
     return Section("Learning curves", explanation, [*drawings, *of_metrics])
 
 
-def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", file: str = "") -> list[Markup]:
+def learning_figure(models: Sequence[Measured], name: str, title: str = "", file: str = "") -> list[Markup]:
     """Plots a metric of `metrics.jsonl` or of scored checkpoints over updates; an empty list if no run has it."""
     lines = []
     for model in models:
         logged = [(line["update"], line[name]) for line in model.metrics if name in line]
-        if points := list(model.series().get(name, {}).items()) or logged:
-            lines.append(Curve(model.label, points))
+        if points := list(model.series.get(name, {}).items()) or logged:
+            lines.append(Curve(model.cell.label, points))
     look = {"smooth": name == "loss", "cut": name == "dev_perplexity"}
     return [curves(title or TITLES[name], "update", lines, file or name, **look)] if lines else []
 
 
-def translations(model: Translation) -> Section:
+def translations(cell: Cell) -> Section:
     """Returns the section of a model's sample translations, with differing words marked."""
     explanation = (
         "Sentences at regular intervals through the test set, not picked by hand. Words missing from the other side, "
         "or out of order, are marked."
     )
-    samples = [
+    shown = [
         {
-            "source": escape(sample.source),
-            "reference": marked(sample.reference, sample.hypothesis),
-            "translation": marked(sample.hypothesis, sample.reference),
+            "source": escape(sample["source"]),
+            "reference": marked(sample["reference"], sample["translation"]),
+            "translation": marked(sample["translation"], sample["reference"]),
         }
-        for sample in model.samples
+        for sample in samples(cell)
     ]
-    return Section(f"Translations, {model.label}", explanation, samples=samples)
+    return Section(f"Translations, {cell.label}", explanation, samples=shown)
 
 
 def marked(text: str, other: str) -> Markup:

@@ -18,11 +18,10 @@ from pipeline.store.artifact import Context
 from pipeline.store.records import ScoringRecord
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
-from workflows.engine.dag import to_artifact
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.differences import differences
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Cell, Measured, measured
 from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import rate_notes, reading_notes, seeds_text
 from workflows.tables.table import MILLION, NAME, Column, Missing, Results, ResultsArtifact, Row, Table, Value
@@ -39,7 +38,7 @@ SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU"}
 COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
 """Headings of the values per language pair, whose keys are e.g. `en-de.paper_bleu`."""
 NONE_FAILED: Mapping[str, str] = MappingProxyType({})
-Cells = Mapping[tuple[str, str], Sequence[Translation]]
+Cells = Mapping[tuple[str, str], Sequence[Measured]]
 """The trained models by language pair and model, one a seed."""
 
 
@@ -51,7 +50,7 @@ class Table2Artifact(ResultsArtifact):
 
 def tabulate(
     context: Context,
-    cells: list[Translation],
+    cells: list[Cell],
     failures: Mapping[str, str] = NONE_FAILED,
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
@@ -60,36 +59,37 @@ def tabulate(
 
     `failures` maps the labels of failed cells to reasons; `reports` are the corpus reports, one per language pair.
     """
-    results = compute(cells, failures)
-    firsts = [first for first, *_ in by_cell(cells).values()]
+    models = [measured(cell) for cell in cells]
+    results = compute(models, failures)
+    firsts = [first.cell for first, *_ in by_cell(models).values()]
     return page.write(
         context,
         Table2Artifact,
         results,
         lead="The paper’s rows, followed by the rows measured here. BLEU is in percent, training cost in FLOP.",
         said=said(results.metrics),
-        sections=[page.learning_curves(cells, over_budgets(cells)), *map(page.translations, firsts)],
-        models=cells,
+        sections=[page.learning_curves(models, over_budgets(models)), *map(page.translations, firsts)],
+        models=models,
         reports=reports,
         command=command,
     )
 
 
-def by_cell(measured: Sequence[Translation]) -> dict[tuple[str, str], list[Translation]]:
+def by_cell(models: Sequence[Measured]) -> dict[tuple[str, str], list[Measured]]:
     """Groups trained models by language pair and model."""
-    cells: dict[tuple[str, str], list[Translation]] = {}
-    for cell in measured:
-        cells.setdefault((cell.pair, cell.model), []).append(cell)
+    cells: dict[tuple[str, str], list[Measured]] = {}
+    for model in models:
+        cells.setdefault((model.cell.pair, model.cell.model), []).append(model)
     return cells
 
 
-def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_FAILED) -> Results:
+def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILED) -> Results:
     """Computes the table; `failures` maps labels to reasons. The paper's language pairs come first."""
-    cells = by_cell(measured)
+    cells = by_cell(models)
     pairs = list(dict.fromkeys([*paper.PAIRS, *(pair for pair, _ in cells)]))
     failed = dict.fromkeys(label.partition(" ")[0] for label in failures)
     pairs += [pair.lower() for pair in failed if pair not in map(str.upper, pairs)]
-    has_seeds = len(measured) > len(cells)
+    has_seeds = len(models) > len(cells)
     columns = [
         Column(NAME, "model"),
         *(
@@ -99,23 +99,21 @@ def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_
         ),
         *(Column(f"{pair}.{key}", COSTS[key], pair.upper(), unit="FLOP") for pair in pairs for key in COSTS),
     ]
-    rows = [*map(_printed, paper.TABLE_2), *_word_by_word(measured), *_models(cells, pairs, failures)]
+    rows = [*map(_printed, paper.TABLE_2), *_word_by_word(models), *_models(cells, pairs, failures)]
     explanation = "Training cost is in FLOP, by the paper's method and by counting."
-    choices = {
-        labelled(cell, cells): to_artifact(cell.decoding_choice).load() for cell in measured if cell.decoding_choice
-    }
+    choices = {labelled(model, cells): model.choice for model in models if model.choice}
     return Results(
         [Table("Table 2", columns, rows, explanation), *_measured_models(cells, has_seeds), *chosen_searches(choices)],
         differences([first for first, *_ in cells.values()]),
-        _notes(measured, cells, failures),
+        _notes(models, cells, failures),
         _metrics(cells, pairs),
     )
 
 
-def labelled(cell: Translation, cells: Cells) -> str:
+def labelled(model: Measured, cells: Cells) -> str:
     """Returns a cell's label, with its seed if there are several."""
-    has_seeds = len(cells[cell.pair, cell.model]) > 1
-    return f"{cell.label}, seed {cell.settings.seed}" if has_seeds else cell.label
+    has_seeds = len(cells[model.cell.pair, model.cell.model]) > 1
+    return f"{model.cell.label}, seed {model.cell.recipe.training.seed}" if has_seeds else model.cell.label
 
 
 def over_seeds(key: str, values: Sequence[float]) -> dict[str, Value]:
@@ -129,14 +127,14 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
     for of_cell in cells.values():
         values: dict[str, Value] = {
             "parameters": of_cell[0].run.parameters,
-            "train_s": fmean(cell.run.train_s for cell in of_cell),
-            "tokens_s": fmean(cell.run.target_tokens / cell.run.train_s for cell in of_cell),
-            **over_seeds("dev_nll", [cell.dev.dev_nll for cell in of_cell]),
+            "train_s": fmean(model.run.train_s for model in of_cell),
+            "tokens_s": fmean(model.run.target_tokens / model.run.train_s for model in of_cell),
+            **over_seeds("dev_nll", [model.dev.dev_nll for model in of_cell]),
         }
         for key in FURTHER:
-            scores = [score for cell in of_cell if (score := getattr(cell.main_bleu, key)) is not None]
+            scores = [score for model in of_cell if (score := getattr(model.main, key)) is not None]
             values |= over_seeds(key, scores) if len(scores) == len(of_cell) else {key: Missing.NOT_MEASURED}
-        rows.append(Row(of_cell[0].label, "measured", values))
+        rows.append(Row(of_cell[0].cell.label, "measured", values))
     columns = [
         Column(NAME, "model"),
         Column("parameters", "parameters, M", "training", spec=".2f", unit=MILLION),
@@ -155,9 +153,9 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
         yield Table("Models", columns, rows, explanation)
 
 
-def baselines(measured: Sequence[Translation]) -> dict[str, ScoringRecord]:
+def baselines(models: Sequence[Measured]) -> dict[str, ScoringRecord]:
     """Returns the scores of word-by-word substitution by language pair, if any."""
-    return {cell.pair: scores for cell in measured if (scores := cell.baseline)}
+    return {model.cell.pair: scores for model in models if (scores := model.baseline)}
 
 
 def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Table]:
@@ -188,9 +186,9 @@ def _printed(row: paper.PrintedRow) -> Row:
     return Row(row.name, "paper", values | costs, digits, footnote=row.footnote)
 
 
-def _word_by_word(measured: Sequence[Translation]) -> Iterator[Row]:
+def _word_by_word(models: Sequence[Measured]) -> Iterator[Row]:
     values: dict[str, Value] = {}
-    for pair, scores in baselines(measured).items():
+    for pair, scores in baselines(models).items():
         values |= _scores(pair, [scores])
     if values:
         yield Row(f"{WORD_BY_WORD} substitution", "measured", values)
@@ -207,9 +205,9 @@ def _models(cells: Cells, pairs: Sequence[str], failures: Mapping[str, str]) -> 
             state = Missing.FAILED if f"{pair.upper()} {model}" in failures else Missing.NOT_RUN
             values |= {f"{pair}.{key}": state for key in (*SCORES, *COSTS)}
             if of_cell := cells.get((pair, model)):
-                costs = [cell.costs for cell in of_cell]
+                costs = [model.costs for model in of_cell]
                 in_paper_way = [cost.paper_way_flop for cost in costs if cost.paper_way_flop is not None]
-                values |= _scores(pair, [cell.main_bleu for cell in of_cell]) | {
+                values |= _scores(pair, [model.main for model in of_cell]) | {
                     f"{pair}.paper_way_flop": fmean(in_paper_way) if in_paper_way else Missing.NOT_MEASURED,
                     f"{pair}.counted_flop": fmean(cost.counted_flop for cost in costs),
                 }
@@ -234,30 +232,30 @@ def _metrics(cells: Cells, pairs: Sequence[str]) -> dict[str, float]:
     for model in MEASURED_NAMES:
         for pair in pairs:
             if of_cell := cells.get((pair, model)):
-                name = f"{bleu_name(of_cell[0].main_bleu)} {of_cell[0].label}"
-                metrics[name] = fmean(cell.main_bleu.deciding for cell in of_cell)
-    for pair, scores in baselines([cell for of_cell in cells.values() for cell in of_cell]).items():
+                name = f"{bleu_name(of_cell[0].main)} {of_cell[0].cell.label}"
+                metrics[name] = fmean(model.main.deciding for model in of_cell)
+    for pair, scores in baselines([model for of_cell in cells.values() for model in of_cell]).items():
         metrics[f"{bleu_name(scores)} {pair.upper()} {WORD_BY_WORD}"] = scores.deciding
     return metrics
 
 
-def _notes(measured: Sequence[Translation], cells: Cells, failures: Mapping[str, str]) -> list[str]:
+def _notes(models: Sequence[Measured], cells: Cells, failures: Mapping[str, str]) -> list[str]:
     """Explains how to read scores and costs, and lists the measured sustained rates and the other test sets."""
-    once = "; variation between seeds was not measured" * (len(measured) == len(cells))
+    once = "; variation between seeds was not measured" * (len(models) == len(cells))
     return [
         *(f"{label} failed: {why}" for label, why in failures.items()),
-        *reading_notes(measured),
+        *reading_notes(models),
         f"Each measured cell is {seeds_text(cells.values())}{once}.",
         "Training cost by the paper's method is training time × devices × sustained rate (§6.1), summed over segments "
         "if a run changed devices. The paper's devices are rated in single precision, other devices in the dtype of "
         "the run. Counted cost is the number of operations in the model's matrix products.",
-        *rate_notes(measured),
+        *rate_notes(models),
         paper.ONE_COST_NOTE,
         *(
-            f"{labelled(cell, cells)} on {name}: {scores.text}."
-            for cell in measured
-            for name, scores in cell.bleu.items()
-            if name != cell.test_set
+            f"{labelled(model, cells)} on {name}: {scores.text}."
+            for model in models
+            for name, scores in model.bleu.items()
+            if name != model.test_set.name
         ),
     ]
 
@@ -272,19 +270,19 @@ def said(metrics: Mapping[str, float]) -> str:
     return f"Measured {'; '.join(reached)}." if reached else page.NOTHING_RUN
 
 
-def over_budgets(models: Sequence[Translation]) -> list[Markup]:
+def over_budgets(models: Sequence[Measured]) -> list[Markup]:
     """Plots dev NLL over seconds and FLOP, and scored checkpoints' BLEU over seconds, if there are several models."""
-    if len({model.model for model in models}) < 2:
+    if len({model.cell.model for model in models}) < 2:
         return []
     seconds, operations, scored = [], [], []
     for model in models:
         over_seconds = [(line["train_s"], line["dev_nll"]) for line in model.metrics if "dev_nll" in line]
-        seconds.append(Curve(model.label, over_seconds))
-        operations.append(Curve(model.label, model.nll_over_flop()))
-        if series := model.series().get("dev_sacrebleu"):
+        seconds.append(Curve(model.cell.label, over_seconds))
+        operations.append(Curve(model.cell.label, model.nll_over_flop()))
+        if series := model.series.get("dev_sacrebleu"):
             after = [(line["update"], line["train_s"]) for line in model.metrics]
             reached_s = {update: next(s for at, s in after if at >= update) for update in series}
-            scored.append(Curve(model.label, [(reached_s[update], bleu) for update, bleu in series.items()]))
+            scored.append(Curve(model.cell.label, [(reached_s[update], bleu) for update, bleu in series.items()]))
     nll, passed = "dev NLL, nats per token", "seconds of training"
     drawings = [
         curves(nll, passed, seconds, "dev-nll-over-seconds-of-training", cut=True),

@@ -25,9 +25,9 @@ from pipeline.settings import Settings, flatten
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import METRICS, Corpus, EvaluationSet, read_metrics_line
 from pipeline.store.store import Store
-from workflows.engine.dag import Step, in_order, to_artifact, to_step
+from workflows.engine.dag import Step, in_order
 from workflows.tables.corpus import CorpusReport
-from workflows.tables.measurements import TrainedModel
+from workflows.tables.measured import Cell, measured, samples
 from workflows.tracking.addresses import without_password
 from workflows.tracking.models import registered_name, serve
 from workflows.tracking.server import Server
@@ -50,7 +50,7 @@ class Workflow:
     profile: str
     params: Mapping[str, Any]
     """Parameters of the table's run, beyond those that all models share."""
-    models: Mapping[str, TrainedModel]
+    models: Mapping[str, Cell]
     """By name."""
     is_served: bool
     """Whether the models' weights are logged, too, in a form that MLflow can serve."""
@@ -88,7 +88,7 @@ class Exporter:
         Raises UserError for a missing or damaged file.
         """
         model = self._workflow.models[name]
-        training = to_step(model.training)
+        training = model.training
         if name not in self._runs:
             tags = {PARENT_TAG: self.open(), TRAINING_TAG: training.fingerprint, **self._about(model)}
             self._open(name, tags, settings_of(model), datasets_of(model, self._store))
@@ -125,7 +125,7 @@ class Exporter:
     def _is_sent(self, name: str) -> bool:
         return name in self._runs and SENT_TAG in self._runs[name].data.tags
 
-    def _about(self, model: TrainedModel) -> dict[str, str]:
+    def _about(self, model: Cell) -> dict[str, str]:
         return {"pair": model.pair, "model": model.model, "profile": self._workflow.profile}
 
     def _search(self, condition: str) -> list[Any]:
@@ -154,12 +154,12 @@ class Exporter:
 
     def _results(self, name: str) -> None:
         client, run, steps = self._server.client, self._runs[name], self._workflow.models[name]
-        model = steps.published(self._store)
-        manifest = to_artifact(model.training).manifest
+        model = measured(steps.published(self._store))
+        manifest = model.cell.training.manifest
         curves = _curves(model.metrics, datetime.fromisoformat(manifest["started"]).timestamp() + manifest["seconds"])
         # A result that is also a curve, like `train_s`, is its last point.
         results = {key: value for key, value in model.final_metrics().items() if key not in model.metrics[-1]}
-        by_update = [(key, *point) for key, series in model.series().items() for point in series.items()]
+        by_update = [(key, *point) for key, series in model.series.items() for point in series.items()]
         later = [point for key, update, value in by_update for point in _points({key: value}, update)]
         self._send(name, [*curves, *_points(results, 0), *later])
         last, search = model.run.segments[-1], model.decoding.settings
@@ -174,13 +174,14 @@ class Exporter:
         }
         for tag in to_params({"used": used}).items():
             client.set_tag(run.info.run_id, *tag)
-        client.log_text(run.info.run_id, model.samples_text() + "\n", "samples.txt")
+        shown = ("\n".join(f"{f'{name}:':12} {text}" for name, text in each.items()) for each in samples(model.cell))
+        client.log_text(run.info.run_id, "\n\n".join(shown) + "\n", "samples.txt")
         client.log_dict(run.info.run_id, manifest, MANIFEST)
         # To a SQLite file, only weights on this machine are sent.
-        has_weights = not self._server.has_file or self._store.has(to_step(steps.checkpoint).name)
+        has_weights = not self._server.has_file or self._store.has(steps.checkpoint.name)
         if self._workflow.is_served and has_weights:
-            served = registered_name(name, model.pair)
-            serve(client, run, served, to_artifact(model.checkpoint), search, self._store, self._about(steps))
+            served = registered_name(name, steps.pair)
+            serve(client, run, served, model.cell.checkpoint, search, self._store, self._about(steps))
         self._end(name, "FINISHED", is_sent=has_weights or not self._workflow.is_served)
 
     def _send(self, name: str, points: Sequence[Any]) -> None:
@@ -244,7 +245,7 @@ def _namespace() -> str:
         return "-"  # not Linux
 
 
-def settings_of(model: TrainedModel) -> dict[str, str]:
+def settings_of(model: Cell) -> dict[str, str]:
     """Returns the settings of each step behind a model, e.g. {"corpus.pairs": "600", "cleaning.max_words": "250", ...}.
 
     `corpus` has the settings and name of the training text's step, `evaluation_set.dev` and so on those of the
@@ -262,7 +263,7 @@ def settings_of(model: TrainedModel) -> dict[str, str]:
     return to_params(settings_by_kind)
 
 
-def datasets_of(model: TrainedModel, store: Store) -> list[Any]:
+def datasets_of(model: Cell, store: Store) -> list[Any]:
     """Returns the training text and the evaluation sets behind a model, as inputs of an MLflow run."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 

@@ -15,7 +15,6 @@ from pipeline.store.store import Store
 from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, training
 from tests.support.tracking_server import TrackingServer
 from workflows import reproduce_table2
-from workflows.engine.dag import to_step
 from workflows.engine.plan import Reason
 from workflows.profiles.translation import EMBEDDED
 from workflows.reproduce_table2 import cells_of
@@ -27,7 +26,7 @@ from workflows.tracking.watcher import MlflowWatcher
 HANGS_S = 120.0
 """Ends the server's pause if a call waits for it."""
 CELLS = {f"en-de {cell.model}": cell for cell in cells_of(EMBEDDED, ["en-de"], ["base", "big"])}
-BASE = to_step(CELLS["en-de base"].training)
+BASE = CELLS["en-de base"].training
 LONG = overrides({**TABLE_2, **training("recipes.base", 200, checkpoints=5, validations=20)})
 
 
