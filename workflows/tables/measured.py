@@ -15,21 +15,15 @@ from pipeline.evaluation.parses import ParsesRecord
 from pipeline.evaluation.perplexity import PerplexityRecord
 from pipeline.evaluation.search_choice import DecodingChoiceRecord
 from pipeline.evaluation.tree_scores import BracketScores
-from pipeline.parsing.linearisation import tagged
-from pipeline.parsing.treebank import RECOMBINED_COLLECTION
 from pipeline.parsing.trees import bracketed
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import METRICS
 from pipeline.store.records import CorpusRecord, DecodingRecord, EvaluationSetRecord, ScoringRecord, TrainingRecord
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
-from workflows import paper
 from workflows.engine.dag import Step, resolved
 from workflows.profiles.profile import Recipe
-from workflows.quantities import rounded
 
-WSJ = "WSJ"
-"""The `data` of a profile with the paper's treebank."""
 N_SAMPLES = 10
 """The number of samples of a model's output."""
 
@@ -121,37 +115,6 @@ class Measured:
     def main(self) -> ScoringRecord:
         """The scores in the table."""
         return next(iter(self.bleu.values()))
-
-    @property
-    def recombined_trees(self) -> int:
-        """The number of training trees recombined from a treebank's constituents."""
-        shards = zip(self.corpus.shards, self.corpus.collections, strict=True)
-        return sum(size for size, collection in shards if collection == RECOMBINED_COLLECTION)
-
-    @property
-    def data_text(self) -> str:
-        """The training data and its size."""
-        recombined, unit = self.recombined_trees, "trees" if self.trees else "pairs"
-        text = f"{self.cell.data or 'unnamed data'}, {rounded(sum(self.corpus.shards) - recombined)} {unit}"
-        return text + f", and {rounded(recombined)} recombined of their constituents" * bool(recombined)
-
-    @property
-    def test_text(self) -> str:
-        """The evaluation set and its size, or the treebank's test set, on which the chosen candidate is scored."""
-        if self.trees:
-            return "WSJ section 23" if self.cell.data == WSJ else f"{self.cell.data}, held out"
-        is_named = self.test_set.name == "dev" and self.is_on(paper.CORPUS)  # see pipeline.corpora.wmt14
-        name = paper.VARIATION_TEST_SET if is_named else self.test_set.name
-        return f"{name}, {rounded(self.test_set.sentences)} sentences"
-
-    def is_on(self, corpus: str) -> bool:
-        """Whether the training data are of one of the paper's corpora, of a parser: all its trees."""
-        return self.cell.data == WSJ and not self.recombined_trees if self.trees else corpus in self.cell.data
-
-    @property
-    def writes_tags(self) -> bool:
-        """Whether the symbol of a word names its tag."""
-        return any(symbol.startswith(tagged("")) for symbol in self.corpus.symbols)
 
     def nll_over_flop(self) -> list[tuple[float, float]]:
         """Returns the counted FLOP until each validation, with its dev NLL."""

@@ -17,12 +17,12 @@ from typing import TypeVar
 from markupsafe import Markup, escape
 
 from pipeline.store.artifact import Context
-from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.profile import GENERATED
 from workflows.quantities import duration, flop_text, rounded
-from workflows.tables.corpus import CorpusReport, collections, facts, lengths_figure, title
-from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
+from workflows.tables.corpus import CorpusReport, collections, lengths_figure, title
+from workflows.tables.corpus import facts as corpus_facts
+from workflows.tables.facts import facts
 from workflows.tables.measured import Cell, Measured, samples
 from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import hardware, span
@@ -99,7 +99,7 @@ def write(
         Section(
             f"Training text: {title(corpus)}",
             drawings=[lengths_figure(corpus)],
-            tables=[collections(corpus), facts_table("", facts(corpus))],
+            tables=[collections(corpus), facts_table("", corpus_facts(corpus))],
         )
         for corpus in (report.load() for report in reports)
     ]
@@ -117,8 +117,7 @@ def write(
         notes=results.marked_notes,
         sections=[each for each in (*sections, *texts) if each.drawings or each.tables or each.samples],
         settings=[
-            facts_table(f"{model.cell.label}, seed {model.cell.recipe.training.seed}", settings(model))
-            for model in models
+            facts_table(f"{model.cell.label}, seed {model.run.settings.seed}", settings(model)) for model in models
         ],
         libraries=", ".join(f"{name} {' and '.join(sorted(versions))}" for name, versions in libraries.items()),
         command=command.typed,
@@ -152,7 +151,7 @@ def ran(models: Sequence[Measured]) -> dict[str, str]:
         return {}
     updates = list(map(rounded, sorted({model.run.updates for model in models})))
     sizes = [f"{parameters / 1e6:.3g}" for parameters in sorted({model.run.parameters for model in models})]
-    texts = dict.fromkeys(model.data_text for model in models)
+    texts = dict.fromkeys(facts(model)["training data"].text for model in models)
     count, each = (f"{len(models)} models", " each") if len(models) > 1 else ("1 model", "")
     return {
         "Models": f"{count} of {span(sizes[0], sizes[-1])} M parameters, {span(updates[0], updates[-1])} updates{each}",
@@ -170,33 +169,18 @@ def _train_text(models: Sequence[Measured]) -> str:
 
 
 def settings(model: Measured) -> dict[str, str]:
-    """Lists the settings and metrics of a model, in the paper's order."""
-    run, cost = model.run, model.costs
-
-    def named(names: Mapping[str, str], values: object) -> str:
-        return ", ".join(f"{short} {getattr(values, name)}" for name, short in names.items())
-
-    rate = f", {model.decoding.sentences / seconds:.3g} sentences/s" if (seconds := model.decoding.seconds) else ""
+    """Lists the facts and the measurements of a model."""
+    run, cost, decoding = model.run, model.costs, model.decoding
+    rate = f", {decoding.sentences / decoding.seconds:.3g} sentences/s" if decoding.seconds else ""
     return {
-        "data": f"{model.cell.data or 'unnamed data'}: {rounded(sum(model.corpus.shards))} training pairs",
-        "vocabulary": f"{rounded(model.config.vocabulary_size)} joint pieces",
-        "model": competitor_text(model.config)
-        if model.config.architecture != "transformer"
-        else named(paper.MODEL_SYMBOLS, model.config)
-        + (f", attention_window {window}" if (window := model.config.attention_window) else "")
-        + (f", attention_dropout {dropout}" if (dropout := model.config.attention_dropout) else ""),
+        **{what: fact.text for what, fact in facts(model).items()},
         "parameters": rounded(run.parameters),
-        "optimizer": f"Adam, {named(OPTIMIZER_NAMES, model.cell.recipe.training.optimizer)}",
-        "updates": f"{rounded(run.updates)} ({run.epochs:.3g} epochs)",
-        "tokens per update": f"{rounded(run.source_tokens / run.updates)} source, "
-        f"{rounded(run.target_tokens / run.updates)} target; {100 * run.padding_fraction:.1f}% padding",
-        "training time": f"{duration(run.train_s)}, {rounded(run.target_tokens / run.train_s)} target tokens/s",
+        "epochs": f"{run.epochs:.3g}, {100 * run.padding_fraction:.1f}% of the tokens are padding",
+        "training speed": f"{rounded(run.target_tokens / run.train_s)} target tokens/s",
         "training cost": f"{flop_text(cost.counted_flop)} FLOP counted"
         + ("" if cost.paper_way_flop is None else f", {flop_text(cost.paper_way_flop)} by the paper’s method"),
-        "hardware": hardware(run),
-        "averaged checkpoints": ", ".join(map(rounded, model.averaged_updates)),
+        "decoded in": f"{decoding.dtype}{rate}",
         "dev perplexity": f"{model.dev.dev_perplexity:.3f} per word-piece",
-        "decoding": f"{named(DECODING_NAMES, model.decoding.settings)}, {model.decoding.dtype}{rate}",
         **model.score_texts(),
     }
 

@@ -16,7 +16,7 @@ def seeds_csv(models: Sequence[Measured]) -> str:
         {
             "model": model.cell.model,
             "pair": model.cell.pair,
-            "seed": model.cell.recipe.training.seed,
+            "seed": model.run.settings.seed,
             "data": model.cell.data,
             "dtype": dtypes(model.run.segments),
             "updates": model.run.updates,

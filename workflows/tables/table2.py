@@ -113,7 +113,7 @@ def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILE
 def labelled(model: Measured, cells: Cells) -> str:
     """Returns a cell's label, with its seed if there are several."""
     has_seeds = len(cells[model.cell.pair, model.cell.model]) > 1
-    return f"{model.cell.label}, seed {model.cell.recipe.training.seed}" if has_seeds else model.cell.label
+    return f"{model.cell.label}, seed {model.run.settings.seed}" if has_seeds else model.cell.label
 
 
 def over_seeds(key: str, values: Sequence[float]) -> dict[str, Value]:

@@ -14,9 +14,12 @@ from itertools import pairwise
 from typing import Any
 
 from model.config import BASE
+from pipeline.settings import AveragingSettings
 from workflows import paper
 from workflows.paper import KIND_NAMES, KINDS, Kind, group
-from workflows.tables.differences import differences, in_table_3
+from workflows.profiles.translation import WMT14
+from workflows.tables.differences import differences, printed
+from workflows.tables.facts import Fact
 from workflows.tables.measured import Cell, Measured, measured
 from workflows.tables.provenance import reading_notes, seeds_text
 from workflows.tables.table import (
@@ -31,6 +34,7 @@ from workflows.tables.table import (
     Table,
     Value,
 )
+from workflows.tables.table3_rows import rows as grid_rows
 
 PRINTED: dict[Kind, str] = {"perplexity": ".2f", "bleu": ".1f"}
 """The paper's decimals."""
@@ -216,6 +220,12 @@ def _metrics(
         metrics = {"dev perplexity base": base["perplexity"], f"{bleu} dev base": base["bleu"]}
     metrics["rows measured"] = len(means)
     return metrics | {f"rank correlation by {kind}": rho for kind, (rho, _) in correlations.items()}
+
+
+def in_table_3(model: Measured) -> dict[str, Fact]:
+    """Returns the facts of the paper's experiment for a row, or base's for a row that the paper lacks."""
+    (row,) = grid_rows(WMT14.grid, model.cell.model if model.cell.model in paper.VARIATIONS else "base")
+    return printed(row.training, AveragingSettings(last=1), WMT14.decoding, paper.variation_facts(row.name))
 
 
 def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:

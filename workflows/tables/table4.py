@@ -23,8 +23,9 @@ from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.parsing import SEMI_SUPERVISED, wsj_profile
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
-from workflows.tables.differences import ASPECTS, Aspect, Setup, differences
-from workflows.tables.measured import WSJ, Cell, Measured, measured
+from workflows.tables.differences import differences, printed
+from workflows.tables.facts import WSJ, Fact
+from workflows.tables.measured import Cell, Measured, measured
 from workflows.tables.provenance import provenance_notes
 from workflows.tables.table import NAME, Column, Difference, Missing, Results, ResultsArtifact, Row, Table, Value
 
@@ -230,7 +231,7 @@ def _candidates(row: ParserRow) -> Iterator[Row]:
             "training": training,
             "dropout": candidate.config.dropout,
             "attention_dropout": candidate.config.attention_dropout,
-            "learning_rate_scale": candidate.cell.recipe.training.optimizer.learning_rate_scale,
+            "learning_rate_scale": candidate.run.settings.optimizer.learning_rate_scale,
             "f1": candidate.trees.f1 if candidate.trees else None,
             "dev_perplexity": candidate.dev.dev_perplexity,
             "train_s": candidate.run.train_s,
@@ -260,34 +261,24 @@ def _repairs(row: ParserRow) -> Iterator[Row]:
         yield Row(training_of(row), "", values)
 
 
-def in_table_4(model: Measured) -> Setup:
-    """Returns the paper's experiment for a parser, whose pair is a row of the profile.
+def in_table_4(model: Measured) -> dict[str, Fact]:
+    """Returns the facts of the paper's experiment for a parser, whose pair is a row of the profile.
 
     The paper states neither its updates nor its averaging: they are those of base, from which "all other parameters
     remained unchanged" (§6.3).
     """
     profile = wsj_profile(Path(), [Path()]).for_pair(model.cell.pair)
     recipe = profile.recipes["parser"]
-    unprinted = frozenset({"dropout", "attention_dropout", "learning_rate_scale"})
-    facts = paper.parser_facts(is_semi_supervised=model.cell.pair == SEMI_SUPERVISED)
-    return Setup(recipe.training, recipe.averaging, profile.decoding, facts, unprinted)
-
-
-def _word_symbol(model: Measured, _printed: Setup) -> tuple[str, str]:
-    return "the same for all words", "names the word's tag" if model.writes_tags else ""
-
-
-RENAMED = {"decoding": "search on the dev set"}
-ASPECTS_OF_PARSERS: dict[str, Aspect] = {
-    "training data": ASPECTS["training data"],
-    "symbol of a word": _word_symbol,
-    **{RENAMED.get(what, what): aspect for what, aspect in ASPECTS.items() if what != "training time"},
-}
+    stated = paper.parser_facts(is_semi_supervised=model.cell.pair == SEMI_SUPERVISED)
+    chosen = ("dropout", "attention_dropout", "learning_rate_scale")
+    there = printed(recipe.training, recipe.averaging, profile.decoding, stated, *chosen)
+    own = {"symbol of a word": Fact("the same for all words"), "search on the dev set": there["decoding"]}
+    return there | own
 
 
 def _differences(rows: Sequence[ParserRow]) -> list[Difference]:
     """Compares the chosen candidates with the paper's parsers."""
-    entries = differences([row.chosen for row in rows if row.chosen], in_table_4, ASPECTS_OF_PARSERS)
+    entries = differences([row.chosen for row in rows if row.chosen], in_table_4)
     tried: dict[str, list[str]] = {}
     for row in rows:
         dropouts = {candidate.config.attention_dropout for candidate in row.models}

@@ -54,9 +54,9 @@ def with_test_set(model: Measured, name: str, sentences: int) -> Measured:
 
 
 def optimized(model: Measured, **fields: Any) -> Measured:
-    training = model.cell.recipe.training
-    training = training.model_copy(update={"optimizer": replace(training.optimizer, **fields)})
-    return in_cell(model, recipe=model.cell.recipe.model_copy(update={"training": training}))
+    settings = model.run.settings
+    optimizer = replace(settings.optimizer, **fields)
+    return changed(model, "run", settings=settings.model_copy(update={"optimizer": optimizer}))
 
 
 def searched(model: Measured, **fields: Any) -> Measured:
@@ -81,8 +81,8 @@ CASES: list[tuple[Change, dict[str, str]]] = [
     (lambda model: in_cell(model, data="part of WMT 2014"), {}),
     (lambda model: with_model(model, vocabulary_size=37_370), {}),
     (lambda model: with_model(model, vocabulary_size=36_630), {}),
-    (lambda model: with_model(model, vocabulary_size=37_371), {"vocabulary": "37,371 pieces"}),
-    (lambda model: with_model(model, vocabulary_size=36_629), {"vocabulary": "36,629 pieces"}),
+    (lambda model: with_model(model, vocabulary_size=37_371), {"vocabulary": "37,371 joint byte-pair pieces"}),
+    (lambda model: with_model(model, vocabulary_size=36_629), {"vocabulary": "36,629 joint byte-pair pieces"}),
     (lambda model: with_model(model, n_heads=4), {"model": "h 4"}),
     (lambda model: with_test_set(model, "newstest2014", 3000), {"test set": "newstest2014, 3,000 sentences"}),
     (lambda model: with_test_set(model, "newstest2013", 3003), {"test set": "newstest2013, 3,003 sentences"}),

@@ -95,7 +95,10 @@ def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
     assert of_failed.rows[-2].values["en-et.sacrebleu"] == Missing.FAILED
     assert "EN-ET" in {column.block for column in of_failed.columns}
     (model,) = (each for each in results.differences if each.cells == ("EN-DE recurrent",) and each.what == "model")
-    assert (model.paper, model.here) == ("Transformer", "recurrent, N 3, d_model 6, d_ff 10, P_drop 0.3")
+    assert (model.paper, model.here) == (
+        "transformer, N 6, d_model 512, d_ff 2048, P_drop 0.1",
+        "recurrent, N 3, d_model 6, d_ff 10, P_drop 0.3",
+    )
 
 
 def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
