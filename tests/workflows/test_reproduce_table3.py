@@ -59,7 +59,7 @@ def test_rows_of_the_paper_and_of_ones_own_then_again(
     runs = {run.info.run_name: run for run in tracked.runs()}
     assert runs.keys() == {*MEASURED, "F1", "table3 embedded"}
     assert runs["B1"].data.params["training.model.d_k"] == "4"
-    assert runs["B1"].data.metrics["paper_bleu.dev"] == b1["bleu"]
+    assert runs["B1"].data.metrics["paper_bleu.dev"] == b1["paper_bleu"]
     assert runs["B1"].data.metrics["parameters"] == b1["parameters"]
     assert [runs[name].info.status for name in (*MEASURED, "F1")] == ["FINISHED"] * 3 + ["FAILED"]
     ended = [runs[name].info.end_time / 1000 for name in (*MEASURED, "F1")]

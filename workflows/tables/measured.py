@@ -23,6 +23,7 @@ from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import Step, resolved
 from workflows.profiles.profile import Recipe
+from workflows.quantities import key
 
 N_SAMPLES = 10
 """The number of samples of a model's output."""
@@ -135,7 +136,7 @@ class Measured:
         scores = {test_set: each.defined for test_set, each in self.bleu.items()}
         if self.trees:
             scores[self.test_set.name] = self.trees.model_dump(exclude={"sentences", "valid"})
-        of_sets = {f"{name}.{of}": value for of, each in scores.items() for name, value in each.items()}
+        of_sets = {key(name, of): value for of, each in scores.items() for name, value in each.items()}
         return {name: value for name, value in (metrics | of_sets).items() if value is not None}
 
     def score_texts(self) -> dict[str, str]:
@@ -171,6 +172,11 @@ def measured(cell: Cell) -> Measured:
         trees=scores[0].total if cell.parses else None,
         parsed=cell.parses.load() if cell.parses else None,
     )
+
+
+def deciding(scores: ScoringRecord) -> str:
+    """Returns the key of the score that decides: paper BLEU, or sacreBLEU where it is not defined."""
+    return "sacrebleu" if scores.paper_bleu is None else "paper_bleu"
 
 
 def samples(cell: Cell) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from markupsafe import Markup, escape
 from pipeline.store.artifact import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.profile import GENERATED
-from workflows.quantities import duration, flop_text, rounded
+from workflows.quantities import SCORES, duration, flop_text, rounded
 from workflows.tables.corpus import CorpusReport, collections, lengths_figure, title
 from workflows.tables.corpus import facts as corpus_facts
 from workflows.tables.facts import facts
@@ -35,9 +35,7 @@ REPORT, SEEDS = "report.html", "seeds.csv"
 TITLES = {
     "loss": "training loss",
     "dev_perplexity": "dev perplexity",
-    "dev_paper_bleu": "paper BLEU, dev set",
-    "dev_sacrebleu": "sacreBLEU, dev set",
-    "dev_f1": "F1, dev set",
+    **{f"dev_{score}": f"{SCORES[score]}, dev set" for score in ("paper_bleu", "sacrebleu", "f1")},
     "learning_rate": "learning rate",
 }
 """The plotted metrics of `metrics.jsonl`, or of a model's series; MLflow shows them all."""

@@ -18,10 +18,11 @@ from pipeline.store.artifact import Context
 from pipeline.store.records import ScoringRecord
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
+from workflows.quantities import SCORES, key
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.differences import differences
-from workflows.tables.measured import Cell, Measured, measured
+from workflows.tables.measured import Cell, Measured, deciding, measured
 from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import rate_notes, reading_notes, seeds_text
 from workflows.tables.table import MILLION, NAME, Column, Missing, Results, ResultsArtifact, Row, Table, Value
@@ -33,10 +34,9 @@ MEASURED_NAMES = {
     "long": "Transformer (base, long)",
 }
 WORD_BY_WORD = "word-by-word"
-FURTHER = {"lowercased": "lower-cased", "chrf": "chrF"}
-SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU"}
+BLEU, FURTHER = ("paper_bleu", "sacrebleu"), ("lowercased", "chrf")
 COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
-"""Headings of the values per language pair, whose keys are e.g. `en-de.paper_bleu`."""
+"""Headings by key."""
 NONE_FAILED: Mapping[str, str] = MappingProxyType({})
 Cells = Mapping[tuple[str, str], Sequence[Measured]]
 """The trained models by language pair and model, one a seed."""
@@ -93,11 +93,15 @@ def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILE
     columns = [
         Column(NAME, "model"),
         *(
-            Column(key := f"{pair}.{score}", heading, pair.upper(), ".2f", spread=f"{key}.deviation" * has_seeds)
+            Column(of := key(score, pair), SCORES[score], pair.upper(), ".2f", spread=f"{of}.deviation" * has_seeds)
             for pair in pairs
-            for score, heading in SCORES.items()
+            for score in BLEU
         ),
-        *(Column(f"{pair}.{key}", COSTS[key], pair.upper(), unit="FLOP") for pair in pairs for key in COSTS),
+        *(
+            Column(key(cost, pair), heading, pair.upper(), unit="FLOP")
+            for pair in pairs
+            for cost, heading in COSTS.items()
+        ),
     ]
     rows = [*map(_printed, paper.TABLE_2), *_word_by_word(models), *_models(cells, pairs, failures)]
     explanation = "Training cost is in FLOP, by the paper's method and by counting."
@@ -116,9 +120,9 @@ def labelled(model: Measured, cells: Cells) -> str:
     return f"{model.cell.label}, seed {model.run.settings.seed}" if has_seeds else model.cell.label
 
 
-def over_seeds(key: str, values: Sequence[float]) -> dict[str, Value]:
+def over_seeds(name: str, values: Sequence[float]) -> dict[str, Value]:
     """Returns the mean of a value over seeds and, if there are several, the standard deviation."""
-    return {key: fmean(values), **({f"{key}.deviation": stdev(values)} if len(values) > 1 else {})}
+    return {name: fmean(values), **({f"{name}.deviation": stdev(values)} if len(values) > 1 else {})}
 
 
 def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
@@ -131,9 +135,9 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
             "tokens_s": fmean(model.run.target_tokens / model.run.train_s for model in of_cell),
             **over_seeds("dev_nll", [model.dev.dev_nll for model in of_cell]),
         }
-        for key in FURTHER:
-            scores = [score for model in of_cell if (score := getattr(model.main, key)) is not None]
-            values |= over_seeds(key, scores) if len(scores) == len(of_cell) else {key: Missing.NOT_MEASURED}
+        for name in FURTHER:
+            scores = [score for model in of_cell if (score := getattr(model.main, name)) is not None]
+            values |= over_seeds(name, scores) if len(scores) == len(of_cell) else {name: Missing.NOT_MEASURED}
         rows.append(Row(of_cell[0].cell.label, "measured", values))
     columns = [
         Column(NAME, "model"),
@@ -142,8 +146,8 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
         Column("tokens_s", "target tokens/s", "training", spec=",.0f"),
         Column("dev_nll", "dev NLL", "quality", spec=".3f", spread="dev_nll.deviation" * has_seeds),
         *(
-            Column(key, name, "quality", spec=".2f", spread=f"{key}.deviation" * has_seeds)
-            for key, name in FURTHER.items()
+            Column(name, SCORES[name], "quality", spec=".2f", spread=f"{name}.deviation" * has_seeds)
+            for name in FURTHER
         ),
     ]
     if rows:
@@ -179,10 +183,10 @@ def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Tab
 
 
 def _printed(row: paper.PrintedRow) -> Row:
-    scores = {f"{pair}.paper_bleu": bleu for pair, bleu in row.bleu.items()}
-    costs = {f"{pair}.paper_way_flop": flop for pair, flop in row.cost_flop.items()}
-    digits = {key: len(bleu.partition(".")[2]) for key, bleu in scores.items()}
-    values = {key: float(bleu) for key, bleu in scores.items()}
+    scores = {key("paper_bleu", pair): bleu for pair, bleu in row.bleu.items()}
+    costs = {key("paper_way_flop", pair): flop for pair, flop in row.cost_flop.items()}
+    digits = {name: len(bleu.partition(".")[2]) for name, bleu in scores.items()}
+    values = {name: float(bleu) for name, bleu in scores.items()}
     return Row(row.name, "paper", values | costs, digits, footnote=row.footnote)
 
 
@@ -203,39 +207,34 @@ def _models(cells: Cells, pairs: Sequence[str], failures: Mapping[str, str]) -> 
         values: dict[str, Value] = {}
         for pair in pairs:
             state = Missing.FAILED if f"{pair.upper()} {model}" in failures else Missing.NOT_RUN
-            values |= {f"{pair}.{key}": state for key in (*SCORES, *COSTS)}
+            values |= {key(number, pair): state for number in (*BLEU, *COSTS)}
             if of_cell := cells.get((pair, model)):
                 costs = [model.costs for model in of_cell]
                 in_paper_way = [cost.paper_way_flop for cost in costs if cost.paper_way_flop is not None]
                 values |= _scores(pair, [model.main for model in of_cell]) | {
-                    f"{pair}.paper_way_flop": fmean(in_paper_way) if in_paper_way else Missing.NOT_MEASURED,
-                    f"{pair}.counted_flop": fmean(cost.counted_flop for cost in costs),
+                    key("paper_way_flop", pair): fmean(in_paper_way) if in_paper_way else Missing.NOT_MEASURED,
+                    key("counted_flop", pair): fmean(cost.counted_flop for cost in costs),
                 }
         yield Row(name, "measured", values)
 
 
 def _scores(pair: str, scores: Sequence[ScoringRecord]) -> dict[str, Value]:
     paper_bleu = [score.paper_bleu for score in scores if score.paper_bleu is not None]
-    key = f"{pair}.paper_bleu"
-    in_paper_way = over_seeds(key, paper_bleu) if len(paper_bleu) == len(scores) else {key: Missing.NOT_DEFINED}
-    return {**in_paper_way, **over_seeds(f"{pair}.sacrebleu", [score.sacrebleu for score in scores])}
-
-
-def bleu_name(scores: ScoringRecord) -> str:
-    """Returns the name of the score that decides: paper BLEU, or sacreBLEU where it is not defined."""
-    return SCORES["sacrebleu" if scores.paper_bleu is None else "paper_bleu"]
+    name = key("paper_bleu", pair)
+    in_paper_way = over_seeds(name, paper_bleu) if len(paper_bleu) == len(scores) else {name: Missing.NOT_DEFINED}
+    return {**in_paper_way, **over_seeds(key("sacrebleu", pair), [score.sacrebleu for score in scores])}
 
 
 def _metrics(cells: Cells, pairs: Sequence[str]) -> dict[str, float]:
-    """Returns paper BLEU of each measured cell, else sacreBLEU, e.g. {"paper BLEU EN-DE base": 27.3, ...}."""
+    """Returns paper BLEU of each measured cell, else sacreBLEU, e.g. {"paper_bleu.EN-DE base": 27.3, ...}."""
     metrics = {}
     for model in MEASURED_NAMES:
         for pair in pairs:
             if of_cell := cells.get((pair, model)):
-                name = f"{bleu_name(of_cell[0].main)} {of_cell[0].cell.label}"
+                name = key(deciding(of_cell[0].main), of_cell[0].cell.label)
                 metrics[name] = fmean(model.main.deciding for model in of_cell)
     for pair, scores in baselines([model for of_cell in cells.values() for model in of_cell]).items():
-        metrics[f"{bleu_name(scores)} {pair.upper()} {WORD_BY_WORD}"] = scores.deciding
+        metrics[key(deciding(scores), f"{pair.upper()} {WORD_BY_WORD}")] = scores.deciding
     return metrics
 
 
@@ -263,10 +262,10 @@ def _notes(models: Sequence[Measured], cells: Cells, failures: Mapping[str, str]
 def said(metrics: Mapping[str, float]) -> str:
     """States the table's metrics in a sentence."""
     reached = []
-    for score in SCORES.values():
-        if of_score := [name for name in metrics if name.startswith(score)]:
-            listed = (f"{name.removeprefix(score)} {metrics[name]:.1f}" for name in of_score)
-            reached.append(f"{score}:{','.join(listed)}")
+    for score in BLEU:
+        of_score = {name.removeprefix(key(score, "")): bleu for name, bleu in metrics.items() if name.startswith(score)}
+        listed = ", ".join(f"{label} {bleu:.1f}" for label, bleu in of_score.items())
+        reached += [f"{SCORES[score]}: {listed}"] * bool(listed)
     return f"Measured {'; '.join(reached)}." if reached else page.NOTHING_RUN
 
 

@@ -18,9 +18,10 @@ from pipeline.settings import AveragingSettings
 from workflows import paper
 from workflows.paper import KIND_NAMES, KINDS, Kind, group
 from workflows.profiles.translation import WMT14
+from workflows.quantities import key
 from workflows.tables.differences import differences, printed
 from workflows.tables.facts import Fact
-from workflows.tables.measured import Cell, Measured, measured
+from workflows.tables.measured import Cell, Measured, deciding, measured
 from workflows.tables.provenance import reading_notes, seeds_text
 from workflows.tables.table import (
     MILLION,
@@ -38,6 +39,8 @@ from workflows.tables.table3_rows import rows as grid_rows
 
 PRINTED: dict[Kind, str] = {"perplexity": ".2f", "bleu": ".1f"}
 """The paper's decimals."""
+MEASURED: dict[Kind, str] = {"perplexity": "perplexity", "bleu": "paper_bleu"}
+"""Keys of the values measured here."""
 
 
 def _scores(kind: Kind) -> list[Column]:
@@ -46,7 +49,7 @@ def _scores(kind: Kind) -> list[Column]:
     return [
         Column(f"{kind}.paper", "paper", name, PRINTED[kind]),
         Column(f"{kind}.paper_delta", "Δ", name, f"+z{PRINTED[kind]}"),
-        Column(kind, "here", name, ".2f", spread=f"{kind}.deviation", is_measured=True),
+        Column(MEASURED[kind], "here", name, ".2f", spread=f"{kind}.deviation", is_measured=True),
         Column(f"{kind}.delta", "Δ", name, "+z.2f", is_measured=True),
     ]
 
@@ -152,7 +155,7 @@ def _measured(name: str, cells: Sequence[Measured], means: Means) -> dict[str, V
     fall = statistics.fmean(falls) if falls else None
     values: dict[str, Value] = {
         "perplexity": here["perplexity"],
-        "bleu": here["bleu"],
+        "paper_bleu": here["bleu"],
         "sacrebleu": statistics.fmean(model.main.sacrebleu for model in cells),
         "parameters": cells[0].run.parameters,
         "updates": cells[0].run.updates,
@@ -168,7 +171,7 @@ def _measured(name: str, cells: Sequence[Measured], means: Means) -> dict[str, V
         if base and name != "base":
             values[f"{kind}.delta"] = here[kind] - base[kind]
     if any(model.main.paper_bleu is None for model in cells):
-        values["bleu"] = Missing.NOT_DEFINED
+        values["paper_bleu"] = Missing.NOT_DEFINED
     return values
 
 
@@ -216,8 +219,8 @@ def _metrics(
     """Returns base's metrics, the number of measured rows, and the rank correlations."""
     metrics: dict[str, float] = {}
     if base := means.get("base"):
-        bleu = "sacreBLEU" if cells["base"][0].main.paper_bleu is None else "paper BLEU"
-        metrics = {"dev perplexity base": base["perplexity"], f"{bleu} dev base": base["bleu"]}
+        bleu = deciding(cells["base"][0].main)
+        metrics = {key("dev_perplexity", "base"): base["perplexity"], key(bleu, "dev base"): base["bleu"]}
     metrics["rows measured"] = len(means)
     return metrics | {f"rank correlation by {kind}": rho for kind, (rho, _) in correlations.items()}
 

@@ -33,7 +33,7 @@ def said(main: Table) -> str:
     """States base's scores in a sentence, or which rows were trained."""
     trained = {row.name: row for row in main.rows if row.values.get("seeds")}
     if base := trained.get("base"):
-        perplexity, bleu = base.number("perplexity"), base.number("bleu", "sacrebleu")
+        perplexity, bleu = base.number("perplexity"), base.number("paper_bleu", "sacrebleu")
         return f"Base reaches perplexity {perplexity:.2f} and BLEU {bleu:.1f}."
     return f"Rows trained: {', '.join(trained)}." if trained else page.NOTHING_RUN
 

@@ -21,6 +21,7 @@ from pipeline.store.records import ChoiceRecord
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.parsing import SEMI_SUPERVISED, wsj_profile
+from workflows.quantities import key
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.differences import differences, printed
@@ -167,7 +168,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
         ),
     ]
     metrics = {
-        "f1." + re.sub(r"[^\w. /-]", "", f"{row.name} {row.values['training']}"): f1  # MLflow rejects other characters
+        key("f1", re.sub(r"[^\w. /-]", "", f"{row.name} {row.values['training']}")): f1  # MLflow rejects the others
         for row in main.rows
         if row.origin == "measured" and (f1 := row.number("f1")) is not None
     }

@@ -48,10 +48,10 @@ def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
 
 def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
     table = table2.compute([cell("en-zh", "base", references=CHINESE[:3], translated=[*CHINESE[:2], CHINESE[3]])])
-    sacrebleu = table.tables[0].rows[-2].number("en-zh.sacrebleu")
+    sacrebleu = table.tables[0].rows[-2].number("sacrebleu.en-zh")
     assert shown(table, "Transformer (base)")[0][4:6] == ["not defined", f"{sacrebleu:.2f}"]
     assert 50 < sacrebleu < 100
-    assert table.metrics == {"sacreBLEU EN-ZH base": sacrebleu}
+    assert table.metrics == {"sacrebleu.EN-ZH base": sacrebleu}
     assert any(note.startswith("EN-ZH: paper BLEU is not defined: the target language is") for note in table.notes)
     assert any("tok:zh" in note for note in table.notes)
 
@@ -92,7 +92,7 @@ def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
     assert convolutional[0] == Missing.FAILED
     assert table2.compute([base]).tables[0].rows[-1].name == names[1]
     of_failed = table2.compute([base], {"EN-ET base": "out of memory"}).tables[0]
-    assert of_failed.rows[-2].values["en-et.sacrebleu"] == Missing.FAILED
+    assert of_failed.rows[-2].values["sacrebleu.en-et"] == Missing.FAILED
     assert "EN-ET" in {column.block for column in of_failed.columns}
     (model,) = (each for each in results.differences if each.cells == ("EN-DE recurrent",) and each.what == "model")
     assert (model.paper, model.here) == (
@@ -107,15 +107,15 @@ def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
     results = table2.compute(cells, {"EN-DE base": "seed 3: killed"})
     first, second = (each.main.sacrebleu for each in cells)
     (row,) = (row for row in results.tables[0].rows if row.name == "Transformer (base)" and row.origin == "measured")
-    assert row.values["en-de.sacrebleu"] == pytest.approx((first + second) / 2)
-    assert row.values["en-de.sacrebleu.deviation"] == pytest.approx(abs(first - second) / math.sqrt(2))
+    assert row.values["sacrebleu.en-de"] == pytest.approx((first + second) / 2)
+    assert row.values["sacrebleu.en-de.deviation"] == pytest.approx(abs(first - second) / math.sqrt(2))
     assert "±" in shown(results, "Transformer (base)")[0][1]
     (model,) = results.tables[1].rows
     assert "±" in results.tables[1].columns[4].text(model)
     assert "Each measured cell is the mean of 2 seeds ± their standard deviation" in " ".join(results.notes)
     assert {"EN-DE base failed: seed 3: killed"} < {*results.notes}
     assert any(note.startswith("EN-DE base, seed 2 on test_b: ") for note in results.notes)
-    assert results.metrics["paper BLEU EN-DE base"] == pytest.approx(sum(c.main.deciding for c in cells) / 2)
+    assert results.metrics["paper_bleu.EN-DE base"] == pytest.approx(sum(c.main.deciding for c in cells) / 2)
 
 
 @pytest.mark.parametrize(
