@@ -23,8 +23,6 @@ class ParserGrid:
     """The profile with the row's settings applied."""
     name: str
     """The row's key in the profile: supervised or semi-supervised."""
-    data: str
-    """A short name of the trees, without the silver ones."""
     with_dev_scores: bool = False
     """Whether to score every kept checkpoint on the dev set."""
 
@@ -51,38 +49,14 @@ class ParserGrid:
         candidates = []
         for dropout, attention_dropout, scale in grid:
             of_attention = f" attention {attention_dropout:g}" if len(choice.attention_dropouts) > 1 else ""
-            chosen = f" dropout {dropout:g}{of_attention} rate {scale:g}" if len(grid) > 1 else ""
-            name = f"{self.name}{chosen}"
-            settings = varied(recipe.training, dropout, attention_dropout, scale)
-            own = recipe.model_copy(update={"training": settings})
-            training = stages.TRAIN(f"train {name}", self.text.dataset, settings)
-            # In a run's folder, the row's name is the chosen parser's.
-            averaged = name if chosen else f"{name} candidate"
-            checkpoint = stages.AVERAGE(f"average {averaged}", training, recipe.averaging)
-            perplexity = replace(stages.PERPLEXITY, gpus=settings.gpus_per_worker)
-            decoding = self.profile.decoding.beside(settings, workers=settings.worker_bounds[0])
-            hypotheses = stages.DECODE(f"decode {averaged}", checkpoint, self.text.dev, decoding)
-            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.text.dev)
-            candidates.append(
-                Cell(
-                    pair=self.name,
-                    model=name,
-                    data=self.data,
-                    recipe=own,
-                    corpus=self.text.corpus,
-                    training=training,
-                    checkpoint=checkpoint,
-                    test_set=self.text.dev,
-                    hypotheses=hypotheses,
-                    perplexity=perplexity(f"perplexity {name}", checkpoint, self.text.dev),
-                    cost=stages.COST(f"cost {name}", training),
-                    parses=parses,
-                    scores=(stages.SCORE_PARSES(f"score {name}", parses),),
-                    dev_scores=stages.SCORE_CHECKPOINTS(f"dev scores {name}", training, self.text.dev, decoding)
-                    if self.with_dev_scores
-                    else None,
-                )
+            name = f"dropout {dropout:g}{of_attention} rate {scale:g}" if len(grid) > 1 else ""
+            training = varied(recipe.training, dropout, attention_dropout, scale)
+            decoding = self.profile.decoding.beside(training, workers=training.worker_bounds[0])
+            own = recipe.model_copy(update={"training": training})
+            candidate = stages.trained(
+                self.text, name, own, decoding, on_dev=True, with_dev_scores=self.with_dev_scores, of_trees=True
             )
+            candidates.append(replace(candidate, model=f"{self.name} {name}".strip()))
         return candidates
 
     def row(self, failures: Mapping[str, str]) -> ParserRow:
@@ -101,7 +75,7 @@ class ParserGrid:
             found = {"parser": parser, "hypotheses": hypotheses, "parses": parses, "scores": scores}
         return ParserRow(
             training=self.training,
-            data=self.data,
+            data=self.profile.data,
             candidates=candidates,
             failures={failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},
             baseline=stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),

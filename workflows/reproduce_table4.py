@@ -42,7 +42,7 @@ DevF1Option = Annotated[
 
 def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool = False) -> Reproduction:
     """Returns the experiment: one grid of runs per row of the profile, and their table."""
-    grids = [ParserGrid(profile.for_pair(name), name, profile.data, dev_scores) for name in profile.corpora]
+    grids = [ParserGrid(profile.for_pair(name), name, dev_scores) for name in profile.corpora]
     reports = {grid.name: grid.text.report for grid in grids}
 
     def tabulate(failures: Mapping[str, str]) -> Step[table4.Table4Artifact]:

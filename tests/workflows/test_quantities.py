@@ -25,6 +25,6 @@ from workflows.quantities import in_words, percent, rate_text, rounded
         (in_words("paper BLEU EN-DE base"), "paper BLEU EN-DE base"),  # of runs of earlier versions
     ],
 )
-def test_numbers_have_one_style(text: str, wanted: str) -> None:
-    """Thousands have commas, and rates are in TFLOP/s of any size. A percentage has two digits of the smaller part; keys have words."""
+def test_numbers_and_names_have_one_style(text: str, wanted: str) -> None:
+    """Thousands have commas, and rates are in TFLOP/s of any size. A percentage has two digits of the smaller part."""
     assert text == wanted
