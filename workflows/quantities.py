@@ -2,14 +2,7 @@
 
 from math import floor, log10
 
-SCORES = {
-    "paper_bleu": "paper BLEU",
-    "sacrebleu": "sacreBLEU",
-    "lowercased": "lower-cased",
-    "chrf": "chrF",
-    "f1": "F1",
-    "dev_perplexity": "dev perplexity",
-}
+SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU", "lowercased": "lower-cased", "chrf": "chrF", "f1": "F1"}
 """Scores in words, by their keys in the artifacts' files."""
 
 
@@ -24,7 +17,7 @@ def key(score: str, of: str) -> str:
 def in_words(key: str) -> str:
     """Returns a key in words: `paper BLEU EN-DE base`."""
     score, _, of = key.partition(".")
-    return f"{SCORES.get(score, score)} {of}".strip()
+    return f"{SCORES.get(score, score.replace('_', ' '))} {of}".strip()
 
 
 def duration(seconds: float) -> str:

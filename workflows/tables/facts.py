@@ -43,7 +43,7 @@ SEARCH = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "outp
 
 @dataclass(frozen=True)
 class Fact:
-    """One aspect of an experiment. Two are compared by their settings or numbers if both have them, else by text."""
+    """One aspect of an experiment: its settings are compared if the paper has any, else numbers of both, else texts."""
 
     text: str
     numbers: tuple[float, ...] = ()
@@ -53,13 +53,15 @@ class Fact:
 
     def against(self, here: "Fact") -> tuple[str, str] | None:
         """Returns what differs between the paper's fact and another, as texts for both; None if nothing does."""
-        if found := self.settings and here.settings and differing(self.settings, here.settings):
+        if self.settings:
+            found = differing(self.settings, here.settings)
             there, ours = (_listed({name: values[side] for name, values in found.items()}) for side in (0, 1))
-            return there, ours
-        numbers = zip(self.numbers, here.numbers, strict=False)
-        near = len(self.numbers) == len(here.numbers) and all(abs(a - b) <= self.tolerance * a for a, b in numbers)
-        is_same = near if self.numbers and here.numbers else self.text == here.text
-        return None if is_same or self.settings else (self.text, here.text)
+            return (there, ours) if found else None
+        is_same = self.text == here.text
+        if both := list(zip(self.numbers, here.numbers, strict=False)):
+            near = all(abs(there - ours) <= self.tolerance * there for there, ours in both)
+            is_same = near and len(self.numbers) == len(here.numbers)
+        return None if is_same else (self.text, here.text)
 
 
 def of_settings(names: Mapping[str, str], values: object, *without: str) -> Fact:
