@@ -20,7 +20,7 @@ from workflows.profiles.changes import BaseProfile
 from workflows.profiles.profile import Profile
 from workflows.runs import Run, artifacts_of, begun, labelled
 from workflows.tables.corpus import CorpusReport
-from workflows.tables.measurements import TrainedModel
+from workflows.tables.measured import Cell
 from workflows.tables.table import Results
 from workflows.tracking.addresses import default_uri, ui_command
 from workflows.tracking.server import Server
@@ -56,7 +56,7 @@ class Reproduction:
     """The name of the experiment in MLflow, and in EXPERIMENTS, e.g. `table2`."""
     params: Mapping[str, Any]
     """The parameters of the parent run."""
-    models: Mapping[str, TrainedModel]
+    models: Mapping[str, Cell]
     """The models by name; each has a run of its own in MLflow."""
     reports: Mapping[str, Step[CorpusReport]]
     """The corpus reports, by the names of their texts."""
@@ -94,7 +94,7 @@ def tabulated(experiment: Reproduction, request: Request, forced: Sequence[Step[
     workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models)
     with _begun(experiment, request, [target], forced, mlflow) as recorded, tracked(mlflow, workflow, store) as runs:
         artifact, failures = run_models(
-            {name: Model(model.results, model.settings) for name, model in experiment.models.items()},
+            {name: Model(model.results, model.recipe.training) for name, model in experiment.models.items()},
             experiment.tabulate,
             store,
             [request.view, runs],

@@ -26,10 +26,9 @@ from pipeline.hardware import device_name, dtype_of, matmul_flop_s
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import Store
-from workflows.engine.dag import to_step
 from workflows.profiles.profile import Profile
 from workflows.quantities import duration, flop_text
-from workflows.tables.measurements import TrainedModel
+from workflows.tables.measured import Cell
 
 SPEEDS: Mapping[str, float] = {"h200": 1.0, "h100": 0.91, "a100": 0.35}
 """Speed of an update relative to an H200, the only one measured; the others follow from rate and bandwidth of the data
@@ -63,7 +62,7 @@ class Run(NamedTuple):
 
 
 def forecast(
-    profile: Profile, models: Iterable[TrainedModel], gpus: int | None, gpu: str | None, store: Store
+    profile: Profile, models: Iterable[Cell], gpus: int | None, gpu: str | None, store: Store
 ) -> tuple[RenderableType, dict[str, Any]] | None:
     """Forecasts the runs of some models on the named GPUs or on this machine, as text and as values for JSON.
 
@@ -74,9 +73,9 @@ def forecast(
     if gpus is not None and gpu is None and not torch.cuda.is_available():
         raise UserError(f"--gpus {gpus}: torch finds no GPU here; name one with --gpu: {', '.join(SPEEDS)}")
     missing: Counter[tuple[str, str, TrainingSettings]] = Counter()
-    for model in {to_step(model.training).fingerprint: model for model in models}.values():
+    for model in {model.training.fingerprint: model for model in models}.values():
         name = model.model if model.model.startswith(model.pair) else f"{model.pair} {model.model}"
-        missing[name, model.pair, model.settings.model_copy(update={"seed": 1})] += 1
+        missing[name, model.pair, model.recipe.training.model_copy(update={"seed": 1})] += 1
     if not missing:
         return None
     finished = {} if gpu else dict(_finished(store))

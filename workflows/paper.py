@@ -88,6 +88,8 @@ class Facts:
     corpus: str
     pairs: int
     """The approximate number of sentence pairs in the training data."""
+    unit: str
+    """pairs or trees."""
     pieces: str
     """The vocabulary's units: joint byte pairs for EN-DE, word-pieces for EN-FR."""
     step_s: float

@@ -2,6 +2,23 @@
 
 from math import floor, log10
 
+SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU", "lowercased": "lower-cased", "chrf": "chrF", "f1": "F1"}
+"""Scores in words, by their keys in the artifacts' files."""
+
+
+def key(score: str, of: str) -> str:
+    """Returns the key of a score of a test set, pair or cell in tables, MLflow and seeds.csv: `paper_bleu.EN-DE base`.
+
+    Curves over updates have the keys of their files, like `dev_paper_bleu`, since MLflow would join them to results.
+    """
+    return f"{score}.{of}"
+
+
+def in_words(key: str) -> str:
+    """Returns a key in words: `paper BLEU EN-DE base`."""
+    score, _, of = key.partition(".")
+    return f"{SCORES.get(score, score.replace('_', ' '))} {of}".strip()
+
 
 def duration(seconds: float) -> str:
     """Formats a duration: `12 s`, `3 min 05 s` or `2 h 03 min`."""

@@ -25,7 +25,7 @@ from workflows.engine.dag import Stage, Step
 from workflows.experiment import Reproduction, Request
 from workflows.profiles.profile import Profile
 from workflows.tables import table2
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Cell
 
 TABULATE = Stage("tabulating.tabulate", table2.tabulate, table2.Table2Artifact, follows_source=True)
 
@@ -38,7 +38,7 @@ def cells_of(
     seeds: int = 1,
     dev_scores: bool = False,
     choose_decoding: bool = False,
-) -> list[Translation]:
+) -> list[Cell]:
     """The DAG from text to scores, for each cell of `pairs` and `models` and each seed: §5.1, §5.2-5.4, §6.1.
 
     Seeds are consecutive, beginning with the recipe's. Several models train side by side, a thread each unless set.
@@ -72,7 +72,7 @@ def reproduction(
 ) -> Reproduction:
     """Returns the experiment: the table of the cells that `cells_of` returns."""
     cells = {
-        f"{cell.pair} {cell.model}" + f" seed {cell.settings.seed}" * (seeds > 1): cell
+        f"{cell.pair} {cell.model}" + f" seed {cell.recipe.training.seed}" * (seeds > 1): cell
         for cell in cells_of(profile, pairs, models, seeds=seeds, **of_cells)
     }
     reports = {pair: stages.prepared(profile, pair).report for pair in pairs}
@@ -82,7 +82,7 @@ def reproduction(
         of_pairs = {cell.pair: reports[cell.pair] for cell in measured.values()}
         reasons: dict[str, list[str]] = {}
         for name, why in failures.items():
-            seed = f"seed {cells[name].settings.seed}: " * (seeds > 1)
+            seed = f"seed {cells[name].recipe.training.seed}: " * (seeds > 1)
             reasons.setdefault(cells[name].label, []).append(f"{seed}{why}")
         failed = {label: "; ".join(of_label) for label, of_label in reasons.items()}
         return TABULATE("table 2", [*measured.values()], failed, [*of_pairs.values()], request.command)

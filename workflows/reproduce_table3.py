@@ -22,7 +22,7 @@ from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request
 from workflows.profiles.profile import Profile, Recipe
 from workflows.tables import table3
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Cell
 from workflows.tables.table3_rows import GridRow, rows
 
 TABULATE = Stage(
@@ -43,7 +43,7 @@ def trials_of(
     *,
     base_seeds: int = 1,
     dev_scores: bool = False,
-) -> dict[str, Translation]:
+) -> dict[str, Cell]:
     """Returns trials by name: each row with `seeds` seeds, its last checkpoint measured on the dev set (§6.2).
 
     Seeds are consecutive, beginning with that of the row's settings; base has at least `base_seeds`. A trial decodes
@@ -63,7 +63,7 @@ def trials_of(
 
 
 def rows_of(
-    chosen: Sequence[GridRow], trials: Mapping[str, Translation], failures: Mapping[str, str]
+    chosen: Sequence[GridRow], trials: Mapping[str, Cell], failures: Mapping[str, str]
 ) -> list[table3.RowTrainings]:
     """Groups trials with results into the table's rows. A row's failed trials become its reason."""
     found = []

@@ -7,19 +7,25 @@ python -m workflows.reproduce_table4 --plan                               # what
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from pipeline.store.artifacts import EvaluationSet
+from workflows import paper, stages
 from workflows.cli import options
 from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, requested
 from workflows.engine.dag import Stage, Step
 from workflows.experiment import Reproduction, Request
-from workflows.parsers import ParserGrid
-from workflows.profiles.parsing import ParsingProfile, load_parsing_profile
+from workflows.profiles.parsing import SEMI_SUPERVISED, ParsingProfile, load_parsing_profile
 from workflows.tables import table4
+from workflows.tables.measured import Cell
+from workflows.tables.table3_rows import varied
 
 TABULATE = Stage("tabulating.tabulate_parsers", table4.tabulate, table4.Table4Artifact, follows_source=True)
 
@@ -41,9 +47,79 @@ DevF1Option = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class ParserGrid:
+    """The candidates for one row of the table."""
+
+    profile: ParsingProfile
+    """The profile with the row's settings applied."""
+    name: str
+    """The row's key in the profile: supervised or semi-supervised."""
+    with_dev_scores: bool = False
+    """Whether to score every kept checkpoint on the dev set."""
+
+    @property
+    def training(self) -> paper.ParserTraining:
+        """The paper's name for this kind of training."""
+        return "semi-supervised" if self.name == SEMI_SUPERVISED else "WSJ only, discriminative"
+
+    @cached_property
+    def text(self) -> stages.Prepared:
+        """The trees as training pairs: sentences and symbols."""
+        return stages.prepared(self.profile, self.name)
+
+    @property
+    def test_set(self) -> Step[EvaluationSet]:
+        """The test set of the table's F1."""
+        return next(iter(self.text.test_sets.values()))
+
+    @cached_property
+    def candidates(self) -> list[Cell]:
+        """One run per combination of dropouts and learning rate, scored on the dev set."""
+        choice, recipe = self.profile.choice, self.profile.recipes["parser"]
+        grid = list(product(choice.dropouts, choice.attention_dropouts, choice.learning_rate_scales))
+        candidates = []
+        for dropout, attention_dropout, scale in grid:
+            of_attention = f" attention {attention_dropout:g}" if len(choice.attention_dropouts) > 1 else ""
+            name = f"dropout {dropout:g}{of_attention} rate {scale:g}" if len(grid) > 1 else ""
+            rate = scale * recipe.training.optimizer.learning_rate_scale
+            changes = {"dropout": dropout, "attention_dropout": attention_dropout, "learning_rate_scale": rate}
+            training = varied(recipe.training, name, changes)
+            decoding = self.profile.decoding.beside(training, workers=training.worker_bounds[0])
+            own = recipe.model_copy(update={"training": training})
+            candidate = stages.trained(
+                self.text, name, own, decoding, on_dev=True, with_dev_scores=self.with_dev_scores, of_trees=True
+            )
+            candidates.append(replace(candidate, model=f"{self.name} {name}".strip()))
+        return candidates
+
+    def row(self, failures: Mapping[str, str]) -> table4.ParserRow:
+        """Returns the row, chosen from the candidates with results."""
+        candidates = tuple(candidate for candidate in self.candidates if candidate.model not in failures)
+        baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, self.test_set)
+        decoding, found = self.profile.decoding, dict[str, Any]()
+        if candidates:
+            entries = [(candidate.model, candidate.checkpoint, *candidate.scores) for candidate in candidates]
+            beams = list(self.profile.choice.beam_sizes)
+            parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.dev, decoding, beams)
+            name = f"{self.name} test"
+            hypotheses = stages.DECODE(f"parse {name}", parser, self.test_set, decoding, parser)
+            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.test_set)
+            scores = stages.SCORE_PARSES(f"score {name}", parses)
+            found = {"parser": parser, "hypotheses": hypotheses, "parses": parses, "scores": scores}
+        return table4.ParserRow(
+            training=self.training,
+            data=self.profile.data,
+            candidates=candidates,
+            failures={failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},
+            baseline=stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
+            **found,
+        )
+
+
 def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool = False) -> Reproduction:
     """Returns the experiment: one grid of runs per row of the profile, and their table."""
-    grids = [ParserGrid(profile.for_pair(name), name, profile.data, dev_scores) for name in profile.corpora]
+    grids = [ParserGrid(profile.for_pair(name), name, dev_scores) for name in profile.corpora]
     reports = {grid.name: grid.text.report for grid in grids}
 
     def tabulate(failures: Mapping[str, str]) -> Step[table4.Table4Artifact]:

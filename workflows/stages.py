@@ -30,7 +30,7 @@ from pipeline.text import cleaning, overlap
 from workflows.engine.dag import A, Imported, Stage, Step
 from workflows.profiles.profile import Profile, Recipe, SearchGrid
 from workflows.tables.corpus import CorpusReport, report_corpus
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Cell
 
 READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable[..., EvaluationSet]]] = {
     embedded.EmbeddedSettings: ("embedded.generate", 1, embedded.generate, embedded.generate_set),
@@ -111,44 +111,52 @@ def trained(
     *,
     on_dev: bool = False,
     with_dev_scores: bool = False,
+    of_trees: bool = False,
     chosen_from: SearchGrid | None = None,
-) -> Translation:
+) -> Cell:
     """Returns a run (§5.2) and its evaluation (§6.1) on the test sets, or if `on_dev` on the dev set only.
 
-    `with_dev_scores` adds every kept checkpoint's BLEU on the dev set. With `chosen_from`, the
-    search is chosen from this grid on the dev set; otherwise it is that of `decoding`.
+    `with_dev_scores` adds every kept checkpoint's score on the dev set, `of_trees` parses what was decoded (§6.3). With
+    `chosen_from`, the search is chosen from this grid on the dev set; otherwise it is that of `decoding`.
     """
-    name = f"{text.pair} {model}"
+    name = f"{text.pair} {model}".strip()
+    weights = name if model else f"{name} candidate"  # in a run's folder, the row's name is the chosen parser's
     decoding = decoding.beside(recipe.training)
     training = TRAIN(f"train {name}", text.dataset, recipe.training)
-    checkpoint = AVERAGE(f"average {name}", training, recipe.averaging)
-    choice = dev_scores = None
+    checkpoint = AVERAGE(f"average {weights}", training, recipe.averaging)
+    choice = dev_scores = parses = None
     if chosen_from:
         grid = chosen_from.beam_sizes, chosen_from.length_penalties
         choice = CHOOSE_DECODING(f"choose {name}", checkpoint, text.dev, decoding, *grid)
     if with_dev_scores:
         dev_scores = SCORE_CHECKPOINTS(f"dev scores {name}", training, text.dev, decoding)
-    hypotheses, scores = list[Step[Hypotheses]](), list[Step[Scores]]()
+    hypotheses, scores = list[Step[Hypotheses]](), list[Step[Any]]()
     sets = {"dev": text.dev} if on_dev else text.test_sets
     for set_name, text_set in sets.items():
-        label = f"{name} {set_name}" if scores else name
-        hypotheses.append(DECODE(f"decode {label}", checkpoint, text_set, decoding, *([choice] if choice else [])))
-        scores.append(SCORE(f"score {label}", hypotheses[-1], text_set))
-    return Translation(
-        text.pair,
-        model,
-        text.data,
-        text.corpus,
-        training,
-        checkpoint,
-        next(iter(sets.values())),
-        hypotheses[0],
-        replace(PERPLEXITY, gpus=recipe.training.gpus_per_worker)(f"perplexity {name}", checkpoint, text.dev),
-        COST(f"cost {name}", training),
-        scores[0],
-        tuple(scores[1:]),
+        label = f" {set_name}" if scores else ""
+        decoded = DECODE(f"decode {weights}{label}", checkpoint, text_set, decoding, *([choice] if choice else []))
+        hypotheses.append(decoded)
+        if of_trees:
+            parses = REBUILD_PARSES(f"rebuild {name}", decoded, text_set)
+        scores.append(
+            SCORE_PARSES(f"score {name}", parses) if parses else SCORE(f"score {name}{label}", decoded, text_set)
+        )
+    perplexity = replace(PERPLEXITY, gpus=recipe.training.gpus_per_worker)
+    return Cell(
+        pair=text.pair,
+        model=model,
+        data=text.data,
         recipe=recipe,
+        corpus=text.corpus,
+        training=training,
+        checkpoint=checkpoint,
+        test_set=next(iter(sets.values())),
+        hypotheses=hypotheses[0],
+        perplexity=perplexity(f"perplexity {name}", checkpoint, text.dev),
+        cost=COST(f"cost {name}", training),
         dev_scores=dev_scores,
+        parses=parses,
+        scores=tuple(scores),
         decoding_choice=choice,
     )
 

@@ -25,7 +25,7 @@ from workflows import reproduce_table2
 from workflows.cli.reproduce import reproduce
 from workflows.paper import TABLE_3
 from workflows.profiles.profile import Recipe
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Cell, Measured, measured
 from workflows.tables.table3 import RowTrainings
 
 ENGLISH = ["The old house stands on the hill.", "A well-known man reads <b>two</b> books.", "She sleeps & dreams."]
@@ -58,7 +58,7 @@ def copy_of_table2(made_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.fixture(scope="session")
-def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Translation]:
+def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Measured]:
     """Writes the artifacts of a small run: `cell("en-de", "base")`. Costs and scores are computed.
 
     `cell("en-de", "A1", split="dev", seed=2)` writes a row of Table 3, scored on the dev set without averaging. Dev
@@ -91,7 +91,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Translation]
         references: Sequence[str] = GERMAN,
         translated: Sequence[str] = TRANSLATED,
         data: str = "three sentences",
-    ) -> Translation:
+    ) -> Measured:
         root = tmp_path_factory.mktemp(model)
 
         def folder(name: str) -> Path:
@@ -130,15 +130,16 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Translation]
         perplexity = Perplexity(folder("perplexity"))
         perplexity.write(PerplexityRecord(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
         recipe, cost = Recipe(training=settings, averaging=AveragingSettings(last=1)), Context(folder("cost"))
-        trained = pair, model, data, corpus, run, checkpoint, test_sets[0]
-        measured = hypotheses, perplexity, costs.count(cost, run), scores[0], tuple(scores[1:])
-        return Translation(*trained, *measured, recipe=recipe)
+        names_of = {"pair": pair, "model": model, "data": data, "recipe": recipe}
+        trained = {"corpus": corpus, "training": run, "checkpoint": checkpoint, "test_set": test_sets[0]}
+        results = {"perplexity": perplexity, "cost": costs.count(cost, run), "scores": tuple(scores)}
+        return measured(Cell(**names_of, **trained, hypotheses=hypotheses, **results))
 
     return build
 
 
 @pytest.fixture(scope="session")
-def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowTrainings]:
+def trained_row(cell: Callable[..., Measured]) -> Callable[..., RowTrainings]:
     """Writes a row of Table 3 trained with seeds 1 and 2: `trained_row("A1", 5.1, 5.3, errors=(1, 2))`.
 
     The numbers are dev perplexities; `errors` are the numbers of wrong words in the translations, which lower BLEU.
@@ -153,7 +154,7 @@ def trained_row(cell: Callable[..., Translation]) -> Callable[..., RowTrainings]
             wrong = errors[(seed - 1) % len(errors)]
             translated = [" ".join([*first[: len(first) - wrong], *["falsch"] * wrong]), *GERMAN[1:]]
             options = {"seed": seed, "dev_perplexity": perplexity, "translated": translated, **more}
-            trainings.append(cell(pair, name, split="dev", **options))
+            trainings.append(cell(pair, name, split="dev", **options).cell)
         difference = next((variation.difference for variation in TABLE_3 if variation.name == name), {})
         return RowTrainings(name, difference, tuple(trainings))
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from pipeline.parsing.treebank import TreebankSettings
 from workflows import stages
-from workflows.engine.dag import in_order, to_step
+from workflows.engine.dag import in_order
 from workflows.profiles.translation import PROFILES, translation_profile
 from workflows.reproduce_table2 import TABULATE, cells_of
 from workflows.reproduce_table3 import trials_of
@@ -32,7 +32,7 @@ def fingerprints() -> dict[str, dict[str, str]]:
         pair = next(iter(profile.corpora))
         chosen = profile.for_pair(pair).for_grid()
         trials = trials_of(stages.prepared(chosen, pair), rows(chosen.grid), 1, chosen.decoding)
-        trainings = [to_step(trial.training) for trial in trials.values()]
+        trainings = [trial.training for trial in trials.values()]
         found[profile.name] = {
             **{step.label: step.name for step in in_order(table.inputs)},
             **{f"{training.label} (Table 3)": training.fingerprint for training in trainings},

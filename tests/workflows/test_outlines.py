@@ -21,7 +21,6 @@ from workflows import reproduce_table2, reproduce_table4, stages
 from workflows.command_line import UNKNOWN
 from workflows.engine.dag import Imported, Stage, Step, in_order, resolved
 from workflows.figures.drawing import DRAW, FigureSettings
-from workflows.parsers import ParserGrid
 from workflows.profiles.loading import load_profile
 from workflows.profiles.parsing import load_parsing_profile
 
@@ -83,7 +82,7 @@ def translator() -> list[Step[Any]]:
 def parser() -> list[Step[Any]]:
     profile = load_parsing_profile(overrides=[f"{name}={value}" for name, value in PARSER.items()])
     name = next(iter(profile.corpora))
-    grid = ParserGrid(profile.for_pair(name), name, profile.data, False)
+    grid = reproduce_table4.ParserGrid(profile.for_pair(name), name)
     return [reproduce_table4.TABULATE("table 4", [grid.row({})], [grid.text.report], UNKNOWN)]
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from workflows.quantities import percent, rate_text, rounded
+from workflows.quantities import in_words, percent, rate_text, rounded
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,10 @@ from workflows.quantities import percent, rate_text, rounded
         (percent(0.99996), "99.996%"),
         (percent(0.000_003_12), "0.00031%"),
         (percent(0.967), "96.7%"),
+        (in_words("paper_bleu.EN-DE base"), "paper BLEU EN-DE base"),
+        (in_words("paper BLEU EN-DE base"), "paper BLEU EN-DE base"),  # of runs of earlier versions
     ],
 )
-def test_numbers_have_one_style(text: str, wanted: str) -> None:
+def test_numbers_and_names_have_one_style(text: str, wanted: str) -> None:
     """Thousands have commas, and rates are in TFLOP/s of any size. A percentage has two digits of the smaller part."""
     assert text == wanted

@@ -39,10 +39,10 @@ def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> No
     assert len(manifests) == 2  # the model's and word-by-word substitution's
     (of_model,) = [each["fingerprint"] for each in manifests if "words" not in each["label"]]
     scored = json.loads((store / f"scoring-{of_model}" / "scores.json").read_text())
-    assert made.base["en-de.sacrebleu"] == scored["sacrebleu"]
-    assert (made.base["en-de.paper_way_flop"] == "not measured") is not torch.cuda.is_available()
-    assert made.base["en-de.counted_flop"] > 0
-    assert made.base["en-fr.paper_bleu"] == "not run"
+    assert made.base["sacrebleu.en-de"] == scored["sacrebleu"]
+    assert (made.base["paper_way_flop.en-de"] == "not measured") is not torch.cuda.is_available()
+    assert made.base["counted_flop.en-de"] > 0
+    assert made.base["paper_bleu.en-fr"] == "not run"
 
 
 @pytest.mark.parametrize("wrong", ["MLflow", "Ray", "Ray --until"])
@@ -82,7 +82,7 @@ def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) ->
     assert "data:image/" in report
     said = output.rstrip().rpartition("\n")[2]
     assert made_table2.table["said"] == said
-    assert f"{made_table2.base['en-de.paper_bleu']:.1f}" in said
+    assert f"{made_table2.base['paper_bleu.en-de']:.1f}" in said
     assert "EN-DE, generated text: lengths" in report
     (translate,) = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("translate: ")]
     assert named_folder("average", Path(translate[-1]), "model.safetensors").parent == made_table2.store / "store"
@@ -125,9 +125,9 @@ def test_mlflow_has_the_corpus_report(made_table2: MadeTable2) -> None:
 def test_the_run_is_listed_with_its_figures(made_table2: MadeTable2) -> None:
     (run,) = runs_in(Store(made_table2.store))
     assert (run.name, run.status) == ("table2/embedded/1", "finished")
-    assert run.record.metrics["paper BLEU EN-DE base"] == made_table2.base["en-de.paper_bleu"]
+    assert run.record.metrics["paper_bleu.EN-DE base"] == made_table2.base["paper_bleu.en-de"]
     _, parent, _ = _tracked(made_table2)
-    assert parent.data.metrics["paper BLEU EN-DE base"] == run.record.metrics["paper BLEU EN-DE base"]
+    assert parent.data.metrics["paper_bleu.EN-DE base"] == run.record.metrics["paper_bleu.EN-DE base"]
 
 
 def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2: MadeTable2) -> None:

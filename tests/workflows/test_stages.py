@@ -4,7 +4,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from workflows import stages
-from workflows.engine.dag import Imported, Stage, to_step
+from workflows.engine.dag import Imported, Stage
 from workflows.experiments import EXPERIMENTS
 from workflows.profiles.loading import load_profile
 from workflows.reproduce_table2 import cells_of
@@ -31,7 +31,7 @@ def test_several_models_train_side_by_side() -> None:
 
     def layout(*models: str, **settings: Any) -> dict[str, tuple[Any, ...]]:
         cells = cells_of(load_profile("multi30k", **settings), ["en-de"], models)
-        of = [(cell.model, cell.settings, to_step(cell.training).name) for cell in cells]
+        of = [(cell.model, cell.recipe.training, cell.training.name) for cell in cells]
         return {model: (training.cpus_per_worker, training.workers, name) for model, training, name in of}
 
     *alone, name = layout("base")["base"]

@@ -12,7 +12,7 @@ from pipeline.errors import UserError
 from workflows.cli.console import console
 from workflows.cli.options import with_options
 from workflows.cli.reproduce import Asked, say
-from workflows.engine.dag import Imported, to_step
+from workflows.engine.dag import Imported
 from workflows.engine.plan import to_run
 from workflows.experiment import Reproduction
 
@@ -55,7 +55,7 @@ def _print(experiment: Reproduction, request: Asked, hardware: Hardware) -> None
     if not experiment.models:
         raise UserError(f"{experiment.name} trains nothing; aiayn {experiment.name} --plan shows its stages")
     missing = {step.fingerprint for step in to_run([experiment.tabulate({})], store)}
-    runs = [model for model in experiment.models.values() if to_step(model.training).fingerprint in missing]
+    runs = [model for model in experiment.models.values() if model.training.fingerprint in missing]
     found = forecast(request.profile, runs, hardware.gpus, hardware.gpu, store)
     if options.json:
         print(json.dumps(found and found[1], indent=2))

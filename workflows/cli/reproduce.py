@@ -25,7 +25,7 @@ from workflows.engine.progress import View
 from workflows.experiment import Reproduction, Request, build, tabulated
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.runs import artifacts_of
-from workflows.tables.measurements import TrainedModel
+from workflows.tables.measured import Cell
 from workflows.tables.render import render_terminal
 from workflows.tracking.addresses import ui_command
 
@@ -89,7 +89,7 @@ def reproduce(experiment: Reproduction, request: Asked) -> None:
     console.print()
     console.print(render_terminal(table, console.width))
     console.print()
-    commands = {model.command for model in experiment.models.values()}
+    commands = {"parse" if model.parses else "translate" for model in experiment.models.values()}
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
     for line in closing_lines(run, store, model_command, ui_command(mlflow.uri)):
         say(line)
@@ -139,9 +139,9 @@ def _print_plan(
         print_plan(console, targets, rows, store, why, options.verbose)
 
 
-def _about(model: TrainedModel) -> dict[str, str]:
+def _about(model: Cell) -> dict[str, str]:
     """Returns the plan's details of a training run."""
-    training = model.settings
+    training = model.recipe.training
     updates = training.kept_updates[-model.recipe.averaging.last :]
     averages = {"averages": f"{len(updates)} of {updates[0]:,} to {updates[-1]:,}"} if len(updates) > 1 else {}
     return {"updates": f"{training.updates:,}", "tokens an update": f"{training.budget_tokens:,}"} | averages

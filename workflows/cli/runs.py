@@ -10,6 +10,7 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from workflows.cli.console import console, print_error
 from workflows.cli.options import StoreOption
+from workflows.quantities import in_words
 from workflows.runs import Run, runs_in
 
 MAX_METRICS = 4
@@ -44,7 +45,7 @@ def _time(run: Run) -> float:
 
 
 def _result(run: Run) -> str:
-    shown = [f"{name} {_brief(value)}" for name, value in run.record.metrics.items()]
+    shown = [f"{in_words(name)} {_brief(value)}" for name, value in run.record.metrics.items()]
     more = [f"{len(shown) - MAX_METRICS} more"] if len(shown) > MAX_METRICS else []
     return ", ".join([*filter(None, [run.record.reason]), *shown[:MAX_METRICS], *more])
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pipeline.errors import BucketError, UserError
 from pipeline.settings import Settings, differing
@@ -153,24 +153,6 @@ class Step(Generic[A_co]):
             raise UserError(f"{self.out} is damaged: {damage}; move it elsewhere or choose another folder")
         self.is_published(store)
         return damage
-
-
-Ref: TypeAlias = Step[A] | A
-"""A step while the DAG is built, and its artifact in the stage that receives it."""
-
-
-def to_artifact(reference: Ref[A]) -> A:
-    """Narrows a reference to its artifact, inside a stage. Raises TypeError if it is still a step."""
-    if isinstance(reference, Step):
-        raise TypeError(f"{reference.label} is a step; its artifact exists only inside a stage")
-    return reference
-
-
-def to_step(reference: Ref[A]) -> Step[A]:
-    """Narrows a reference to its step, while the DAG is built. Raises TypeError if it is already an artifact."""
-    if not isinstance(reference, Step):
-        raise TypeError(f"{reference.folder} is an artifact; inside a stage there is no step")
-    return reference
 
 
 def resolved(value: Any, artifact_of: Callable[[Step[Any]], Artifact]) -> Any:

@@ -17,13 +17,13 @@ from typing import TypeVar
 from markupsafe import Markup, escape
 
 from pipeline.store.artifact import Context
-from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.profile import GENERATED
-from workflows.quantities import duration, flop_text, rounded
-from workflows.tables.corpus import CorpusReport, collections, facts, lengths_figure, title
-from workflows.tables.differences import DECODING_NAMES, OPTIMIZER_NAMES, competitor_text
-from workflows.tables.measurements import TrainedModel, Translation
+from workflows.quantities import SCORES, duration, flop_text, rounded
+from workflows.tables.corpus import CorpusReport, collections, lengths_figure, title
+from workflows.tables.corpus import facts as corpus_facts
+from workflows.tables.facts import facts
+from workflows.tables.measured import Cell, Measured, samples
 from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import hardware, span
 from workflows.tables.render import differences_table, render_markdown
@@ -35,9 +35,7 @@ REPORT, SEEDS = "report.html", "seeds.csv"
 TITLES = {
     "loss": "training loss",
     "dev_perplexity": "dev perplexity",
-    "dev_paper_bleu": "paper BLEU, dev set",
-    "dev_sacrebleu": "sacreBLEU, dev set",
-    "dev_f1": "F1, dev set",
+    **{f"dev_{score}": f"{SCORES[score]}, dev set" for score in ("paper_bleu", "sacrebleu", "f1")},
     "learning_rate": "learning rate",
 }
 """The plotted metrics of `metrics.jsonl`, or of a model's series; MLflow shows them all."""
@@ -65,7 +63,7 @@ def write(
     said: str = "",
     beside: str = "",
     sections: Sequence[Section] = (),
-    models: Sequence[TrainedModel] = (),
+    models: Sequence[Measured] = (),
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
 ) -> ResultsArtifactT:
@@ -79,7 +77,7 @@ def write(
     from jinja2 import Environment, PackageLoader, StrictUndefined  # every command imports this module
 
     shown = ""
-    if generated := next((model.data for model in models if model.data.startswith(GENERATED)), ""):
+    if generated := next((model.cell.data for model in models if model.cell.data.startswith(GENERATED)), ""):
         shown, beside = shows(models, generated), ""
         results = replace(results, tables=[not_comparable(table, generated) for table in results.tables])
     said = " ".join(filter(None, (said, beside)))
@@ -99,7 +97,7 @@ def write(
         Section(
             f"Training text: {title(corpus)}",
             drawings=[lengths_figure(corpus)],
-            tables=[collections(corpus), facts_table("", facts(corpus))],
+            tables=[collections(corpus), facts_table("", corpus_facts(corpus))],
         )
         for corpus in (report.load() for report in reports)
     ]
@@ -116,7 +114,9 @@ def write(
         differences=differences_table(results.differences),
         notes=results.marked_notes,
         sections=[each for each in (*sections, *texts) if each.drawings or each.tables or each.samples],
-        settings=[facts_table(f"{model.label}, seed {model.settings.seed}", settings(model)) for model in models],
+        settings=[
+            facts_table(f"{model.cell.label}, seed {model.run.settings.seed}", settings(model)) for model in models
+        ],
         libraries=", ".join(f"{name} {' and '.join(sorted(versions))}" for name, versions in libraries.items()),
         command=command.typed,
         warnings=context.warnings,
@@ -133,7 +133,7 @@ def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     )
 
 
-def shows(models: Sequence[TrainedModel], data: str) -> str:
+def shows(models: Sequence[Measured], data: str) -> str:
     """States what runs on generated text show."""
     tokens_s = sum(model.run.target_tokens for model in models) / sum(model.run.train_s for model in models)
     rate = f"{rounded(tokens_s)} target tokens/s{' a model' * (len(models) > 1)}"
@@ -143,13 +143,13 @@ def shows(models: Sequence[TrainedModel], data: str) -> str:
     )
 
 
-def ran(models: Sequence[TrainedModel]) -> dict[str, str]:
+def ran(models: Sequence[Measured]) -> dict[str, str]:
     """Summarizes the runs: models, data, hardware and training time."""
     if not models:
         return {}
     updates = list(map(rounded, sorted({model.run.updates for model in models})))
     sizes = [f"{parameters / 1e6:.3g}" for parameters in sorted({model.run.parameters for model in models})]
-    texts = dict.fromkeys(model.data_text for model in models)
+    texts = dict.fromkeys(facts(model)["training data"].text for model in models)
     count, each = (f"{len(models)} models", " each") if len(models) > 1 else ("1 model", "")
     return {
         "Models": f"{count} of {span(sizes[0], sizes[-1])} M parameters, {span(updates[0], updates[-1])} updates{each}",
@@ -159,78 +159,63 @@ def ran(models: Sequence[TrainedModel]) -> dict[str, str]:
     }
 
 
-def _train_text(models: Sequence[TrainedModel]) -> str:
+def _train_text(models: Sequence[Measured]) -> str:
     """Returns the training time, which says that it is a sum if there are several models: they may run side by side."""
     return duration(sum(model.run.train_s for model in models)) + f", summed over {len(models)} models" * (
         len(models) > 1
     )
 
 
-def settings(model: TrainedModel) -> dict[str, str]:
-    """Lists the settings and metrics of a model, in the paper's order."""
-    run, cost = model.run, model.costs
-
-    def named(names: Mapping[str, str], values: object) -> str:
-        return ", ".join(f"{short} {getattr(values, name)}" for name, short in names.items())
-
-    rate = f", {model.decoding.sentences / seconds:.3g} sentences/s" if (seconds := model.decoding.seconds) else ""
+def settings(model: Measured) -> dict[str, str]:
+    """Lists the facts and the measurements of a model."""
+    run, cost, decoding = model.run, model.costs, model.decoding
+    rate = f", {decoding.sentences / decoding.seconds:.3g} sentences/s" if decoding.seconds else ""
     return {
-        "data": f"{model.data or 'unnamed data'}: {rounded(model.train_pairs)} training pairs",
-        "vocabulary": f"{rounded(model.config.vocabulary_size)} joint pieces",
-        "model": competitor_text(model.config)
-        if model.config.architecture != "transformer"
-        else named(paper.MODEL_SYMBOLS, model.config)
-        + (f", attention_window {window}" if (window := model.config.attention_window) else "")
-        + (f", attention_dropout {dropout}" if (dropout := model.config.attention_dropout) else ""),
+        **{what: fact.text for what, fact in facts(model).items()},
         "parameters": rounded(run.parameters),
-        "optimizer": f"Adam, {named(OPTIMIZER_NAMES, model.settings.optimizer)}",
-        "updates": f"{rounded(run.updates)} ({run.epochs:.3g} epochs)",
-        "tokens per update": f"{rounded(run.source_tokens / run.updates)} source, "
-        f"{rounded(run.target_tokens / run.updates)} target; {100 * run.padding_fraction:.1f}% padding",
-        "training time": f"{duration(run.train_s)}, {rounded(run.target_tokens / run.train_s)} target tokens/s",
+        "epochs": f"{run.epochs:.3g}, {100 * run.padding_fraction:.1f}% of the tokens are padding",
+        "training speed": f"{rounded(run.target_tokens / run.train_s)} target tokens/s",
         "training cost": f"{flop_text(cost.counted_flop)} FLOP counted"
         + ("" if cost.paper_way_flop is None else f", {flop_text(cost.paper_way_flop)} by the paper’s method"),
-        "hardware": hardware(run),
-        "averaged checkpoints": ", ".join(map(rounded, model.averaged_updates)),
+        "decoded in": f"{decoding.dtype}{rate}",
         "dev perplexity": f"{model.dev.dev_perplexity:.3f} per word-piece",
-        "decoding": f"{named(DECODING_NAMES, model.decoding.settings)}, {model.decoding.dtype}{rate}",
         **model.score_texts(),
     }
 
 
-def learning_curves(models: Sequence[TrainedModel], drawings: Sequence[Markup] = ()) -> Section:
+def learning_curves(models: Sequence[Measured], drawings: Sequence[Markup] = ()) -> Section:
     """Returns the section of learning curves: other `drawings`, then a plot of each metric that any run has."""
     explanation = "Metrics that vary from update to update are pale, with their running mean on top."
     of_metrics = chain.from_iterable(learning_figure(models, name) for name in TITLES)
     return Section("Learning curves", explanation, [*drawings, *of_metrics])
 
 
-def learning_figure(models: Sequence[TrainedModel], name: str, title: str = "", file: str = "") -> list[Markup]:
+def learning_figure(models: Sequence[Measured], name: str, title: str = "", file: str = "") -> list[Markup]:
     """Plots a metric of `metrics.jsonl` or of scored checkpoints over updates; an empty list if no run has it."""
     lines = []
     for model in models:
         logged = [(line["update"], line[name]) for line in model.metrics if name in line]
-        if points := list(model.series().get(name, {}).items()) or logged:
-            lines.append(Curve(model.label, points))
+        if points := list(model.series.get(name, {}).items()) or logged:
+            lines.append(Curve(model.cell.label, points))
     look = {"smooth": name == "loss", "cut": name == "dev_perplexity"}
     return [curves(title or TITLES[name], "update", lines, file or name, **look)] if lines else []
 
 
-def translations(model: Translation) -> Section:
+def translations(cell: Cell) -> Section:
     """Returns the section of a model's sample translations, with differing words marked."""
     explanation = (
         "Sentences at regular intervals through the test set, not picked by hand. Words missing from the other side, "
         "or out of order, are marked."
     )
-    samples = [
+    shown = [
         {
-            "source": escape(sample.source),
-            "reference": marked(sample.reference, sample.hypothesis),
-            "translation": marked(sample.hypothesis, sample.reference),
+            "source": escape(sample["source"]),
+            "reference": marked(sample["reference"], sample["translation"]),
+            "translation": marked(sample["translation"], sample["reference"]),
         }
-        for sample in model.samples
+        for sample in samples(cell)
     ]
-    return Section(f"Translations, {model.label}", explanation, samples=samples)
+    return Section(f"Translations, {cell.label}", explanation, samples=shown)
 
 
 def marked(text: str, other: str) -> Markup:

@@ -8,7 +8,7 @@ from pipeline.store.records import Segment, TrainingRecord
 from pipeline.text.languages import NO_PAPER_BLEU
 from workflows import paper
 from workflows.quantities import rate_text
-from workflows.tables.measurements import TrainedModel, Translation
+from workflows.tables.measured import Measured
 
 
 def hardware(run: TrainingRecord, name: Callable[[str], str] = str) -> str:
@@ -20,47 +20,47 @@ def hardware(run: TrainingRecord, name: Callable[[str], str] = str) -> str:
     return f"{', then '.join(dict.fromkeys(groups))}, {dtypes(run.segments)}"
 
 
-def provenance_notes(cells: Sequence[TrainedModel]) -> list[str]:
+def provenance_notes(models: Sequence[Measured]) -> list[str]:
     """Names all dtypes and devices behind the cells, and counts the dev pairs that were too long."""
-    if not cells:
+    if not models:
         return []
-    segments = [segment for cell in cells for segment in cell.run.segments]
+    segments = [segment for model in models for segment in model.run.segments]
     counts: dict[str, list[int]] = {}
     for segment in segments:
         for device in segment.devices:
             counts.setdefault(device.name, []).append(device.count)
     devices = (f"{span(f'{min(used)}', f'{max(used)}')} × {name}" for name, used in counts.items())
-    types = {cell.label: dtypes(cell.run.segments) for cell in cells}
+    types = {model.cell.label: dtypes(model.run.segments) for model in models}
     note = (
         f"Trained in {dtypes(segments)} on {', '.join(devices)}, with torch "
         f"{_listed(segment.torch_version for segment in segments)}, "
         f"{_listed(segment.form for segment in segments)}; decoded in "
-        f"{_listed(cell.decoding.dtype for cell in cells)}."
+        f"{_listed(model.decoding.dtype for model in models)}."
     )
     if len(set(types.values())) > 1:
         listed = ", ".join(f"{label} {type_}" for label, type_ in types.items())
         note += f" Warning: differences between runs may be due to their dtypes: {listed}."
-    left_out = {cell.run.dev_left_out for cell in cells} - {0}
+    left_out = {model.run.dev_left_out for model in models} - {0}
     longer = f"longer than {LONGEST_TOKENS} tokens are excluded from dev loss and perplexity."
     return [note, *(f"{number} dev pairs {longer}" for number in sorted(left_out))]
 
 
-def reading_notes(cells: Sequence[Translation]) -> list[str]:
+def reading_notes(models: Sequence[Measured]) -> list[str]:
     """Explains how to read scores, with the sacreBLEU signatures and dtypes of these cells."""
     tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
-    undefined = ", ".join(dict.fromkeys(cell.pair.upper() for cell in cells if cell.main_bleu.paper_bleu is None))
+    undefined = ", ".join(dict.fromkeys(model.cell.pair.upper() for model in models if model.main.paper_bleu is None))
     return [
         "Paper BLEU is computed as the authors did: tokenized by Moses and case-sensitive, with ASCII quotation marks "
         "and German compounds split at hyphens. The printed rows are paper BLEU.",
         f"sacreBLEU scores detokenized text. The same checkpoint has scored {tokenized} in paper BLEU and "
         f"{detokenized} in sacreBLEU ({paper.SAME_CHECKPOINT_SOURCE}), so never compare the two.",
         *[f"{undefined}: {NO_PAPER_BLEU}"] * bool(undefined),
-        *(f"sacreBLEU signature: {signature}" for signature in sorted({cell.main_bleu.signature for cell in cells})),
-        *provenance_notes(cells),
+        *(f"sacreBLEU signature: {signature}" for signature in sorted({model.main.signature for model in models})),
+        *provenance_notes(models),
     ]
 
 
-def seeds_text(cells: Iterable[Sequence[TrainedModel]]) -> str:
+def seeds_text(cells: Iterable[Sequence[Measured]]) -> str:
     """Says what a measured number is: one run, or a mean over seeds."""
     counts = sorted({len(of_cell) for of_cell in cells})
     if not counts or counts[-1] == 1:
@@ -69,12 +69,12 @@ def seeds_text(cells: Iterable[Sequence[TrainedModel]]) -> str:
     return f"the mean of {seeds} seeds ± their standard deviation; time and FLOP are means over its runs"
 
 
-def rate_notes(cells: Iterable[TrainedModel]) -> list[str]:
+def rate_notes(models: Iterable[Measured]) -> list[str]:
     """Writes a note per device and dtype with a measured sustained rate, and one for devices without."""
     rates: dict[tuple[str, str], list[float]] = {}
     without: dict[str, None] = {}
-    for cell in cells:
-        for segment in cell.run.segments:
+    for model in models:
+        for segment in model.run.segments:
             for device in segment.devices:
                 rate = sustained_flop_s(device.name, device.matmul_flop_s)
                 if rate is None:

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workflows.tables.measurements import TrainedModel
+from workflows.tables.measured import Measured
 from workflows.tables.provenance import dtypes
 
 
-def seeds_csv(models: Sequence[TrainedModel]) -> str:
+def seeds_csv(models: Sequence[Measured]) -> str:
     """Returns what each model was trained on, its seed, and its final metrics by MLflow name."""
     rows = [
         {
-            "model": model.model,
-            "pair": model.pair,
-            "seed": model.settings.seed,
-            "data": model.data,
+            "model": model.cell.model,
+            "pair": model.cell.pair,
+            "seed": model.run.settings.seed,
+            "data": model.cell.data,
             "dtype": dtypes(model.run.segments),
             "updates": model.run.updates,
             **model.final_metrics(),
@@ -32,7 +32,7 @@ def seeds_csv(models: Sequence[TrainedModel]) -> str:
     return text.getvalue()
 
 
-def _at_equal_flop(models: Sequence[TrainedModel]) -> list[dict[str, float]]:
+def _at_equal_flop(models: Sequence[Measured]) -> list[dict[str, float]]:
     """Returns each model's dev NLL after as many FLOP as all models of its pair have spent, if architectures differ.
 
     Curves are interpolated between validations. A run whose first validation came later has no value.
@@ -40,8 +40,8 @@ def _at_equal_flop(models: Sequence[TrainedModel]) -> list[dict[str, float]]:
     curves = [model.nll_over_flop() for model in models]
     values: list[dict[str, float]] = []
     for model, curve in zip(models, curves, strict=True):
-        beside = [each for other, each in zip(models, curves, strict=True) if other.pair == model.pair]
-        architectures = {other.config.architecture for other in models if other.pair == model.pair}
+        beside = [each for other, each in zip(models, curves, strict=True) if other.cell.pair == model.cell.pair]
+        architectures = {other.config.architecture for other in models if other.cell.pair == model.cell.pair}
         spent = min(each[-1][0] for each in beside if each) if all(beside) else 0.0
         value = {}
         if len(architectures) > 1 and curve and spent >= curve[0][0]:

@@ -1,7 +1,7 @@
 """A table: rows of named values, and columns that format them.
 
-    Column("en-de.paper_bleu", "paper BLEU", "EN-DE", ".2f")
-    Row("Transformer (base)", "measured", {"en-de.paper_bleu": 27.31, "en-fr.paper_bleu": Missing.NOT_RUN})
+    Column("paper_bleu.en-de", "paper BLEU", "EN-DE", ".2f")
+    Row("Transformer (base)", "measured", {"paper_bleu.en-de": 27.31, "paper_bleu.en-fr": Missing.NOT_RUN})
 
 Numbers become text only in views: the terminal, Markdown (`render`) and the page (`page`). JSON and MLflow store
 them as they are.

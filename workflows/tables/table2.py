@@ -18,11 +18,11 @@ from pipeline.store.artifact import Context
 from pipeline.store.records import ScoringRecord
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
-from workflows.engine.dag import to_artifact
+from workflows.quantities import SCORES, key
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.differences import differences
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Cell, Measured, deciding, measured
 from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import rate_notes, reading_notes, seeds_text
 from workflows.tables.table import MILLION, NAME, Column, Missing, Results, ResultsArtifact, Row, Table, Value
@@ -34,12 +34,11 @@ MEASURED_NAMES = {
     "long": "Transformer (base, long)",
 }
 WORD_BY_WORD = "word-by-word"
-FURTHER = {"lowercased": "lower-cased", "chrf": "chrF"}
-SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU"}
+BLEU, FURTHER = ("paper_bleu", "sacrebleu"), ("lowercased", "chrf")
 COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
-"""Headings of the values per language pair, whose keys are e.g. `en-de.paper_bleu`."""
+"""Headings by key."""
 NONE_FAILED: Mapping[str, str] = MappingProxyType({})
-Cells = Mapping[tuple[str, str], Sequence[Translation]]
+Cells = Mapping[tuple[str, str], Sequence[Measured]]
 """The trained models by language pair and model, one a seed."""
 
 
@@ -51,7 +50,7 @@ class Table2Artifact(ResultsArtifact):
 
 def tabulate(
     context: Context,
-    cells: list[Translation],
+    cells: list[Cell],
     failures: Mapping[str, str] = NONE_FAILED,
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
@@ -60,67 +59,70 @@ def tabulate(
 
     `failures` maps the labels of failed cells to reasons; `reports` are the corpus reports, one per language pair.
     """
-    results = compute(cells, failures)
-    firsts = [first for first, *_ in by_cell(cells).values()]
+    models = [measured(cell) for cell in cells]
+    results = compute(models, failures)
+    firsts = [first.cell for first, *_ in by_cell(models).values()]
     return page.write(
         context,
         Table2Artifact,
         results,
         lead="The paper’s rows, followed by the rows measured here. BLEU is in percent, training cost in FLOP.",
         said=said(results.metrics),
-        sections=[page.learning_curves(cells, over_budgets(cells)), *map(page.translations, firsts)],
-        models=cells,
+        sections=[page.learning_curves(models, over_budgets(models)), *map(page.translations, firsts)],
+        models=models,
         reports=reports,
         command=command,
     )
 
 
-def by_cell(measured: Sequence[Translation]) -> dict[tuple[str, str], list[Translation]]:
+def by_cell(models: Sequence[Measured]) -> dict[tuple[str, str], list[Measured]]:
     """Groups trained models by language pair and model."""
-    cells: dict[tuple[str, str], list[Translation]] = {}
-    for cell in measured:
-        cells.setdefault((cell.pair, cell.model), []).append(cell)
+    cells: dict[tuple[str, str], list[Measured]] = {}
+    for model in models:
+        cells.setdefault((model.cell.pair, model.cell.model), []).append(model)
     return cells
 
 
-def compute(measured: Sequence[Translation], failures: Mapping[str, str] = NONE_FAILED) -> Results:
+def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILED) -> Results:
     """Computes the table; `failures` maps labels to reasons. The paper's language pairs come first."""
-    cells = by_cell(measured)
+    cells = by_cell(models)
     pairs = list(dict.fromkeys([*paper.PAIRS, *(pair for pair, _ in cells)]))
     failed = dict.fromkeys(label.partition(" ")[0] for label in failures)
     pairs += [pair.lower() for pair in failed if pair not in map(str.upper, pairs)]
-    has_seeds = len(measured) > len(cells)
+    has_seeds = len(models) > len(cells)
     columns = [
         Column(NAME, "model"),
         *(
-            Column(key := f"{pair}.{score}", heading, pair.upper(), ".2f", spread=f"{key}.deviation" * has_seeds)
+            Column(of := key(score, pair), SCORES[score], pair.upper(), ".2f", spread=f"{of}.deviation" * has_seeds)
             for pair in pairs
-            for score, heading in SCORES.items()
+            for score in BLEU
         ),
-        *(Column(f"{pair}.{key}", COSTS[key], pair.upper(), unit="FLOP") for pair in pairs for key in COSTS),
+        *(
+            Column(key(cost, pair), heading, pair.upper(), unit="FLOP")
+            for pair in pairs
+            for cost, heading in COSTS.items()
+        ),
     ]
-    rows = [*map(_printed, paper.TABLE_2), *_word_by_word(measured), *_models(cells, pairs, failures)]
+    rows = [*map(_printed, paper.TABLE_2), *_word_by_word(models), *_models(cells, pairs, failures)]
     explanation = "Training cost is in FLOP, by the paper's method and by counting."
-    choices = {
-        labelled(cell, cells): to_artifact(cell.decoding_choice).load() for cell in measured if cell.decoding_choice
-    }
+    choices = {labelled(model, cells): model.choice for model in models if model.choice}
     return Results(
         [Table("Table 2", columns, rows, explanation), *_measured_models(cells, has_seeds), *chosen_searches(choices)],
         differences([first for first, *_ in cells.values()]),
-        _notes(measured, cells, failures),
+        _notes(models, cells, failures),
         _metrics(cells, pairs),
     )
 
 
-def labelled(cell: Translation, cells: Cells) -> str:
+def labelled(model: Measured, cells: Cells) -> str:
     """Returns a cell's label, with its seed if there are several."""
-    has_seeds = len(cells[cell.pair, cell.model]) > 1
-    return f"{cell.label}, seed {cell.settings.seed}" if has_seeds else cell.label
+    has_seeds = len(cells[model.cell.pair, model.cell.model]) > 1
+    return f"{model.cell.label}, seed {model.run.settings.seed}" if has_seeds else model.cell.label
 
 
-def over_seeds(key: str, values: Sequence[float]) -> dict[str, Value]:
+def over_seeds(name: str, values: Sequence[float]) -> dict[str, Value]:
     """Returns the mean of a value over seeds and, if there are several, the standard deviation."""
-    return {key: fmean(values), **({f"{key}.deviation": stdev(values)} if len(values) > 1 else {})}
+    return {name: fmean(values), **({f"{name}.deviation": stdev(values)} if len(values) > 1 else {})}
 
 
 def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
@@ -129,14 +131,14 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
     for of_cell in cells.values():
         values: dict[str, Value] = {
             "parameters": of_cell[0].run.parameters,
-            "train_s": fmean(cell.run.train_s for cell in of_cell),
-            "tokens_s": fmean(cell.run.target_tokens / cell.run.train_s for cell in of_cell),
-            **over_seeds("dev_nll", [cell.dev.dev_nll for cell in of_cell]),
+            "train_s": fmean(model.run.train_s for model in of_cell),
+            "tokens_s": fmean(model.run.target_tokens / model.run.train_s for model in of_cell),
+            **over_seeds("dev_nll", [model.dev.dev_nll for model in of_cell]),
         }
-        for key in FURTHER:
-            scores = [score for cell in of_cell if (score := getattr(cell.main_bleu, key)) is not None]
-            values |= over_seeds(key, scores) if len(scores) == len(of_cell) else {key: Missing.NOT_MEASURED}
-        rows.append(Row(of_cell[0].label, "measured", values))
+        for name in FURTHER:
+            scores = [score for model in of_cell if (score := getattr(model.main, name)) is not None]
+            values |= over_seeds(name, scores) if len(scores) == len(of_cell) else {name: Missing.NOT_MEASURED}
+        rows.append(Row(of_cell[0].cell.label, "measured", values))
     columns = [
         Column(NAME, "model"),
         Column("parameters", "parameters, M", "training", spec=".2f", unit=MILLION),
@@ -144,8 +146,8 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
         Column("tokens_s", "target tokens/s", "training", spec=",.0f"),
         Column("dev_nll", "dev NLL", "quality", spec=".3f", spread="dev_nll.deviation" * has_seeds),
         *(
-            Column(key, name, "quality", spec=".2f", spread=f"{key}.deviation" * has_seeds)
-            for key, name in FURTHER.items()
+            Column(name, SCORES[name], "quality", spec=".2f", spread=f"{name}.deviation" * has_seeds)
+            for name in FURTHER
         ),
     ]
     if rows:
@@ -155,9 +157,9 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
         yield Table("Models", columns, rows, explanation)
 
 
-def baselines(measured: Sequence[Translation]) -> dict[str, ScoringRecord]:
+def baselines(models: Sequence[Measured]) -> dict[str, ScoringRecord]:
     """Returns the scores of word-by-word substitution by language pair, if any."""
-    return {cell.pair: scores for cell in measured if (scores := cell.baseline)}
+    return {model.cell.pair: scores for model in models if (scores := model.baseline)}
 
 
 def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Table]:
@@ -181,16 +183,16 @@ def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Tab
 
 
 def _printed(row: paper.PrintedRow) -> Row:
-    scores = {f"{pair}.paper_bleu": bleu for pair, bleu in row.bleu.items()}
-    costs = {f"{pair}.paper_way_flop": flop for pair, flop in row.cost_flop.items()}
-    digits = {key: len(bleu.partition(".")[2]) for key, bleu in scores.items()}
-    values = {key: float(bleu) for key, bleu in scores.items()}
+    scores = {key("paper_bleu", pair): bleu for pair, bleu in row.bleu.items()}
+    costs = {key("paper_way_flop", pair): flop for pair, flop in row.cost_flop.items()}
+    digits = {name: len(bleu.partition(".")[2]) for name, bleu in scores.items()}
+    values = {name: float(bleu) for name, bleu in scores.items()}
     return Row(row.name, "paper", values | costs, digits, footnote=row.footnote)
 
 
-def _word_by_word(measured: Sequence[Translation]) -> Iterator[Row]:
+def _word_by_word(models: Sequence[Measured]) -> Iterator[Row]:
     values: dict[str, Value] = {}
-    for pair, scores in baselines(measured).items():
+    for pair, scores in baselines(models).items():
         values |= _scores(pair, [scores])
     if values:
         yield Row(f"{WORD_BY_WORD} substitution", "measured", values)
@@ -205,59 +207,54 @@ def _models(cells: Cells, pairs: Sequence[str], failures: Mapping[str, str]) -> 
         values: dict[str, Value] = {}
         for pair in pairs:
             state = Missing.FAILED if f"{pair.upper()} {model}" in failures else Missing.NOT_RUN
-            values |= {f"{pair}.{key}": state for key in (*SCORES, *COSTS)}
+            values |= {key(number, pair): state for number in (*BLEU, *COSTS)}
             if of_cell := cells.get((pair, model)):
-                costs = [cell.costs for cell in of_cell]
+                costs = [model.costs for model in of_cell]
                 in_paper_way = [cost.paper_way_flop for cost in costs if cost.paper_way_flop is not None]
-                values |= _scores(pair, [cell.main_bleu for cell in of_cell]) | {
-                    f"{pair}.paper_way_flop": fmean(in_paper_way) if in_paper_way else Missing.NOT_MEASURED,
-                    f"{pair}.counted_flop": fmean(cost.counted_flop for cost in costs),
+                values |= _scores(pair, [model.main for model in of_cell]) | {
+                    key("paper_way_flop", pair): fmean(in_paper_way) if in_paper_way else Missing.NOT_MEASURED,
+                    key("counted_flop", pair): fmean(cost.counted_flop for cost in costs),
                 }
         yield Row(name, "measured", values)
 
 
 def _scores(pair: str, scores: Sequence[ScoringRecord]) -> dict[str, Value]:
     paper_bleu = [score.paper_bleu for score in scores if score.paper_bleu is not None]
-    key = f"{pair}.paper_bleu"
-    in_paper_way = over_seeds(key, paper_bleu) if len(paper_bleu) == len(scores) else {key: Missing.NOT_DEFINED}
-    return {**in_paper_way, **over_seeds(f"{pair}.sacrebleu", [score.sacrebleu for score in scores])}
-
-
-def bleu_name(scores: ScoringRecord) -> str:
-    """Returns the name of the score that decides: paper BLEU, or sacreBLEU where it is not defined."""
-    return SCORES["sacrebleu" if scores.paper_bleu is None else "paper_bleu"]
+    name = key("paper_bleu", pair)
+    in_paper_way = over_seeds(name, paper_bleu) if len(paper_bleu) == len(scores) else {name: Missing.NOT_DEFINED}
+    return {**in_paper_way, **over_seeds(key("sacrebleu", pair), [score.sacrebleu for score in scores])}
 
 
 def _metrics(cells: Cells, pairs: Sequence[str]) -> dict[str, float]:
-    """Returns paper BLEU of each measured cell, else sacreBLEU, e.g. {"paper BLEU EN-DE base": 27.3, ...}."""
+    """Returns paper BLEU of each measured cell, else sacreBLEU, e.g. {"paper_bleu.EN-DE base": 27.3, ...}."""
     metrics = {}
     for model in MEASURED_NAMES:
         for pair in pairs:
             if of_cell := cells.get((pair, model)):
-                name = f"{bleu_name(of_cell[0].main_bleu)} {of_cell[0].label}"
-                metrics[name] = fmean(cell.main_bleu.deciding for cell in of_cell)
-    for pair, scores in baselines([cell for of_cell in cells.values() for cell in of_cell]).items():
-        metrics[f"{bleu_name(scores)} {pair.upper()} {WORD_BY_WORD}"] = scores.deciding
+                name = key(deciding(of_cell[0].main), of_cell[0].cell.label)
+                metrics[name] = fmean(model.main.deciding for model in of_cell)
+    for pair, scores in baselines([model for of_cell in cells.values() for model in of_cell]).items():
+        metrics[key(deciding(scores), f"{pair.upper()} {WORD_BY_WORD}")] = scores.deciding
     return metrics
 
 
-def _notes(measured: Sequence[Translation], cells: Cells, failures: Mapping[str, str]) -> list[str]:
+def _notes(models: Sequence[Measured], cells: Cells, failures: Mapping[str, str]) -> list[str]:
     """Explains how to read scores and costs, and lists the measured sustained rates and the other test sets."""
-    once = "; variation between seeds was not measured" * (len(measured) == len(cells))
+    once = "; variation between seeds was not measured" * (len(models) == len(cells))
     return [
         *(f"{label} failed: {why}" for label, why in failures.items()),
-        *reading_notes(measured),
+        *reading_notes(models),
         f"Each measured cell is {seeds_text(cells.values())}{once}.",
         "Training cost by the paper's method is training time × devices × sustained rate (§6.1), summed over segments "
         "if a run changed devices. The paper's devices are rated in single precision, other devices in the dtype of "
         "the run. Counted cost is the number of operations in the model's matrix products.",
-        *rate_notes(measured),
+        *rate_notes(models),
         paper.ONE_COST_NOTE,
         *(
-            f"{labelled(cell, cells)} on {name}: {scores.text}."
-            for cell in measured
-            for name, scores in cell.bleu.items()
-            if name != cell.test_set
+            f"{labelled(model, cells)} on {name}: {scores.text}."
+            for model in models
+            for name, scores in model.bleu.items()
+            if name != model.test_set.name
         ),
     ]
 
@@ -265,26 +262,26 @@ def _notes(measured: Sequence[Translation], cells: Cells, failures: Mapping[str,
 def said(metrics: Mapping[str, float]) -> str:
     """States the table's metrics in a sentence."""
     reached = []
-    for score in SCORES.values():
-        if of_score := [name for name in metrics if name.startswith(score)]:
-            listed = (f"{name.removeprefix(score)} {metrics[name]:.1f}" for name in of_score)
-            reached.append(f"{score}:{','.join(listed)}")
+    for score in BLEU:
+        of_score = {name.removeprefix(key(score, "")): bleu for name, bleu in metrics.items() if name.startswith(score)}
+        listed = ", ".join(f"{label} {bleu:.1f}" for label, bleu in of_score.items())
+        reached += [f"{SCORES[score]}: {listed}"] * bool(listed)
     return f"Measured {'; '.join(reached)}." if reached else page.NOTHING_RUN
 
 
-def over_budgets(models: Sequence[Translation]) -> list[Markup]:
+def over_budgets(models: Sequence[Measured]) -> list[Markup]:
     """Plots dev NLL over seconds and FLOP, and scored checkpoints' BLEU over seconds, if there are several models."""
-    if len({model.model for model in models}) < 2:
+    if len({model.cell.model for model in models}) < 2:
         return []
     seconds, operations, scored = [], [], []
     for model in models:
         over_seconds = [(line["train_s"], line["dev_nll"]) for line in model.metrics if "dev_nll" in line]
-        seconds.append(Curve(model.label, over_seconds))
-        operations.append(Curve(model.label, model.nll_over_flop()))
-        if series := model.series().get("dev_sacrebleu"):
+        seconds.append(Curve(model.cell.label, over_seconds))
+        operations.append(Curve(model.cell.label, model.nll_over_flop()))
+        if series := model.series.get("dev_sacrebleu"):
             after = [(line["update"], line["train_s"]) for line in model.metrics]
             reached_s = {update: next(s for at, s in after if at >= update) for update in series}
-            scored.append(Curve(model.label, [(reached_s[update], bleu) for update, bleu in series.items()]))
+            scored.append(Curve(model.cell.label, [(reached_s[update], bleu) for update, bleu in series.items()]))
     nll, passed = "dev NLL, nats per token", "seconds of training"
     drawings = [
         curves(nll, passed, seconds, "dev-nll-over-seconds-of-training", cut=True),

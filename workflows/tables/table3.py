@@ -14,10 +14,14 @@ from itertools import pairwise
 from typing import Any
 
 from model.config import BASE
+from pipeline.settings import AveragingSettings
 from workflows import paper
 from workflows.paper import KIND_NAMES, KINDS, Kind, group
-from workflows.tables.differences import differences, in_table_3
-from workflows.tables.measurements import Translation
+from workflows.profiles.translation import WMT14
+from workflows.quantities import key
+from workflows.tables.differences import differences, printed
+from workflows.tables.facts import Fact
+from workflows.tables.measured import Cell, Measured, deciding, measured
 from workflows.tables.provenance import reading_notes, seeds_text
 from workflows.tables.table import (
     MILLION,
@@ -31,9 +35,12 @@ from workflows.tables.table import (
     Table,
     Value,
 )
+from workflows.tables.table3_rows import rows as grid_rows
 
 PRINTED: dict[Kind, str] = {"perplexity": ".2f", "bleu": ".1f"}
 """The paper's decimals."""
+MEASURED: dict[Kind, str] = {"perplexity": "perplexity", "bleu": "paper_bleu"}
+"""Keys of the values measured here."""
 
 
 def _scores(kind: Kind) -> list[Column]:
@@ -42,7 +49,7 @@ def _scores(kind: Kind) -> list[Column]:
     return [
         Column(f"{kind}.paper", "paper", name, PRINTED[kind]),
         Column(f"{kind}.paper_delta", "Δ", name, f"+z{PRINTED[kind]}"),
-        Column(kind, "here", name, ".2f", spread=f"{kind}.deviation", is_measured=True),
+        Column(MEASURED[kind], "here", name, ".2f", spread=f"{kind}.deviation", is_measured=True),
         Column(f"{kind}.delta", "Δ", name, "+z.2f", is_measured=True),
     ]
 
@@ -74,7 +81,7 @@ class RowTrainings:
     name: str
     difference: Mapping[str, Any]
     """Differences from the base trained here."""
-    trainings: tuple[Translation, ...]
+    trainings: tuple[Cell, ...]
     reason: str = ""
     """Why the row, or some of its runs, failed."""
 
@@ -85,20 +92,20 @@ class Table3Artifact(ResultsArtifact):
     record_file = "table3.json"
 
 
-def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Translation]]]:
+def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Measured]]]:
     """Computes the table; returns it with the measured runs by row."""
-    cells = {row.name: list(row.trainings) for row in rows if row.trainings}
-    measured: Means = {
-        name: {kind: statistics.fmean(_figure(kind, cell) for cell in of_row) for kind in KINDS}
+    cells = {row.name: [measured(each) for each in row.trainings] for row in rows if row.trainings}
+    means: Means = {
+        name: {kind: statistics.fmean(_figure(kind, model) for model in of_row) for kind in KINDS}
         for name, of_row in cells.items()
     }
-    lines = [_row(row, measured) for row in rows]
-    correlations = _correlations(measured)
+    lines = [_row(row, cells, means) for row in rows]
+    correlations = _correlations(means)
     explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
     if correlations:
         explained += f" {correlation_text(correlations)}"
     table, notes = Table("Table 3", COLUMNS, lines, explained), _notes(lines, cells)
-    return Results([table], _differences(cells), notes, _metrics(cells, measured, correlations)), cells
+    return Results([table], _differences(cells), notes, _metrics(cells, means, correlations)), cells
 
 
 Means = Mapping[str, Mapping[Kind, float]]
@@ -114,12 +121,12 @@ def correlation_text(correlations: Mapping[Kind, tuple[float, int]]) -> str:
     )
 
 
-def _row(row: RowTrainings, means: Means) -> Row:
+def _row(row: RowTrainings, cells: Mapping[str, Sequence[Measured]], means: Means) -> Row:
     variation = paper.VARIATIONS.get(row.name)
     change = paper.symbols(row.difference)
     values = _printed(variation) if variation else {}
     if row.trainings:
-        values |= _measured(row, means)
+        values |= _measured(row.name, cells[row.name], means)
     else:
         state = Missing.FAILED if row.reason else Missing.NOT_RUN
         values |= {column.key: state for column in COLUMNS if column.is_measured}
@@ -141,35 +148,35 @@ def _printed(variation: paper.Variation) -> dict[str, Value]:
     return values
 
 
-def _measured(row: RowTrainings, means: Means) -> dict[str, Value]:
+def _measured(name: str, cells: Sequence[Measured], means: Means) -> dict[str, Value]:
     """Returns means over the seeds, of the last checkpoint on the dev set; perplexity is per word-piece."""
-    cells, here, base = row.trainings, means[row.name], means.get("base")
-    falls = [fall for cell in cells if (fall := last_fall(cell.metrics, cell.run.updates)) is not None]
+    here, base = means[name], means.get("base")
+    falls = [fall for model in cells if (fall := last_fall(model.metrics, model.run.updates)) is not None]
     fall = statistics.fmean(falls) if falls else None
     values: dict[str, Value] = {
         "perplexity": here["perplexity"],
-        "bleu": here["bleu"],
-        "sacrebleu": statistics.fmean(cell.main_bleu.sacrebleu for cell in cells),
+        "paper_bleu": here["bleu"],
+        "sacrebleu": statistics.fmean(model.main.sacrebleu for model in cells),
         "parameters": cells[0].run.parameters,
         "updates": cells[0].run.updates,
         "seeds": len(cells),
-        "train_s": statistics.fmean(cell.run.train_s for cell in cells),
-        "counted_flop": statistics.fmean(cell.costs.counted_flop for cell in cells),
+        "train_s": statistics.fmean(model.run.train_s for model in cells),
+        "counted_flop": statistics.fmean(model.costs.counted_flop for model in cells),
         "last_fall": fall,  # the fraction by which dev perplexity fell over the last tenth of the updates
         "has_converged": None if fall is None else fall <= MAX_FALL,
     }
     for kind in KINDS:
         if len(cells) > 1:
-            values[f"{kind}.deviation"] = statistics.stdev(_figure(kind, cell) for cell in cells)
-        if base and row.name != "base":
+            values[f"{kind}.deviation"] = statistics.stdev(_figure(kind, model) for model in cells)
+        if base and name != "base":
             values[f"{kind}.delta"] = here[kind] - base[kind]
-    if any(cell.main_bleu.paper_bleu is None for cell in cells):
-        values["bleu"] = Missing.NOT_DEFINED
+    if any(model.main.paper_bleu is None for model in cells):
+        values["paper_bleu"] = Missing.NOT_DEFINED
     return values
 
 
-def _figure(kind: Kind, cell: Translation) -> float:
-    return cell.dev.dev_perplexity if kind == "perplexity" else cell.main_bleu.deciding
+def _figure(kind: Kind, model: Measured) -> float:
+    return model.dev.dev_perplexity if kind == "perplexity" else model.main.deciding
 
 
 def _correlations(means: Means) -> dict[Kind, tuple[float, int]]:
@@ -207,25 +214,31 @@ def last_fall(metrics: Sequence[Mapping[str, Any]], updates: int) -> float | Non
 
 
 def _metrics(
-    cells: Mapping[str, Sequence[Translation]], means: Means, correlations: Mapping[Kind, tuple[float, int]]
+    cells: Mapping[str, Sequence[Measured]], means: Means, correlations: Mapping[Kind, tuple[float, int]]
 ) -> dict[str, float]:
     """Returns base's metrics, the number of measured rows, and the rank correlations."""
     metrics: dict[str, float] = {}
     if base := means.get("base"):
-        bleu = "sacreBLEU" if cells["base"][0].main_bleu.paper_bleu is None else "paper BLEU"
-        metrics = {"dev perplexity base": base["perplexity"], f"{bleu} dev base": base["bleu"]}
+        bleu = deciding(cells["base"][0].main)
+        metrics = {key("dev_perplexity", "base"): base["perplexity"], key(bleu, "dev base"): base["bleu"]}
     metrics["rows measured"] = len(means)
     return metrics | {f"rank correlation by {kind}": rho for kind, (rho, _) in correlations.items()}
 
 
-def _differences(cells: Mapping[str, list[Translation]]) -> list[Difference]:
+def in_table_3(model: Measured) -> dict[str, Fact]:
+    """Returns the facts of the paper's experiment for a row, or base's for a row that the paper lacks."""
+    (row,) = grid_rows(WMT14.grid, model.cell.model if model.cell.model in paper.VARIATIONS else "base")
+    return printed(row.training, AveragingSettings(last=1), WMT14.decoding, paper.variation_facts(row.name))
+
+
+def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
     """Compares base with the paper's base; if base was not run, the first row that was with the paper's."""
     first = cells.get("base") or next(iter(cells.values()), [])
     return differences(first[:1], in_table_3)
 
 
-def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]]) -> list[str]:
-    measured = [cell for trainings in cells.values() for cell in trainings]
+def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str]:
+    models = [model for trainings in cells.values() for model in trainings]
     notes = [
         "Δ is the difference from base in the same column. Perplexity is per word-piece and vocabularies differ, so "
         "printed and measured perplexities are not comparable; the signs of their differences are.",
@@ -256,7 +269,7 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]]) -> list[
             "Row E: learned positions are one table for encoder and decoder, initialized with a standard deviation of "
             "d_model^-0.5, small beside sinusoids (0.71 rms). The paper states neither."
         )
-    notes += reading_notes(measured)
+    notes += reading_notes(models)
     notes += [
         f"{row.name} {'is incomplete' if row.name in cells else Missing.FAILED}: {row.values['reason']}"
         for row in rows
@@ -265,9 +278,9 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Translation]]) -> list[
     return notes
 
 
-def _noise(cells: Mapping[str, list[Translation]]) -> str:
+def _noise(cells: Mapping[str, list[Measured]]) -> str:
     """States the standard deviation between seeds, pooled over all rows."""
-    values = [[cell.dev.dev_nll for cell in of_row] for of_row in cells.values() if len(of_row) > 1]
+    values = [[model.dev.dev_nll for model in of_row] for of_row in cells.values() if len(of_row) > 1]
     if not (df := sum(len(of_row) - 1 for of_row in values)):
         return (
             "Every row was trained with one seed, so any difference may be chance: "

@@ -11,7 +11,7 @@ from workflows.command_line import UNKNOWN, CommandLine
 from workflows.paper import KINDS, Kind, group
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Measured
 from workflows.tables.plots import COLORS, INK, Point, figure, svg
 from workflows.tables.table import Table
 from workflows.tables.table3 import RowTrainings, Table3Artifact, compute
@@ -33,7 +33,7 @@ def said(main: Table) -> str:
     """States base's scores in a sentence, or which rows were trained."""
     trained = {row.name: row for row in main.rows if row.values.get("seeds")}
     if base := trained.get("base"):
-        perplexity, bleu = base.number("perplexity"), base.number("bleu", "sacrebleu")
+        perplexity, bleu = base.number("perplexity"), base.number("paper_bleu", "sacrebleu")
         return f"Base reaches perplexity {perplexity:.2f} and BLEU {bleu:.1f}."
     return f"Rows trained: {', '.join(trained)}." if trained else page.NOTHING_RUN
 
@@ -69,7 +69,7 @@ def tabulate(
         sections=[
             page.Section("Differences from base", "The axes’ scales differ: compare signs and order.", deltas),
             page.Section("Learning curves", explanation, _drawings(cells)),
-            *map(page.translations, shown[:1]),
+            *map(page.translations, [first.cell for first in shown[:1]]),
         ],
         models=list(chain.from_iterable(cells.values())),
         reports=reports,
@@ -77,7 +77,7 @@ def tabulate(
     )
 
 
-def _drawings(cells: Mapping[str, Sequence[Translation]]) -> list[Markup]:
+def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
     """Plots dev perplexity against updates: one plot per group of rows, with base; one curve per run."""
     groups: dict[str, list[str]] = {}
     for name in cells:

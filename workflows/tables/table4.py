@@ -6,29 +6,88 @@ Measured numbers come from artifacts' files; rows that failed or were not run sa
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
 from pipeline.evaluation.tree_scores import TreeScores
-from pipeline.parsing.trees import Tree, drawn
+from pipeline.parsing.trees import Tree, bracketed, drawn, words_of
 from pipeline.store.artifact import Context
+from pipeline.store.records import ChoiceRecord
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
-from workflows.engine.dag import to_artifact
 from workflows.profiles.parsing import SEMI_SUPERVISED, wsj_profile
+from workflows.quantities import key
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
-from workflows.tables.differences import ASPECTS, Aspect, Setup, differences
-from workflows.tables.measurements import TrainedModel
-from workflows.tables.parser_measurements import WSJ, CandidateParser, ParserRow
+from workflows.tables.differences import differences, printed
+from workflows.tables.facts import WSJ, Fact
+from workflows.tables.measured import Cell, Measured, measured
 from workflows.tables.provenance import provenance_notes
 from workflows.tables.table import NAME, Column, Difference, Missing, Results, ResultsArtifact, Row, Table, Value
 
 RIGHT_BRANCHING = "right-branching trees"
 CHOSEN = Column("chosen", "")
 F1 = Column("f1", "F1", spec=".2f")
+N_DRAWN = 3
+"""The number of parses drawn."""
+MAX_DRAWN_WORDS = 18
+"""The longest sentence drawn, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParserRow:
+    """A Transformer row: its candidates, the chosen parser, and the trees of the test set.
+
+    Like `Cell`, it has steps while the DAG is built, and in a stage artifacts, which the properties read.
+    """
+
+    training: paper.ParserTraining
+    data: str
+    candidates: tuple[Cell, ...]
+    """The candidates with results."""
+    failures: Mapping[str, str]
+    """Why the other candidates failed, by name."""
+    baseline: Any
+    """Scores of right-branching trees."""
+    parser: Any = None
+    """None if no candidate has results, like the next three."""
+    hypotheses: Any = None
+    parses: Any = None
+    scores: Any = None
+
+    @cached_property
+    def models(self) -> list[Measured]:
+        """The candidates as measured on the dev set."""
+        return [measured(candidate) for candidate in self.candidates]
+
+    @cached_property
+    def choice(self) -> ChoiceRecord | None:
+        """The choice on the dev set; None if no candidate has results."""
+        return self.parser.choice if self.parser else None
+
+    @property
+    def chosen(self) -> Measured | None:
+        """The chosen candidate."""
+        return next((each for each in self.models if self.choice and each.cell.model == self.choice.model), None)
+
+    def drawn(self) -> list[tuple[Tree, Tree]]:
+        """Returns gold and parsed trees at regular intervals among short test sentences, wrong parses first."""
+        pairs = zip(self.parses.gold, self.parses.trees, strict=True) if self.parses else ()
+        wrong, right = list[tuple[Tree, Tree]](), list[tuple[Tree, Tree]]()
+        for gold, tree in pairs:
+            if 6 <= len(words_of(gold)) <= MAX_DRAWN_WORDS:
+                (right if bracketed(gold) == bracketed(tree) else wrong).append((gold, tree))
+        n_wrong = max(N_DRAWN - 1, N_DRAWN - len(right))
+        return [*_evenly(wrong, n_wrong), *_evenly(right, N_DRAWN)][:N_DRAWN]
+
+
+def _evenly(pairs: list[tuple[Tree, Tree]], n: int) -> list[tuple[Tree, Tree]]:
+    return pairs[:: max(1, len(pairs) // max(n, 1))][:n]
 
 
 class Table4Artifact(ResultsArtifact):
@@ -41,7 +100,7 @@ def tabulate(
     context: Context, rows: list[ParserRow], reports: Sequence[CorpusReport] = (), command: CommandLine = UNKNOWN
 ) -> Table4Artifact:
     """Writes Table 4 with the `rows` that were run; `reports` are the reports on their trees."""
-    candidates = [candidate for row in rows for candidate in row.candidates]
+    candidates = [candidate for row in rows for candidate in row.models]
     return page.write(
         context,
         Table4Artifact,
@@ -54,7 +113,7 @@ def tabulate(
                 page.Section(
                     f"Parses, {name_of(row)}, {training_of(row)}",
                     "Short sentences at regular intervals through the test set, wrong parses first.",
-                    samples=[{"gold": _drawing(gold), "parse": _drawing(parse)} for gold, parse in row.drawn],
+                    samples=[{"gold": _drawing(gold), "parse": _drawing(parse)} for gold, parse in row.drawn()],
                 )
                 for row in rows
             ),
@@ -109,7 +168,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
         ),
     ]
     metrics = {
-        "f1." + re.sub(r"[^\w. /-]", "", f"{row.name} {row.values['training']}"): f1  # MLflow rejects other characters
+        key("f1", re.sub(r"[^\w. /-]", "", f"{row.name} {row.values['training']}")): f1  # MLflow rejects the others
         for row in main.rows
         if row.origin == "measured" and (f1 := row.number("f1")) is not None
     }
@@ -139,10 +198,10 @@ def _rows(rows: Sequence[ParserRow]) -> Iterator[Row]:
     for row in paper.TABLE_4:
         yield Row(row.name, "paper", {"training": row.training, "f1": float(row.f1)}, {"f1": 1})
     for parser in rows[:1]:  # the sentences of the test set are the same in every row
-        yield _scored(f"{RIGHT_BRANCHING}{_suffix(parser)}", "none", parser.baseline_scores)
+        yield _scored(f"{RIGHT_BRANCHING}{_suffix(parser)}", "none", parser.baseline.load())
     for parser in rows:
-        if parser.found:
-            yield _scored(name_of(parser), training_of(parser), parser.found.measured)
+        if parser.scores:
+            yield _scored(name_of(parser), training_of(parser), parser.scores.load())
         else:
             yield Row(name_of(parser), "measured", {"training": training_of(parser), "f1": Missing.FAILED})
     run = {parser.training for parser in rows}
@@ -168,18 +227,18 @@ def _scored(name: str, training: str, scores: TreeScores) -> Row:
 
 def _candidates(row: ParserRow) -> Iterator[Row]:
     training = training_of(row)
-    for candidate in row.candidates:
+    for candidate in row.models:
         values: dict[str, Value] = {
             "training": training,
             "dropout": candidate.config.dropout,
             "attention_dropout": candidate.config.attention_dropout,
-            "learning_rate_scale": candidate.settings.optimizer.learning_rate_scale,
-            "f1": candidate.total.f1,
+            "learning_rate_scale": candidate.run.settings.optimizer.learning_rate_scale,
+            "f1": candidate.trees.f1 if candidate.trees else None,
             "dev_perplexity": candidate.dev.dev_perplexity,
             "train_s": candidate.run.train_s,
             "chosen": "chosen" * (candidate is row.chosen),
         }
-        yield Row(candidate.model, "", values, group=training)
+        yield Row(candidate.cell.model, "", values, group=training)
     for name, why in row.failures.items():
         yield Row(name, "", {"training": training, "f1": Missing.FAILED, "reason": why}, group=training)
 
@@ -192,8 +251,8 @@ def _beams(row: ParserRow) -> Iterator[Row]:
 
 
 def _repairs(row: ParserRow) -> Iterator[Row]:
-    if row.found:
-        parsed, decoded = to_artifact(row.found.parses).load(), to_artifact(row.found.hypotheses).load()
+    if row.parses:
+        parsed, decoded = row.parses.load(), row.hypotheses.load()
         values: dict[str, Value] = {
             "repaired": parsed.repaired,
             "sentences": parsed.sentences,
@@ -203,39 +262,29 @@ def _repairs(row: ParserRow) -> Iterator[Row]:
         yield Row(training_of(row), "", values)
 
 
-def in_table_4(cell: TrainedModel) -> Setup:
-    """Returns the paper's experiment for a parser, whose pair is a row of the profile.
+def in_table_4(model: Measured) -> dict[str, Fact]:
+    """Returns the facts of the paper's experiment for a parser, whose pair is a row of the profile.
 
     The paper states neither its updates nor its averaging: they are those of base, from which "all other parameters
     remained unchanged" (§6.3).
     """
-    profile = wsj_profile(Path(), [Path()]).for_pair(cell.pair)
+    profile = wsj_profile(Path(), [Path()]).for_pair(model.cell.pair)
     recipe = profile.recipes["parser"]
-    unprinted = frozenset({"dropout", "attention_dropout", "learning_rate_scale"})
-    facts = paper.parser_facts(is_semi_supervised=cell.pair == SEMI_SUPERVISED)
-    return Setup(recipe.training, recipe.averaging, profile.decoding, facts, unprinted)
-
-
-def _word_symbol(cell: CandidateParser, _printed: Setup) -> tuple[str, str]:
-    return "the same for all words", "names the word's tag" if cell.writes_tags else ""
-
-
-RENAMED = {"decoding": "search on the dev set"}
-ASPECTS_OF_PARSERS: dict[str, Aspect[CandidateParser]] = {
-    "training data": ASPECTS["training data"],
-    "symbol of a word": _word_symbol,
-    **{RENAMED.get(what, what): aspect for what, aspect in ASPECTS.items() if what != "training time"},
-}
+    stated = paper.parser_facts(is_semi_supervised=model.cell.pair == SEMI_SUPERVISED)
+    chosen = ("dropout", "attention_dropout", "learning_rate_scale")
+    there = printed(recipe.training, recipe.averaging, profile.decoding, stated, *chosen)
+    own = {"symbol of a word": Fact("the same for all words"), "search on the dev set": there["decoding"]}
+    return there | own
 
 
 def _differences(rows: Sequence[ParserRow]) -> list[Difference]:
     """Compares the chosen candidates with the paper's parsers."""
-    entries = differences([row.chosen for row in rows if row.chosen], in_table_4, ASPECTS_OF_PARSERS)
+    entries = differences([row.chosen for row in rows if row.chosen], in_table_4)
     tried: dict[str, list[str]] = {}
     for row in rows:
-        dropouts = {candidate.config.attention_dropout for candidate in row.candidates}
+        dropouts = {candidate.config.attention_dropout for candidate in row.models}
         if row.chosen and len(dropouts) == 1:
-            tried.setdefault(f"{dropouts.pop():g}, the only one tried", []).append(row.chosen.label)
+            tried.setdefault(f"{dropouts.pop():g}, the only one tried", []).append(row.chosen.cell.label)
     return entries + [
         Difference("dropout of attention weights", "chosen on section 22, not printed", here, tuple(labels))
         for here, labels in tried.items()
@@ -273,11 +322,11 @@ def _notes(rows: Sequence[ParserRow]) -> list[str]:
 
 def said(rows: Sequence[ParserRow]) -> str:
     """States the parsers' F1 in a sentence."""
-    parsed = [(training_of(row), row.found.measured.total.f1) for row in rows if row.found]
+    parsed = [(training_of(row), row.scores.load().total.f1) for row in rows if row.scores]
     if not parsed:
         return page.NOTHING_RUN
     reached = " and ".join(f"{f1:.1f} after training on {name}" for name, f1 in parsed)
-    return f"The parser reaches F1 {reached}, right-branching trees {rows[0].baseline_scores.total.f1:.1f}."
+    return f"The parser reaches F1 {reached}, right-branching trees {rows[0].baseline.load().total.f1:.1f}."
 
 
 def _drawing(tree: Tree) -> Markup:

@@ -25,11 +25,11 @@ from pipeline.settings import Settings, flatten
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import METRICS, Corpus, EvaluationSet, read_metrics_line
 from pipeline.store.store import Store
-from workflows.engine.dag import Step, in_order, to_artifact, to_step
+from workflows.engine.dag import Step, in_order
 from workflows.engine.interface import Watcher
 from workflows.runs import Run, runs_in
 from workflows.tables.corpus import CorpusReport
-from workflows.tables.measurements import TrainedModel
+from workflows.tables.measured import Cell, measured, samples
 from workflows.tracking.addresses import without_password
 from workflows.tracking.server import Server
 
@@ -54,7 +54,7 @@ class Workflow:
     profile: str
     params: Mapping[str, Any]
     """Parameters of the table's run, beyond those that all models share."""
-    models: Mapping[str, TrainedModel]
+    models: Mapping[str, Cell]
     """By name."""
 
 
@@ -113,8 +113,9 @@ class MlflowWatcher(Watcher):
 
     def sync(self) -> None:
         """Sends what the store has of each model, and ends the runs of those that have finished or failed."""
-        for call in (self._open_table, *(partial(self._model, name) for name in self._workflow.models)):
-            self._server.attempt(call)
+        self._server.attempt(self._open_table)
+        for name in self._workflow.models:
+            self._server.attempt(partial(self._model, name))
 
     def _follow(self) -> None:
         while not self._ended.is_set():
@@ -153,7 +154,7 @@ class MlflowWatcher(Watcher):
 
     def _model(self, name: str) -> None:
         model, failure = self._workflow.models[name], self._failures.get(name, "")
-        training = to_step(model.training)
+        training = model.training
         if name not in self._runs:
             about = {"pair": model.pair, "model": model.model, "profile": self._workflow.profile}
             tags = {PARENT_TAG: self._open_table(), TRAINING_TAG: training.fingerprint, **about}
@@ -210,12 +211,12 @@ class MlflowWatcher(Watcher):
 
     def _results(self, name: str) -> None:
         client, run = self._server.client, self._runs[name].info.run_id
-        model = self._workflow.models[name].published(self._store)
-        manifest, now = to_artifact(model.training).manifest, time.time()
+        model = measured(self._workflow.models[name].published(self._store))
+        manifest, now = model.cell.training.manifest, time.time()
         ended_s = datetime.fromisoformat(manifest["started"]).timestamp() + manifest["seconds"]
         # A result that is also a curve, like `train_s`, is its last point.
         results = {key: value for key, value in model.final_metrics().items() if key not in model.metrics[-1]}
-        by_update = [(update, {key: n}) for key, series in model.series().items() for update, n in series.items()]
+        by_update = [(update, {key: n}) for key, series in model.series.items() for update, n in series.items()]
         points = [point for update, values in [(0, results), *by_update] for point in _points(values, update, now)]
         self._send(name, _curves(model.metrics, ended_s) + points)
         last, search = model.run.segments[-1], model.decoding.settings
@@ -230,7 +231,8 @@ class MlflowWatcher(Watcher):
         }
         for tag in to_params({"used": used}).items():
             client.set_tag(run, *tag)
-        client.log_text(run, model.samples_text() + "\n", "samples.txt")
+        shown = ("\n".join(f"{f'{name}:':12} {text}" for name, text in each.items()) for each in samples(model.cell))
+        client.log_text(run, "\n\n".join(shown) + "\n", "samples.txt")
         client.log_dict(run, manifest, MANIFEST)
         self._end(name, "FINISHED")
 
@@ -288,7 +290,7 @@ def _curves(lines: Sequence[Mapping[str, Any]], last_at_s: float) -> list[Any]:
     return [point for of_line in points for point in of_line if point.key != "update"]
 
 
-def settings_of(model: TrainedModel) -> dict[str, str]:
+def settings_of(model: Cell) -> dict[str, str]:
     """Returns the settings of each step behind a model, e.g. {"corpus.pairs": "600", "cleaning.max_words": "250", ...}.
 
     `corpus` has the settings and name of the training text's step, `evaluation_set.dev` and so on those of the
@@ -306,7 +308,7 @@ def settings_of(model: TrainedModel) -> dict[str, str]:
     return to_params(settings_by_kind)
 
 
-def datasets_of(model: TrainedModel, store: Store) -> list[Any]:
+def datasets_of(model: Cell, store: Store) -> list[Any]:
     """Returns the training text and the evaluation sets behind a model, as inputs of an MLflow run."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 

@@ -34,13 +34,13 @@ from tests.support.tiny_stages import (
 )
 from workflows import stages
 from workflows.engine import schedule
-from workflows.engine.dag import Stage, Step, to_step
+from workflows.engine.dag import Stage, Step
 from workflows.engine.interface import Model, Watcher
 from workflows.engine.progress import View
 from workflows.engine.runner import run, run_models
 from workflows.profiles.loading import load_profile
 from workflows.reproduce_table3 import trials_of
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Cell
 from workflows.tables.table3_rows import GridRow, varied
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -64,7 +64,7 @@ class Killer(Watcher):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _trials(**rows: dict[str, Any]) -> dict[str, Translation]:
+def _trials(**rows: dict[str, Any]) -> dict[str, Cell]:
     text = stages.prepared(PROFILE, "en-de")
     chosen = [GridRow(name, difference, varied(BASE, name, difference)) for name, difference in rows.items()]
     return trials_of(text, chosen, 1, PROFILE.decoding)
@@ -283,7 +283,7 @@ def test_a_lost_process_is_tried_again_and_a_mistake_is_not(
 def test_a_killed_trial_continues_from_its_checkpoint(store: Store, tmp_path: Path) -> None:
     """After a SIGKILL of Tune's process at update 4, the trial is retried and its curve has each update once."""
     ((name, trial),) = _trials(F3={"d_ff": 48}).items()
-    killer, trained = Killer("train en-de F3", 4), to_step(trial.training)
+    killer, trained = Killer("train en-de F3", 4), trial.training
     made = {name: Model(trial.results, BASE)}
     assert run_models(made, lambda _failures: trained, store, [killer], tuned=True)[1] == {}
     assert killer.killed

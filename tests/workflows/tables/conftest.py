@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,15 +16,15 @@ from pipeline.text.lines import read_lines, write_lines
 from tests.support.tiny_complexity import counts, measurements, theory_s
 from tests.support.tiny_parser import make_tree_set, make_trees
 from workflows.tables import table1, table2, table3_page, table4
-from workflows.tables.measurements import TrainedModel, Translation
-from workflows.tables.parser_measurements import CandidateParser, ParserRow, SearchedTrees
+from workflows.tables.measured import Measured
 from workflows.tables.table3 import RowTrainings
+from workflows.tables.table4 import ParserRow
 
 SEARCH = DecodingSettings(beam_size=4, length_penalty=0.3, max_extra_tokens=300)
 
 
 @pytest.fixture(scope="session")
-def parser_row(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ParserRow]:
+def parser_row(cell: Callable[..., Measured], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., ParserRow]:
     """Writes a row of two candidates. Every third output of the second lacks its last two symbols."""
     trees = tmp_path_factory.mktemp("trees")
     corpus = make_trees(trees)
@@ -49,19 +49,25 @@ def parser_row(cell: Callable[..., Translation], tmp_path_factory: pytest.TempPa
             config = TransformerConfig(vocabulary_size=800, n_layers=2, attention_dropout=attention_dropout)
             trained = cell("en-trees", f"{training} {name}", config=config)
             hypotheses, parses, scores = parsed(dev, cut)
-            shared = {each.name: getattr(trained, each.name) for each in fields(TrainedModel)}
             pair = "semi-supervised" if training == "semi-supervised" else "supervised"
-            own = {"pair": pair, "model": name, "data": data, "corpus": corpus, "evaluation_set": dev}
-            own |= {"hypotheses": hypotheses, "parses": parses, "scores": scores}
-            candidates.append(CandidateParser(**{**shared, **own}))
+            own = {"pair": pair, "model": name, "data": data, "corpus": corpus, "test_set": dev}
+            own |= {"hypotheses": hypotheses, "parses": parses, "scores": (scores,)}
+            candidates.append(replace(trained.cell, **own))
         parser = ChosenParser(tmp_path_factory.mktemp("parser"))
-        f1 = {parser.model: parser.scores.load().total.f1 for parser in candidates}
+        f1 = {parser.model: parser.scores[0].load().total.f1 for parser in candidates}
         choice = {"model": "dropout 0", "models": f1, "beams": {1: 50.0, 4: f1["dropout 0"]}}
         parser.write_json(CHOICE_FILE, {**choice, "settings": SEARCH.model_dump()})
         baseline = right_branching(Context(tmp_path_factory.mktemp("right")), corpus, test)
-        scores, failures = Context(tmp_path_factory.mktemp("scores")), {"dropout 0.3": "the loss is not finite"}
-        measured = failures, score_parses(scores, baseline), parser, SearchedTrees(*parsed(test, 7))
-        return ParserRow(training, data, tuple(candidates), *measured)
+        found = dict(zip(("hypotheses", "parses", "scores"), parsed(test, 7), strict=True))
+        return ParserRow(
+            training=training,
+            data=data,
+            candidates=tuple(candidates),
+            failures={"dropout 0.3": "the loss is not finite"},
+            baseline=score_parses(Context(tmp_path_factory.mktemp("scores")), baseline),
+            parser=parser,
+            **found,
+        )
 
     return build
 
@@ -73,7 +79,7 @@ WARNING = "read en-de: train.en is not the <published> file"
 def made(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-    cell: Callable[..., Translation],
+    cell: Callable[..., Measured],
     trained_row: Callable[..., RowTrainings],
     parser_row: Callable[..., ParserRow],
 ) -> JsonArtifact[Any]:
@@ -93,8 +99,8 @@ def made(
             measured.write(measurements(theory_s))
             return table1.tabulate(context, counted, measured)
         case 2:
-            base, big = (cell(*names, data="generated text") for names in (("en-de", "base"), ("en-fr", "big")))
-            return table2.tabulate(context, [replace(base, word_by_word=base.scores), big])
+            base, big = (cell(*names, data="generated text").cell for names in (("en-de", "base"), ("en-fr", "big")))
+            return table2.tabulate(context, [replace(base, word_by_word=base.scores[0]), big])
         case 3:
             rows = [
                 trained_row("base", 7.0, 7.4, errors=(1, 2), data="generated text"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pipeline.store.records import Segment, SegmentDevices
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Measured
 from workflows.tables.provenance import provenance_notes
 
 TOGETHER = Segment((SegmentDevices("NVIDIA H100", 8, 6e14),), 1, "bfloat16", "2.13.0", True, 80.0)
@@ -24,8 +24,7 @@ LEFT_OUT = "2 dev pairs longer than 1024 tokens are excluded from dev loss and p
     ],
 )
 def test_devices_batches_and_what_was_left_out(
-    cell: Callable[..., Translation], fields: dict[str, Any], notes: list[str]
+    cell: Callable[..., Measured], fields: dict[str, Any], notes: list[str]
 ) -> None:
     inputs = cell("en-de", "base")
-    inputs.training.write(inputs.training.load().model_copy(update=fields))
-    assert provenance_notes([inputs]) == notes
+    assert provenance_notes([replace(inputs, run=inputs.run.model_copy(update=fields))]) == notes

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.evaluation.dev_scores import DevScores, DevScoresRecord
 from pipeline.evaluation.search_choice import DecodingChoiceRecord, SearchScores
 from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import MANIFEST
 from pipeline.text.lines import write_lines
 from tests.support.baselines import config_of
 from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from tests.support.unspaced_text import CHINESE
 from workflows.tables import table2
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Measured, samples
 from workflows.tables.table import Missing, Results
 
-Cell = Callable[..., Translation]
+Cell = Callable[..., Measured]
 
 
 def shown(results: Results, *names: str) -> list[list[str]]:
@@ -48,10 +48,10 @@ def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
 
 def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
     table = table2.compute([cell("en-zh", "base", references=CHINESE[:3], translated=[*CHINESE[:2], CHINESE[3]])])
-    sacrebleu = table.tables[0].rows[-2].number("en-zh.sacrebleu")
+    sacrebleu = table.tables[0].rows[-2].number("sacrebleu.en-zh")
     assert shown(table, "Transformer (base)")[0][4:6] == ["not defined", f"{sacrebleu:.2f}"]
     assert 50 < sacrebleu < 100
-    assert table.metrics == {"sacreBLEU EN-ZH base": sacrebleu}
+    assert table.metrics == {"sacrebleu.EN-ZH base": sacrebleu}
     assert any(note.startswith("EN-ZH: paper BLEU is not defined: the target language is") for note in table.notes)
     assert any("tok:zh" in note for note in table.notes)
 
@@ -92,27 +92,30 @@ def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
     assert convolutional[0] == Missing.FAILED
     assert table2.compute([base]).tables[0].rows[-1].name == names[1]
     of_failed = table2.compute([base], {"EN-ET base": "out of memory"}).tables[0]
-    assert of_failed.rows[-2].values["en-et.sacrebleu"] == Missing.FAILED
+    assert of_failed.rows[-2].values["sacrebleu.en-et"] == Missing.FAILED
     assert "EN-ET" in {column.block for column in of_failed.columns}
     (model,) = (each for each in results.differences if each.cells == ("EN-DE recurrent",) and each.what == "model")
-    assert (model.paper, model.here) == ("Transformer", "recurrent, N 3, d_model 6, d_ff 10, P_drop 0.3")
+    assert (model.paper, model.here) == (
+        "transformer, N 6, d_model 512, d_ff 2048, P_drop 0.1",
+        "recurrent, N 3, d_model 6, d_ff 10, P_drop 0.3",
+    )
 
 
 def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
     right = ["Das alte Haus steht auf dem Berg.", "Ein gut-bekannter Mann liest „zwei“ Bücher.", "Sie träumt."]
     cells = [cell("en-de", "base", dev_perplexity=7.0), cell("en-de", "base", seed=2, translated=right)]
     results = table2.compute(cells, {"EN-DE base": "seed 3: killed"})
-    first, second = (each.main_bleu.sacrebleu for each in cells)
+    first, second = (each.main.sacrebleu for each in cells)
     (row,) = (row for row in results.tables[0].rows if row.name == "Transformer (base)" and row.origin == "measured")
-    assert row.values["en-de.sacrebleu"] == pytest.approx((first + second) / 2)
-    assert row.values["en-de.sacrebleu.deviation"] == pytest.approx(abs(first - second) / math.sqrt(2))
+    assert row.values["sacrebleu.en-de"] == pytest.approx((first + second) / 2)
+    assert row.values["sacrebleu.en-de.deviation"] == pytest.approx(abs(first - second) / math.sqrt(2))
     assert "±" in shown(results, "Transformer (base)")[0][1]
     (model,) = results.tables[1].rows
     assert "±" in results.tables[1].columns[4].text(model)
     assert "Each measured cell is the mean of 2 seeds ± their standard deviation" in " ".join(results.notes)
     assert {"EN-DE base failed: seed 3: killed"} < {*results.notes}
     assert any(note.startswith("EN-DE base, seed 2 on test_b: ") for note in results.notes)
-    assert results.metrics["paper BLEU EN-DE base"] == pytest.approx(sum(c.main_bleu.deciding for c in cells) / 2)
+    assert results.metrics["paper_bleu.EN-DE base"] == pytest.approx(sum(c.main.deciding for c in cells) / 2)
 
 
 @pytest.mark.parametrize(
@@ -120,25 +123,24 @@ def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
     [(3, [0, 1, 2]), (10, list(range(10))), (19, list(range(10))), (25, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18])],
 )
 def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: list[int]) -> None:
-    inputs = cell("en-de", "base")
-    for path in (inputs.evaluation_set.source, inputs.evaluation_set.references):
+    inputs = cell("en-de", "base").cell
+    for path in (inputs.test_set.source, inputs.test_set.references):
         write_lines(path, [f"{path.suffix[1:]} {i}" for i in range(lines)])
     write_lines(inputs.hypotheses.folder / "test_a.de", [f"ours {i}" for i in range(lines)])
-    samples = inputs.samples
-    assert [(sample.source, sample.reference, sample.hypothesis) for sample in samples] == [
-        (f"en {i}", f"de {i}", f"ours {i}") for i in taken
-    ]
+    assert [[*sample.values()] for sample in samples(inputs)] == [[f"en {i}", f"de {i}", f"ours {i}"] for i in taken]
 
 
 @pytest.fixture(scope="module")
 def report(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return page_of(tmp_path_factory.getbasetemp(), table2.tabulate, [cell("en-de", "base"), cell("en-fr", "big")])
+    return page_of(
+        tmp_path_factory.getbasetemp(), table2.tabulate, [cell("en-de", "base").cell, cell("en-fr", "big").cell]
+    )
 
 
-def test_sums_and_versions_are_of_all_models(cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cells = [cell("en-de", "base", data="generated text"), cell("en-fr", "big")]
-    versions = property(lambda self: {"torch": "2.11" if self.model == "base" else "2.13"})
-    monkeypatch.setattr(Translation, "libraries", versions)
+def test_sums_and_versions_are_of_all_models(cell: Cell, tmp_path: Path) -> None:
+    cells = [cell("en-de", "base", data="generated text").cell, cell("en-fr", "big").cell]
+    for each, version in zip(cells, ("2.11", "2.13"), strict=True):
+        each.training.write_json(MANIFEST, {"libraries": {"torch": version}})
     text = " ".join(Reader(page_of(tmp_path, table2.tabulate, cells)).text.split())
     assert "training took 3 min 20 s, summed over 2 models, at 8,000 target tokens/s a model." in text
     assert "Training time3 min 20 s, summed over 2 models" in text
@@ -168,8 +170,8 @@ def test_first_screen_says_what_came_out(report: str) -> None:
 
 
 def test_without_a_paper_bleu_the_first_screen_has_sacre_bleu(cell: Cell, tmp_path: Path) -> None:
-    cells = [cell("en-zh", "base", references=CHINESE[:3], translated=CHINESE[:3]), cell("en-de", "base")]
-    text = " ".join(Reader(page_of(tmp_path, table2.tabulate, cells)).text.split())
+    models = [cell("en-zh", "base", references=CHINESE[:3], translated=CHINESE[:3]), cell("en-de", "base")]
+    text = " ".join(Reader(page_of(tmp_path, table2.tabulate, [model.cell for model in models])).text.split())
     assert "Measured paper BLEU: EN-DE base 52.3; sacreBLEU: EN-ZH base 100.0." in text
     assert "paper BLEU not defined, sacreBLEU 100.00" in text
 
@@ -190,10 +192,9 @@ def test_nothing_was_run(tmp_path: Path) -> None:
     assert drawings(report) == []
 
 
-def test_several_models_are_drawn_over_seconds_and_flop(cell: Cell, tmp_path: Path) -> None:
+def test_several_models_are_drawn_over_seconds_and_flop(cell: Cell) -> None:
     scored = {update: 20.0 + update / 50 for update in (50, 130, 400)}  # 130 has no line of its own
-    series = DevScores(tmp_path).write(DevScoresRecord(series={"dev_sacrebleu": scored}))
-    base, other = replace(cell("en-de", "base"), dev_scores=series), cell("en-de", "recurrent")
+    base, other = replace(cell("en-de", "base"), series={"dev_sacrebleu": scored}), cell("en-de", "recurrent")
     files = csv_files("".join(table2.over_budgets([base, other])))
     names = ("dev-nll-over-seconds-of-training", "dev-nll-over-flop", "dev-sacrebleu-over-seconds-of-training")
     nll_s, nll_flop, bleu_s = (files[f"{name}.csv"] for name in names)

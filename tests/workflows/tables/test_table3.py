@@ -32,10 +32,10 @@ def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_r
     other = trained_row("B1", 8.0, translated=[*CHINESE[:2], CHINESE[3]], **chinese)
     table = table3.compute([base, other])[0]
     row = by_name(table)["B1"]
-    assert row.values["bleu"] == "not defined"
+    assert row.values["paper_bleu"] == "not defined"
     assert row.values["bleu.delta"] == pytest.approx(row.values["sacrebleu"] - 100) != 0
     assert any("EN-ZH: paper BLEU is not defined" in note for note in table.notes)
-    assert table.metrics["sacreBLEU dev base"] == pytest.approx(100)
+    assert table.metrics["sacrebleu.dev base"] == pytest.approx(100)
 
 
 @pytest.mark.parametrize(

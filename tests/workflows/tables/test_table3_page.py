@@ -6,10 +6,10 @@ import pytest
 from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from workflows.command_line import CommandLine
 from workflows.tables import table3_page
-from workflows.tables.measurements import Translation
+from workflows.tables.measured import Measured
 from workflows.tables.table3 import RowTrainings
 
-Cell = Callable[..., Translation]
+Cell = Callable[..., Measured]
 RIGHT = ["Das alte Haus steht auf dem Hügel.", "Ein gut-bekannter Mann liest „zwei“ Bücher.", "Sie schläft und träumt."]
 """Translations that score 100; the default ones of `cell` score less."""
 
@@ -20,16 +20,16 @@ COMMAND = CommandLine(typed="python -m workflows.reproduce_table3 --rows 'F<b>1'
 @pytest.fixture(scope="module")
 def rows(cell: Cell) -> list[RowTrainings]:
     base = tuple(
-        cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value) for seed, value in ((1, 7.0), (2, 7.4))
+        cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value).cell for seed, value in ((1, 7.0), (2, 7.4))
     )
-    c1 = cell("en-de", "C1", split="dev", dev_perplexity=6.0, translated=RIGHT, parameters=900_000)
+    c1 = cell("en-de", "C1", split="dev", dev_perplexity=6.0, translated=RIGHT, parameters=900_000).cell
     return [
         RowTrainings("base", {}, base),
-        RowTrainings("A1", {"n_heads": 1, "d_k": 128}, (cell("en-de", "A1", split="dev", dev_perplexity=9.0),)),
+        RowTrainings("A1", {"n_heads": 1, "d_k": 128}, (cell("en-de", "A1", split="dev", dev_perplexity=9.0).cell,)),
         RowTrainings("B1", {"d_k": 4}, (), "no room on <i>node 2</i>"),
         RowTrainings("C1", {"n_layers": 1}, (c1,)),
         RowTrainings("E", {"positions": "learned"}, ()),
-        RowTrainings("F<b>1", {"dropout": 0.3}, (cell("en-de", "F1", split="dev", dev_perplexity=7.5),)),
+        RowTrainings("F<b>1", {"dropout": 0.3}, (cell("en-de", "F1", split="dev", dev_perplexity=7.5).cell,)),
     ]
 
 

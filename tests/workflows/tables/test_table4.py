@@ -1,8 +1,9 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 from workflows.paper import TABLE_4
 from workflows.tables import table4
-from workflows.tables.parser_measurements import ParserRow
+from workflows.tables.table4 import ParserRow
 
 Row = Callable[..., ParserRow]
 F1 = table4.F1
@@ -29,7 +30,7 @@ def test_the_paper_s_own_trees_make_the_paper_s_own_rows(parser_row: Row) -> Non
 
 def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row) -> None:
     inputs = parser_row()
-    scored = inputs.found.scores
+    scored = inputs.scores
     split = scored.load()
     short, total = split.short.model_copy(update={"f1": 12.5}), split.total.model_copy(update={"f1": 34.25})
     scored.write(split.model_copy(update={"short": short, "total": total}))
@@ -42,7 +43,7 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
 
 def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
     made = parser_row()
-    failed = ParserRow(made.training, made.data, (), made.failures, made.baseline, None, None)
+    failed = replace(made, candidates=(), parser=None, hypotheses=None, parses=None, scores=None)
     results = table4.compute([failed])
     main, candidates = results.tables
     (line,) = [row for row in main.rows if row.values["f1"] == "failed"]

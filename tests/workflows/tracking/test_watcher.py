@@ -28,7 +28,6 @@ from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, run_in_pr
 from tests.support.tracking_server import TrackingServer
 from workflows import reproduce_table2
 from workflows.cli.reproduce import reproduce
-from workflows.engine.dag import to_step
 from workflows.engine.plan import Reason
 from workflows.profiles.loading import load_profile
 from workflows.profiles.translation import EMBEDDED
@@ -42,7 +41,7 @@ from workflows.tracking.watcher import FAILURE_TAG, PARENT_TAG, TRAINING_TAG, Ml
 HANGS_S = 120.0
 """Ends the server's pause if a call waits for it."""
 CELLS = {f"en-de {cell.model}": cell for cell in cells_of(EMBEDDED, ["en-de"], ["base", "big"])}
-BASE = to_step(CELLS["en-de base"].training)
+BASE = CELLS["en-de base"].training
 NAME = "en-de base"
 KILLED = """
 import os, signal, sys
