@@ -113,8 +113,9 @@ class MlflowWatcher(Watcher):
 
     def sync(self) -> None:
         """Sends what the store has of each model, and ends the runs of those that have finished or failed."""
-        for call in (self._open_table, *(partial(self._model, name) for name in self._workflow.models)):
-            self._server.attempt(call)
+        self._server.attempt(self._open_table)
+        for name in self._workflow.models:
+            self._server.attempt(partial(self._model, name))
 
     def _follow(self) -> None:
         while not self._ended.is_set():
