@@ -135,7 +135,8 @@ class Measured:
         }
         scores = {test_set: each.defined for test_set, each in self.bleu.items()}
         if self.trees:
-            scores[self.test_set.name] = self.trees.model_dump(exclude={"sentences", "valid"})
+            names = ("f1", "recall", "precision", "complete_match")
+            scores[self.test_set.name] = {name: getattr(self.trees, name) for name in names}
         of_sets = {key(name, of): value for of, each in scores.items() for name, value in each.items()}
         return {name: value for name, value in (metrics | of_sets).items() if value is not None}
 
