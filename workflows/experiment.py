@@ -1,6 +1,6 @@
 """Runs an experiment: a table, the steps behind it, and who asks for it.
 
-run, table, failures, mlflow = tabulated(Reproduction("table3", ...), request, forced=[])
+outcome = run_table(Reproduction("table3", ...), request, forced=[])
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,7 +66,7 @@ class Reproduction:
     """Whether Ray Tune trains the models, each as a trial."""
 
 
-class Tabulated(NamedTuple):
+class Outcome(NamedTuple):
     """A finished table."""
 
     run: Run
@@ -76,7 +76,7 @@ class Tabulated(NamedTuple):
     mlflow: Server
 
 
-def build(
+def run_steps(
     experiment: Reproduction, request: Request, targets: Sequence[Step[Any]], forced: Sequence[Step[Any]]
 ) -> None:
     """Runs the missing ones of some steps of an experiment, and what they need; rebuilds those that are `forced`."""
@@ -86,7 +86,7 @@ def build(
         begun_run.end(request.store, "stopped", f"--until {request.until}")
 
 
-def tabulated(experiment: Reproduction, request: Request, forced: Sequence[Step[Any]]) -> Tabulated:
+def run_table(experiment: Reproduction, request: Request, forced: Sequence[Step[Any]]) -> Outcome:
     """Runs missing steps, rebuilds those that are `forced`, reports to MLflow, and returns the table."""
     store, target = request.store, experiment.tabulate({})
     mlflow = Server(default_uri(store.root), experiment.name, store.root)
@@ -108,7 +108,7 @@ def tabulated(experiment: Reproduction, request: Request, forced: Sequence[Step[
         }
         runs.finish(artifact, table.metrics, reports, failures)
         recorded.finish(store, artifact, table.metrics, failures)
-    return Tabulated(recorded, table, failures, mlflow)
+    return Outcome(recorded, table, failures, mlflow)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from workflows.profiles.profile import Profile
 from workflows.tables import table2
 from workflows.tables.measured import Cell
 
+# A score is computed in pipeline/evaluation/scoring.py, for stages.SCORE; tables/table2.py makes it a cell.
 TABULATE = Stage("tabulating.tabulate", table2.tabulate, table2.Table2Artifact, follows_source=True)
 
 

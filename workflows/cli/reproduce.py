@@ -22,7 +22,7 @@ from workflows.command_line import command_line
 from workflows.engine.dag import Step
 from workflows.engine.plan import as_mermaid, planned, print_plan, reasons, steps_of, to_run
 from workflows.engine.progress import View
-from workflows.experiment import Reproduction, Request, build, tabulated
+from workflows.experiment import Reproduction, Request, run_steps, run_table
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.runs import artifacts_of
 from workflows.tables.measured import Cell
@@ -81,11 +81,11 @@ def reproduce(experiment: Reproduction, request: Asked) -> None:
         return
     say(request.profile.in_force(request.overrides))
     if options.until:
-        build(experiment, request, targets, forced)
+        run_steps(experiment, request, targets, forced)
         for step in targets:
             say(f"{step.label}: {shown(store.folder(step.name))}")
         return
-    run, table, failures, mlflow = tabulated(experiment, request, forced)
+    run, table, failures, mlflow = run_table(experiment, request, forced)
     console.print()
     console.print(render_terminal(table, console.width))
     console.print()

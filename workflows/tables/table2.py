@@ -135,9 +135,7 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
             "tokens_s": fmean(model.run.target_tokens / model.run.train_s for model in of_cell),
             **over_seeds("dev_nll", [model.dev.dev_nll for model in of_cell]),
         }
-        for name in FURTHER:
-            scores = [score for model in of_cell if (score := getattr(model.main, name)) is not None]
-            values |= over_seeds(name, scores) if len(scores) == len(of_cell) else {name: Missing.NOT_MEASURED}
+        values |= _scores([model.main for model in of_cell], {name: name for name in FURTHER}, Missing.NOT_MEASURED)
         rows.append(Row(of_cell[0].cell.label, "measured", values))
     columns = [
         Column(NAME, "model"),
@@ -193,7 +191,7 @@ def _printed(row: paper.PrintedRow) -> Row:
 def _word_by_word(models: Sequence[Measured]) -> Iterator[Row]:
     values: dict[str, Value] = {}
     for pair, scores in baselines(models).items():
-        values |= _scores(pair, [scores])
+        values |= _scores([scores], {name: key(name, pair) for name in BLEU})
     if values:
         yield Row(f"{WORD_BY_WORD} substitution", "measured", values)
 
@@ -211,18 +209,22 @@ def _models(cells: Cells, pairs: Sequence[str], failures: Mapping[str, str]) -> 
             if of_cell := cells.get((pair, model)):
                 costs = [model.costs for model in of_cell]
                 in_paper_way = [cost.paper_way_flop for cost in costs if cost.paper_way_flop is not None]
-                values |= _scores(pair, [model.main for model in of_cell]) | {
+                values |= _scores([model.main for model in of_cell], {name: key(name, pair) for name in BLEU}) | {
                     key("paper_way_flop", pair): fmean(in_paper_way) if in_paper_way else Missing.NOT_MEASURED,
                     key("counted_flop", pair): fmean(cost.counted_flop for cost in costs),
                 }
         yield Row(name, "measured", values)
 
 
-def _scores(pair: str, scores: Sequence[ScoringRecord]) -> dict[str, Value]:
-    paper_bleu = [score.paper_bleu for score in scores if score.paper_bleu is not None]
-    name = key("paper_bleu", pair)
-    in_paper_way = over_seeds(name, paper_bleu) if len(paper_bleu) == len(scores) else {name: Missing.NOT_DEFINED}
-    return {**in_paper_way, **over_seeds(key("sacrebleu", pair), [score.sacrebleu for score in scores])}
+def _scores(
+    scores: Sequence[ScoringRecord], keys: Mapping[str, str], lacking: Missing = Missing.NOT_DEFINED
+) -> dict[str, Value]:
+    """Returns scores over seeds; `keys` maps their names in the artifacts' files to those in the table."""
+    values: dict[str, Value] = {}
+    for name, of in keys.items():
+        known = [score for each in scores if (score := getattr(each, name)) is not None]
+        values |= over_seeds(of, known) if len(known) == len(scores) else {of: lacking}
+    return values
 
 
 def _metrics(cells: Cells, pairs: Sequence[str]) -> dict[str, float]:
