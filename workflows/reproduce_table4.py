@@ -55,6 +55,8 @@ class ParserGrid:
     """The profile with the row's settings applied."""
     name: str
     """The row's key in the profile: supervised or semi-supervised."""
+    data: str
+    """A short name of the trees, without the silver ones."""
     with_dev_scores: bool = False
     """Whether to score every kept checkpoint on the dev set."""
 
@@ -90,7 +92,7 @@ class ParserGrid:
             candidate = stages.trained(
                 self.text, name, own, decoding, on_dev=True, with_dev_scores=self.with_dev_scores, of_trees=True
             )
-            candidates.append(replace(candidate, model=f"{self.name} {name}".strip()))
+            candidates.append(replace(candidate, model=f"{self.name} {name}".strip(), data=self.data))
         return candidates
 
     def row(self, failures: Mapping[str, str]) -> table4.ParserRow:
@@ -109,7 +111,7 @@ class ParserGrid:
             found = {"parser": parser, "hypotheses": hypotheses, "parses": parses, "scores": scores}
         return table4.ParserRow(
             training=self.training,
-            data=self.profile.data,
+            data=self.data,
             candidates=candidates,
             failures={failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},
             baseline=stages.SCORE_PARSES(f"score right-branching {self.name}", baseline),
@@ -119,7 +121,7 @@ class ParserGrid:
 
 def reproduction(profile: ParsingProfile, request: Request, *, dev_scores: bool = False) -> Reproduction:
     """Returns the experiment: one grid of runs per row of the profile, and their table."""
-    grids = [ParserGrid(profile.for_pair(name), name, dev_scores) for name in profile.corpora]
+    grids = [ParserGrid(profile.for_pair(name), name, profile.data, dev_scores) for name in profile.corpora]
     reports = {grid.name: grid.text.report for grid in grids}
 
     def tabulate(failures: Mapping[str, str]) -> Step[table4.Table4Artifact]:

@@ -82,7 +82,7 @@ def translator() -> list[Step[Any]]:
 def parser() -> list[Step[Any]]:
     profile = load_parsing_profile(overrides=[f"{name}={value}" for name, value in PARSER.items()])
     name = next(iter(profile.corpora))
-    grid = reproduce_table4.ParserGrid(profile.for_pair(name), name)
+    grid = reproduce_table4.ParserGrid(profile.for_pair(name), name, profile.data)
     return [reproduce_table4.TABULATE("table 4", [grid.row({})], [grid.text.report], UNKNOWN)]
 
 
