@@ -1,6 +1,7 @@
 """`aiayn forecast TABLE`: the disk, FLOP and hours of the runs that a table lacks, on this machine or on named GPUs."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import Parameter, signature
@@ -35,7 +36,8 @@ class Hardware:
 
 def forecasts_of(module: str) -> App:
     """Returns the app that forecasts what an experiment's `main` describes, with its options and `Hardware`."""
-    app, main = App(), import_module(module).main
+    main: Callable[..., tuple[Reproduction, Asked] | None] = import_module(module).main
+    app = App()
 
     def command(hardware: Hardware, **options: Any) -> None:
         if asked := main(**options):
