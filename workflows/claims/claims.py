@@ -8,7 +8,10 @@ written as log-likelihood, so that more is better; BLEU and accuracy decide only
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 
+from pipeline.settings import read_toml
 from workflows.claims.inference import ALPHA, Decided, Estimate, Groups, decided, every, holm, two_sided, within
 from workflows.claims.seeds import CONDITIONS, Runs
 
@@ -17,8 +20,6 @@ EQUAL_FLOP = "equal_flop_dev_nll"
 """Columns of seeds.csv."""
 UNITS = {NATS: "nats", EQUAL_FLOP: "nats", ACCURACY: "accuracy", BLEU: "BLEU"}
 LESS_IS_BETTER = (NATS, EQUAL_FLOP)
-HEADS = ("A1", "A2", "base", "A3", "A4")
-"""Rows of 1, 4, 8, 16 and 32 heads."""
 MARGINS_NATS = {"WMT 2014": 0.009, "Multi30k task 1": 0.008}
 """Up to this difference models are alike, by text, chosen before the runs (docs/protocol.md)."""
 
@@ -81,9 +82,9 @@ class Judged:
         return f"{self.verdict}{changed} (p {self.p:.2g}, corrected {self.corrected_p:.2g})"
 
 
-def difference(of: str, minus: str, metric: str = NATS) -> Part:
+def difference(of: str, minus: str) -> Part:
     """The first model is better than the second."""
-    return Part(f"{of} − {minus}", metric, (of, minus), lambda groups, _, __: groups.difference(of, minus))
+    return Part(f"{of} − {minus}", NATS, (of, minus), lambda groups, _, __: groups.difference(of, minus))
 
 
 def alike(of: str, minus: str) -> Part:
@@ -100,46 +101,28 @@ def trend(*models: str) -> Part:
     return Part(f"{' → '.join(models)}, a step", NATS, models, lambda groups, _, __: groups.trend(models))
 
 
-def behind_best(model: str, models: Sequence[str]) -> Part:
+def behind_best(model: str, *rivals: str) -> Part:
     """A model is worse than the best of the others."""
-    rivals = tuple(other for other in models if other != model)
     text = f"{model} behind the best of {', '.join(rivals)}"
     return Part(text, NATS, (model,), lambda groups, others, _: groups.behind_best(model, others), rivals)
 
 
-SMOOTHING = difference("D3", "base"), difference("base", "D3", ACCURACY), difference("base", "D3", BLEU)
-SUPERIOR = difference("base", "recurrent", EQUAL_FLOP), difference("base", "convolutional", EQUAL_FLOP)
-TABLE_3, COMPETITORS, FUNCTIONS = "Table 3", "competitors", "attention functions"
-CLAIMS: tuple[Claim, ...] = (
-    Claim("5.4", "label smoothing hurts perplexity, but improves accuracy and BLEU", TABLE_3, SMOOTHING),
-    Claim("6.2", "single-head attention is worse than the best setting", TABLE_3, (behind_best("A1", HEADS),)),
-    Claim("6.2", "quality also drops off with too many heads", TABLE_3, (behind_best("A4", HEADS),)),
-    Claim("6.2", "reducing d_k hurts model quality", TABLE_3, (trend("B1", "B2", "base"),)),
-    Claim(
-        "6.2",
-        "bigger models are better: in layers, in d_model and in d_ff",
-        TABLE_3,
-        (trend("C1", "C2", "base", "C3"), trend("C4", "base", "C5"), trend("C6", "base", "C7")),
-    ),
-    Claim("6.2", "dropout is very helpful in avoiding over-fitting", TABLE_3, (difference("base", "D1"),)),
-    Claim("6.2", "learned positions give nearly identical results", TABLE_3, (alike("E", "base"),)),
-    Claim("abstract", "superior in quality to recurrent and convolutional models", COMPETITORS, SUPERIOR),
-    Claim("3.2.1", "for small d_k the two functions are alike", FUNCTIONS, (alike("dot_product_4", "additive_4"),)),
-    Claim(
-        "3.2.1",
-        "for larger d_k additive attention outperforms dot products without scaling",
-        FUNCTIONS,
-        (difference("additive_128", "dot_product_128"),),
-    ),
-    Claim("3.2.1", "scaling counteracts this", FUNCTIONS, (difference("scaled_128", "dot_product_128"),)),
-    Claim(
-        "6.2",
-        "a more sophisticated compatibility function than dot product may be beneficial",
-        FUNCTIONS,
-        (difference("additive_128", "scaled_128"),),
-    ),
+PARTS: Mapping[str, Callable[..., Part]] = MappingProxyType(
+    {"difference": difference, "alike": alike, "trend": trend, "behind_best": behind_best}
 )
-"""All claims; those of a family are corrected together, run or not. Rows of Table 3's grid that examples/ declares."""
+COMPETITORS = "competitors"
+
+
+def _part(metric: str = NATS, **test: Sequence[str]) -> Part:
+    ((kind, models),) = test.items()
+    return replace(PARTS[kind](*models), metric=metric)
+
+
+CLAIMS = tuple(
+    Claim(**{**claim, "parts": tuple(_part(**part) for part in claim["parts"])})
+    for claim in read_toml(Path(__file__).with_name("claims.toml"))["claims"]
+)
+"""All claims; those of a family are corrected together, run or not."""
 
 
 def judge(runs: Runs, margin_nats: float | None = None) -> list[Judged]:
@@ -157,10 +140,10 @@ def judge(runs: Runs, margin_nats: float | None = None) -> list[Judged]:
     for number, (claim, found) in enumerate(zip(CLAIMS, tested, strict=True)):
         if isinstance(found, str):
             judged.append(Judged(claim, found))
-            continue
-        p_holds, p_fails, effects = found
-        p = corrected[number]
-        judged.append(Judged(claim, decided(p_holds, p_fails, p), two_sided(p_holds, p_fails), p, effects))
+        else:
+            p_holds, p_fails, effects = found
+            p = corrected[number]
+            judged.append(Judged(claim, decided(p_holds, p_fails, p), two_sided(p_holds, p_fails), p, effects))
     return judged
 
 

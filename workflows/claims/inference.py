@@ -15,15 +15,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Decided = Literal["holds", "fails", "undecided"]
 ALPHA = 0.05
 """The probability of a wrong verdict: for both bounds of an interval together, or for a family after `holm`."""
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """The claim low < effect < high."""
 
     low: float = -math.inf
@@ -52,8 +51,6 @@ class Estimate:
     """One-sided p-value of the hypothesis that the claim is false: small if the claim holds."""
     p_fails: float
     """One-sided p-value of the hypothesis that the claim is true: small if the claim fails."""
-    region: Region = POSITIVE
-    """The claim."""
 
 
 def two_sided(p_holds: float, p_fails: float) -> float:
@@ -80,15 +77,11 @@ class Groups:
 
     def mean(self, name: str) -> float:
         """Returns the mean of a row."""
-        return self._means[name]
+        return float(statistics.mean(self.values[name]))
 
     def n(self, name: str) -> int:
         """Returns the number of seeds of a row."""
         return len(self.values[name])
-
-    @cached_property
-    def _means(self) -> Mapping[str, float]:
-        return {name: float(statistics.mean(values)) for name, values in self.values.items()}
 
     @cached_property
     def df(self) -> int:
@@ -100,7 +93,8 @@ class Groups:
         """The standard deviation between seeds, pooled over all rows; nan if every row has one seed."""
         if not self.df:
             return math.nan
-        squares = ((value - self.mean(name)) ** 2 for name, values in self.values.items() for value in values)
+        means = {name: self.mean(name) for name in self.values}
+        squares = ((value - means[name]) ** 2 for name, values in self.values.items() for value in values)
         return math.sqrt(math.fsum(squares) / self.df)
 
     @cached_property
@@ -119,7 +113,7 @@ class Groups:
 
     def contrast(self, weights: Mapping[str, float], region: Region = POSITIVE) -> Estimate:
         """Tests the weighted sum of the rows' means."""
-        return _smallest([self._effect(weights)], region, min(map(self.n, weights)))
+        return self._smallest([weights], region)
 
     def difference(self, of: str, minus: str, region: Region = POSITIVE) -> Estimate:
         """Tests the difference of two rows' means."""
@@ -142,13 +136,12 @@ class Groups:
         smallest of their upper bounds at 1 - 2.5%/k is above it if none misses (Bonferroni; Hsu, 1984, has exact
         constants).
         """
-        differences = [self._effect({name: 1.0, other: -1.0}) for other in others]
-        return _smallest(differences, region, min(map(self.n, [name, *others])))
+        return self._smallest([{name: 1.0, other: -1.0} for other in others], region)
 
     def behind_best(self, name: str, others: Sequence[str], region: Region = POSITIVE) -> Estimate:
         """Tests the largest mean of the others less the mean of row `name`, with the bounds of `best`."""
         lead = self.best(name, others, Region(-region.high, -region.low))
-        return replace(lead, value=0 - lead.value, low=-lead.high, high=-lead.low, region=region)
+        return replace(lead, value=0 - lead.value, low=-lead.high, high=-lead.low)
 
     def _effect(self, weights: Mapping[str, float]) -> "_Effect":
         value = math.fsum(weight * self.mean(name) for name, weight in weights.items())
@@ -158,12 +151,29 @@ class Groups:
         if min(map(self.n, weights)) < 2:
             return _Effect(value, math.nan, 0)
         # Welch (1947), with Satterthwaite's degrees of freedom.
-        parts = {
-            name: weight**2 * statistics.variance(self.values[name]) / self.n(name) for name, weight in weights.items()
-        }
-        total = math.fsum(parts.values())
-        squares = math.fsum(part**2 / (self.n(name) - 1) for name, part in parts.items())
+        rows = [(weight**2, self.values[name]) for name, weight in weights.items()]
+        parts = [(square * statistics.variance(values) / len(values), len(values)) for square, values in rows]
+        total, squares = math.fsum(part for part, _ in parts), math.fsum(part**2 / (n - 1) for part, n in parts)
         return _Effect(value, math.sqrt(total), total**2 / squares if squares else math.inf)
+
+    def _smallest(self, contrasts: Sequence[Mapping[str, float]], region: Region) -> Estimate:
+        """Tests the smallest of several effects (see `best`). For a single effect this is Student's test."""
+        effects, several = [self._effect(weights) for weights in contrasts], len(contrasts)
+
+        def p_above(limit: float) -> float:
+            return max(effect.p_above(limit) for effect in effects)
+
+        def p_below(limit: float) -> float:
+            return min(1.0, several * min(effect.p_below(limit) for effect in effects))
+
+        return Estimate(
+            min(effect.value for effect in effects),
+            min(effect.value - effect.margin(ALPHA / 2) for effect in effects),
+            min(effect.value + effect.margin(ALPHA / 2 / several) for effect in effects),
+            min(self.n(name) for weights in contrasts for name in weights),
+            p_holds=max(p_above(region.low), p_below(region.high)),
+            p_fails=min(p_below(region.low), p_above(region.high)),
+        )
 
 
 def every(tested: Sequence[Estimate]) -> tuple[float, float]:
@@ -216,24 +226,3 @@ class _Effect:
         if self.df == 0 or self.error == 0:
             return 0.0 if self.df else math.inf
         return float(stdtrit(self.df, 1 - tail)) * self.error
-
-
-def _smallest(effects: Sequence[_Effect], region: Region, n: int) -> Estimate:
-    """Tests the smallest of several effects (see `Groups.best`). For a single effect this is Student's test."""
-
-    def p_above(limit: float) -> float:
-        return max(effect.p_above(limit) for effect in effects)
-
-    def p_below(limit: float) -> float:
-        return min(1.0, len(effects) * min(effect.p_below(limit) for effect in effects))
-
-    low, high = region.low, region.high
-    return Estimate(
-        min(effect.value for effect in effects),
-        min(effect.value - effect.margin(ALPHA / 2) for effect in effects),
-        min(effect.value + effect.margin(ALPHA / 2 / len(effects)) for effect in effects),
-        n,
-        p_holds=max(p_above(low), p_below(high)),
-        p_fails=min(p_below(low), p_above(high)),
-        region=region,
-    )

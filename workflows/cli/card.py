@@ -8,6 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
 from model.flops import count_parameters
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import Checkpoint
@@ -25,22 +27,6 @@ TEXTS = {
     "treebank": ("your treebank", "the licence of your treebank"),
 }
 """Training text and its licence, if known, by the name of the stage that reads it."""
-CARD = """\
----
-{languages}library_name: {library}
----
-# {title}
-
-The Transformer of "Attention Is All You Need" (Vaswani et al., 2017).
-
-{rows}
-
-In Python, from this folder:
-
-```python
-{example}
-```
-"""
 
 
 def write_card(exported: Path, checkpoint: Checkpoint, library: str, example: str) -> None:
@@ -57,52 +43,36 @@ def write_card(exported: Path, checkpoint: Checkpoint, library: str, example: st
     if store:
         for artifact in behind(store, inputs_of(manifest)):
             made.setdefault(artifact.manifest["stage"].partition(".")[0], artifact.manifest)
-    rows, languages = [*_rows(checkpoint, made)], ""
-    if corpus := made.get("cleaning", {}).get("figures"):
-        languages = f"language: [{corpus['source']}, {corpus['target']}]\n"
-        rows.insert(0, ("languages", f"{corpus['source']} → {corpus['target']}"))
-    rows += _scores(store, manifest) if store else ()
-    rows.append(("exported by", f"aiayn {version('aiayn')}" + (f", commit {now}" if (now := commit()) else "")))
-    title = manifest.get("label", "").partition(" ")[2] or exported.name
-    listed = "\n".join(f"- {name}: {value}" for name, value in rows)
-    card = CARD.format(languages=languages, library=library, title=title, rows=listed, example=example)
+    environment = Environment(
+        loader=PackageLoader("workflows.cli"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    card = environment.get_template("card.md.j2").render(
+        library=library,
+        title=manifest.get("label", "").partition(" ")[2] or exported.name,
+        corpus=made.get("cleaning", {}).get("figures"),
+        texts=[text for name, text in TEXTS.items() if name in made],
+        config=checkpoint.config,
+        parameters=count_parameters(checkpoint.config),
+        training=made.get("training", {}),
+        averaging=made.get("averaging"),
+        scored=[*_scores(store, manifest)] if store else (),
+        aiayn=version("aiayn"),
+        commit=commit(),
+        example=example,
+    )
     (exported / "README.md").write_text(card, encoding="utf-8")
 
 
-def _rows(checkpoint: Checkpoint, made: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields the model's training data and settings, from the manifests of the stages behind it."""
-    texts = [text for name, text in TEXTS.items() if name in made]
-    if texts and "cleaning" in made:
-        names, licences = zip(*texts, strict=True)
-        yield "training text", f"{' and '.join(names)}, {sum(made['cleaning']['figures']['shards']):,} pairs"
-        yield "licence of the text", " and ".join(licences)
-    config = checkpoint.config
-    yield (
-        "model",
-        f"{config.n_layers} + {config.n_layers} layers, d_model {config.d_model}, d_ff {config.d_ff}, {config.n_heads} "
-        f"heads of d_k {config.d_k} and d_v {config.d_v}, {config.positions} positions, "
-        f"{config.vocabulary_size:,} pieces, {count_parameters(config):,} parameters",
-    )
-    training = made.get("training", {})
-    for settings in training.get("settings", ()):
-        optimizer, torch_version = settings["optimizer"], training["libraries"]["torch"]
-        yield (
-            "training",
-            f"{settings['updates']:,} updates of {settings['budget_tokens']:,} tokens a side, "
-            f"{optimizer['warmup_steps']:,} of them warm-up; dropout {config.dropout:g}, label smoothing "
-            f"{optimizer['label_smoothing']:g}, seed {settings['seed']}; torch {torch_version}",
-        )
-    if averaging := made.get("averaging"):
-        yield "weights", f"average of updates {', '.join(map(str, averaging['figures']['updates']))}"
-
-
-def _scores(store: Store, manifest: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields the scores in a store of the model's outputs, with aiayn's search settings."""
+def _scores(store: Store, manifest: dict[str, Any]) -> Iterator[tuple[ScoringRecord, dict[str, Any]]]:
+    """Yields the scores in a store of the model's outputs, with the settings of their search."""
     model = manifest.get("fingerprint")  # None for a model by `aiayn average`, which no table has scored
     for folder in sorted(store.artifacts.glob("scoring-*")):
         scored = Artifact(folder).manifest
         decoding = Artifact(store.folder(f"decoding-{inputs_of(scored)[0]}"))
         if (decoding.folder / MANIFEST).exists() and inputs_of(decoding.manifest)[0] == model:
             scores = ScoringRecord.model_validate(scored["figures"], extra="ignore")
-            search = "beam {beam_size}, α = {length_penalty:g}".format(**decoding.manifest["figures"]["settings"])
-            yield f"scores on {scores.name}", f"{scores.long_text}; {search}; `{scores.signature}`"
+            yield scores, decoding.manifest["figures"]["settings"]

@@ -17,24 +17,13 @@ from typing import Annotated
 
 import typer
 from rich import filesize
-from rich.table import Table
+from rich.table import Column, Table
 
 from pipeline.errors import UserError
+from pipeline.store import removal
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.locks import guarded
-from pipeline.store.removal import (
-    ERROR_PREFIX,
-    HIDDEN,
-    delete,
-    hide,
-    leftovers,
-    lock_name,
-    locks_closed,
-    owners,
-    published,
-    size_bytes,
-    unfinished,
-)
+from pipeline.store.removal import lock_name
 from pipeline.store.scratch import ASIDE_PREFIX
 from pipeline.store.store import Store
 from workflows.cli.console import console
@@ -62,26 +51,26 @@ def plan(store: Store) -> list[Unneeded]:
     """
     if not store.artifacts.is_dir():
         raise UserError(f"--store {store.root}: not a store: it has no folder {store.artifacts.name}; check --store")
-    making, named = owners(store), set(names_into(store))
+    making, named = removal.owners(store), set(names_into(store))
     needed = named | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in named))}
     for name, owner in making.items():
         if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
             raise UserError(f"{owner} is building {owner.task} here outside any run; clean when it has ended")
-    unneeded = [name for name in published(store) if name not in needed]
-    unneeded += [name for name in unfinished(store) if lock_name(name) not in needed or store.find(lock_name(name))]
-    kept = {*needed, *making}
-    unneeded = [name for name in unneeded if name not in kept and lock_name(name) not in making]
-    free = [*unneeded, *leftovers(store)]
-    return [_described(store, name) for name in free]
+    partial = [
+        name for name in removal.unfinished(store) if lock_name(name) not in needed or store.find(lock_name(name))
+    ]
+    unneeded = [name for name in (*removal.published(store), *partial) if name not in {*needed, *making}]
+    free = [name for name in unneeded if lock_name(name) not in making]
+    return [_described(store, name) for name in (*free, *removal.leftovers(store))]
 
 
 def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
     """Deletes the folders of `shown` that `plan` still returns, and returns them."""
     listed = {folder.name for folder in shown}
-    with guarded(store.root / ".locks"), locks_closed(store):
+    with guarded(store.root / ".locks"), removal.locks_closed(store):
         folders = [folder for folder in plan(store) if folder.name in listed]
-        hidden = hide(store, [folder.name for folder in folders])
-    delete(hidden)
+        hidden = removal.hide(store, [folder.name for folder in folders])
+    removal.delete(hidden)
     return folders
 
 
@@ -90,11 +79,11 @@ def _described(store: Store, name: str) -> Unneeded:
     label = artifact.rpartition("-")[0].lstrip(".")
     with suppress(OSError, ValueError, KeyError, TypeError):
         label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
-    if name.startswith(HIDDEN):
+    if name.startswith(removal.HIDDEN):
         label = "left by an interrupted cleaning"
     elif name.startswith(ASIDE_PREFIX):
         label = f"{label}, set aside as damaged"
-    elif name.startswith(ERROR_PREFIX):
+    elif name.startswith(removal.ERROR_PREFIX):
         label = f"traceback of {label}"
     elif name != artifact:
         label = f"partial {label}"
@@ -114,15 +103,13 @@ def clean_store(
     """
     where = Store.at(store).as_folder().checked()
     shown = plan(where)
-    sizes_bytes = {folder.name: size_bytes(where.folder(folder.name)) for folder in shown}
+    sizes_bytes = {folder.name: removal.size_bytes(where.folder(folder.name)) for folder in shown}
     if not shown:
         console.print(f"nothing to delete in {store}", highlight=False, soft_wrap=True)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("folder", "content"):
-        table.add_column(heading, header_style="bold", overflow="fold")
-    for heading in ("age", "size"):
-        table.add_column(heading, header_style="bold", justify="right", no_wrap=True)
+    texts = (Column(heading, overflow="fold") for heading in ("folder", "content"))
+    numbers = (Column(heading, justify="right", no_wrap=True) for heading in ("age", "size"))
+    table = Table(*texts, *numbers, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for folder in shown:
         age = duration(max(time.time() - folder.modified_s, 0))
         table.add_row(folder.name, folder.what, age, filesize.decimal(sizes_bytes[folder.name]))

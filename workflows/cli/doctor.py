@@ -4,10 +4,10 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import typer
 from rich.filesize import decimal
@@ -33,8 +33,7 @@ accepted_address = Imported("workflows.engine.joining:accepted_address")
 device_name = Imported("pipeline.hardware:device_name")
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """The result of one check."""
 
     name: str
@@ -122,18 +121,14 @@ def output(where: str | Path) -> Iterator[Finding]:
     if reason := why_not_writable(root):
         yield Finding("store", "fails", f"{there} is not writable ({reason})", "choose another folder with --store")
         return
-    try:
-        with tempfile.TemporaryDirectory(prefix=".aiayn-doctor-", dir=there) as scratch:
-            target = Path(scratch) / "artifact"
-            held = _is_exclusive(FileLock(target, "doctor"), FileLock(target, "doctor"))
-    except UserError:
-        held = False
     yield Finding("store", "ok", f"{root} is writable" if there == root else f"{root} can be created")
-    if held:
-        yield Finding("file locks", "ok", "locks are exclusive on this host")
-    else:
-        remedy = "choose a file system with flock for --store, or mount this one with flock"
-        yield Finding("file locks", "fails", f"locks in {there} are not exclusive, or cannot be taken", remedy)
+    with suppress(UserError), tempfile.TemporaryDirectory(prefix=".aiayn-doctor-", dir=there) as scratch:
+        target = Path(scratch) / "artifact"
+        if _is_exclusive(FileLock(target, "doctor"), FileLock(target, "doctor")):
+            yield Finding("file locks", "ok", "locks are exclusive on this host")
+            return
+    remedy = "choose a file system with flock for --store, or mount this one with flock"
+    yield Finding("file locks", "fails", f"locks in {there} are not exclusive, or cannot be taken", remedy)
 
 
 def _bucket(store: Store) -> Finding:

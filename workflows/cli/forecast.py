@@ -3,19 +3,21 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from inspect import Parameter, signature
 from typing import Annotated, Any
 
 import typer
 
 from pipeline.errors import UserError
-from workflows.cli.console import console
+from workflows.cli.console import App, console
 from workflows.cli.options import with_options
 from workflows.cli.reproduce import Asked, say
 from workflows.engine.dag import Imported
 from workflows.engine.plan import to_run
 from workflows.experiment import Reproduction
 
+FORECAST = "Forecast the disk, FLOP and hours of the runs that a table lacks, by its options; nothing is run."
 WITHOUT_EFFECT = "plan", "verbose", "mermaid", "until", "force", "address"
 forecast = Imported("workflows.forecast:forecast")
 
@@ -32,18 +34,20 @@ class Hardware:
     )
 
 
-def forecasting(main: Callable[..., tuple[Reproduction, Asked] | None]) -> Callable[..., None]:
-    """Returns the command that forecasts what an experiment's `main` describes, with its options and `Hardware`."""
+def forecasts_of(module: str) -> App:
+    """Returns the app that forecasts what an experiment's `main` describes, with its options and `Hardware`."""
+    main: Callable[..., tuple[Reproduction, Asked] | None] = import_module(module).main
+    app = App()
 
     def command(hardware: Hardware, **options: Any) -> None:
         if asked := main(**options):
             _print(*asked, hardware)
 
     own = Parameter("hardware", Parameter.KEYWORD_ONLY, annotation=Hardware)
-    command.__signature__ = signature(main).replace(  # type: ignore[attr-defined]
-        parameters=[*signature(main).parameters.values(), own]
-    )
-    return with_options(command)
+    parameters = [*signature(main).parameters.values(), own]
+    command.__signature__ = signature(main).replace(parameters=parameters)  # type: ignore[attr-defined]
+    app.command(help=FORECAST)(with_options(command))
+    return app
 
 
 def _print(experiment: Reproduction, request: Asked, hardware: Hardware) -> None:

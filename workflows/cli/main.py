@@ -18,7 +18,6 @@ aiayn export mlflow table2/multi30k/en-de-base          one model -> MLflow's re
 
 import json
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +40,7 @@ from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
 from workflows.cli.console import App, console, help_text, run_app
 from workflows.cli.doctor import doctor
-from workflows.cli.forecast import forecasting
+from workflows.cli.forecast import FORECAST, forecasts_of
 from workflows.cli.options import (
     AddressOption,
     ConfigOption,
@@ -73,13 +72,12 @@ aiayn export huggingface averaged --out marian   for Hugging Face's transformers
 aiayn export mlflow table2/multi30k/en-de-base   for HTTP: in MLflow's registry, with vocabulary and code
 """
 
-FORECAST = "Forecast the disk, FLOP and hours of the runs that a table lacks, by its options; nothing is run."
-
 
 class Commands(TyperGroup):
     """The commands of this module and the experiments', whose modules are imported when they run."""
 
     experiments: Mapping[str, Experiment] = EXPERIMENTS
+    app_of: Callable[[str], App] = staticmethod(app_of)
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -92,21 +90,12 @@ class Commands(TyperGroup):
         experiment = self.experiments.get(name or "")
         return name, typer.main.get_command(self.app_of(experiment.module)) if experiment else command, rest
 
-    def app_of(self, module: str) -> App:
-        """Returns an experiment's app."""
-        return app_of(module)
-
 
 class Forecasts(Commands):
     """A command for each table."""
 
-    experiments: Mapping[str, Experiment] = {name: each for name, each in EXPERIMENTS.items() if name != "figures"}
-
-    def app_of(self, module: str) -> App:
-        """Returns the app of a table's forecast."""
-        app = App()
-        app.command(help=FORECAST)(forecasting(import_module(module).main))
-        return app
+    experiments = {name: each for name, each in EXPERIMENTS.items() if name != "figures"}  # noqa: RUF012
+    app_of = staticmethod(forecasts_of)
 
 
 app = App(cls=Commands, no_args_is_help=True, help=help_text(__doc__))

@@ -7,10 +7,10 @@ def main(common: Common, seeds: SeedsOption = 1) -> None: ...     # has --config
 import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -122,17 +122,12 @@ class SearchOptions:
 def with_options(main: Callable[..., Returned]) -> Callable[..., Returned]:
     """Expands each dataclass parameter of a command into one option per field."""
     signature = inspect.signature(main)
-    groups: dict[str, Any] = {
-        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
-    }
-    parameters = []
-    for name, parameter in signature.parameters.items():
-        if name in groups:
-            hints = get_type_hints(groups[name], include_extras=True)
-            for each in fields(groups[name]):
-                parameters.append(parameter.replace(name=each.name, default=each.default, annotation=hints[each.name]))
-        else:
-            parameters.append(parameter)
+    own = signature.parameters
+    groups: dict[str, Any] = {name: each.annotation for name, each in own.items() if is_dataclass(each.annotation)}
+    members = {name: inspect.signature(group).parameters for name, group in groups.items()}
+    parameters = [
+        option.replace(kind=own[name].kind) for name in own for option in members.get(name, {name: own[name]}).values()
+    ]
     expanded = signature.replace(parameters=parameters)
 
     @wraps(main)
@@ -141,7 +136,7 @@ def with_options(main: Callable[..., Returned]) -> Callable[..., Returned]:
         bound.apply_defaults()
         given = dict(bound.arguments)
         for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+            given[name] = group(**{option: given.pop(option) for option in members[name]})
         return main(**given)
 
     command.__signature__ = expanded  # type: ignore[attr-defined]

@@ -5,17 +5,20 @@ return Reproduction("table3", ...), request             # by an experiment's `ma
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from workflows.cli.closing import closing_lines, shown
 from workflows.cli.console import App, console, help_text, print_error
 from workflows.cli.options import Common
 from workflows.command_line import command_line
@@ -24,10 +27,12 @@ from workflows.engine.plan import as_mermaid, planned, print_plan, reasons, step
 from workflows.engine.progress import View
 from workflows.experiment import Reproduction, Request, run_steps, run_table
 from workflows.profiles.changes import BaseProfile, changes_typed
-from workflows.runs import artifacts_of
+from workflows.runs import DEFAULT_ROOT, Run, artifacts_of
 from workflows.tables.measured import Cell
 from workflows.tables.render import render_terminal
 from workflows.tracking.addresses import ui_command
+
+MAX_MODELS = 4
 
 
 @dataclass(frozen=True)
@@ -103,14 +108,14 @@ def reproduce(experiment: Reproduction, request: Asked) -> None:
         raise typer.Exit(1)
 
 
-def app_of(module: str, then: Callable[[Reproduction, Asked], None] = reproduce) -> App:
-    """Returns an experiment's app: its `main` as a command, then what it returns; its docstring as help."""
+def app_of(module: str) -> App:
+    """Returns an experiment's app: its `main` as a command that reproduces what it returns; its docstring as help."""
     found, app = import_module(module), App()
 
     @wraps(found.main)
     def command(**options: Any) -> None:
         if asked := found.main(**options):
-            then(*asked)
+            reproduce(*asked)
 
     app.command(help=help_text(found.__doc__))(command)
     return app
@@ -145,3 +150,32 @@ def _about(model: Cell) -> dict[str, str]:
     updates = training.kept_updates[-model.recipe.averaging.last :]
     averages = {"averages": f"{len(updates)} of {updates[0]:,} to {updates[-1]:,}"} if len(updates) > 1 else {}
     return {"updates": f"{training.updates:,}", "tokens an update": f"{training.budget_tokens:,}"} | averages
+
+
+def closing_lines(run: Run, store: Store, model_command: str, curves: str) -> list[str]:
+    """Returns the closing lines; their commands can be pasted in this directory.
+
+    `model_command` is the `aiayn` subcommand for the run's models or empty, `curves` MLflow's command.
+    """
+    profile, models = run.folder.parent, [*run.models(store)]
+    lines = [f"report: {shown(profile / 'report.html')}"]
+    if model_command and models:
+        paths = [shown(profile / name) for name in models]  # without `runs`, as commands accept them
+        models = [str(path.relative_to(DEFAULT_ROOT) if path.is_relative_to(DEFAULT_ROOT) else path) for path in paths]
+        more = f" and {len(models) - MAX_MODELS} more" if len(models) > MAX_MODELS else ""
+        lines.append(f"models: {', '.join(models[:MAX_MODELS])}{more}")
+        lines.append(f"{model_command}: {aiayn()} {model_command} {shlex.quote(models[0])}")
+    return [*lines, f"curves: {curves}"]
+
+
+def shown(path: Path) -> Path:
+    """Returns a path relative to the working directory if it lies below it."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def aiayn() -> str:
+    """Returns the command line prefix that runs this installation's `aiayn`."""
+    beside, on_path = Path(sys.executable).with_name("aiayn"), shutil.which("aiayn")
+    if not beside.is_file():
+        return f"{shlex.quote(sys.executable)} -m workflows.cli"
+    return "aiayn" if on_path and Path(on_path).samefile(beside) else shlex.quote(str(shown(beside)))

@@ -8,8 +8,12 @@ from typing import Annotated
 import typer
 
 from pipeline.errors import UserError
+from workflows.claims.claims import judge
+from workflows.claims.seeds import read
+from workflows.cli.claims import EXPLANATION, HEADINGS, cells
 from workflows.cli.console import console
 from workflows.names import named_run
+from workflows.tables.render import markdown_row
 
 LOCAL = ("--data", "--store", "--address")
 """Options that say where files and machines are."""
@@ -60,17 +64,12 @@ def published(command: str) -> str:
 
 def _verdicts(seeds: Path) -> Iterator[str]:
     """Yields the judged claims as a table, or why none can be judged, as on generated text."""
-    from workflows.claims import page
-    from workflows.claims.claims import judge
-    from workflows.claims.seeds import read
-    from workflows.tables.render import markdown_row
-
     try:
         judged = [each for each in judge(read([seeds]), None) if each.effects]
     except UserError as error:
         judged = []
         yield f"No verdicts: {error}.".replace(f"{seeds}", seeds.name)
     if judged:
-        yield from ("", "### Verdicts", "", page.EXPLANATION, "")
-        for row in (page.HEADINGS, ("---",) * len(page.HEADINGS), *page.rows(judged)):
+        yield from ("", "### Verdicts", "", EXPLANATION, "")
+        for row in (HEADINGS, ("---",) * len(HEADINGS), *cells(judged)):
             yield markdown_row(text.replace("\n", "<br>") for text in row)

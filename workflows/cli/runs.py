@@ -3,7 +3,7 @@
 import re
 import time
 
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from pipeline.errors import UserError
@@ -30,9 +30,8 @@ def runs(store: StoreOption = "runs") -> None:
     if not listed:
         console.print(f"no runs in {store} yet; aiayn table2 starts one", highlight=False)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("run", "status", "time", "result", "options"):
-        table.add_column(heading, header_style="bold", overflow="fold")
+    columns = (Column(heading, overflow="fold") for heading in ("run", "status", "time", "result", "options"))
+    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for run in listed:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(_time(run)))
         options = Text(re.sub(r"^(python -m|aiayn) \S+ ?", "", run.record.command))
@@ -47,7 +46,7 @@ def _time(run: Run) -> float:
 def _result(run: Run) -> str:
     shown = [f"{in_words(name)} {_brief(value)}" for name, value in run.record.metrics.items()]
     more = [f"{len(shown) - MAX_METRICS} more"] if len(shown) > MAX_METRICS else []
-    return ", ".join([*filter(None, [run.record.reason]), *shown[:MAX_METRICS], *more])
+    return ", ".join(filter(None, [run.record.reason, *shown[:MAX_METRICS], *more]))
 
 
 def _brief(value: float) -> str:

@@ -113,14 +113,11 @@ def draw_figures(context: Context, checkpoint: Checkpoint, settings: FigureSetti
         )
         context.progress(len(drawn), len(CHOOSERS), "figures")
     files, first = {figure.caption: context.folder / f"figure{figure.number}.svg" for figure in drawn}, drawn[0]
-    page = render(
-        settings.name, sentences, settings.decoding, figures=files, layer=first.layer, shown_heads=first.heads
-    )
+    page = render(settings.name, sentences, settings.decoding, first.layer, first.heads, files)
     (context.folder / "attention.html").write_text(page, encoding="utf-8")
     translations = {sentence.sentence: sentence.translation for sentence in sentences}
-    return AttentionFigures(context.folder).write(
-        DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations)
-    )
+    record = DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations)
+    return AttentionFigures(context.folder).write(record)
 
 
 def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wanted) -> Attended:
@@ -134,10 +131,9 @@ def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wa
     for sentence in order:
         try:
             wanted.within(sentence)
+            return sentence
         except UserError as error:
             problems.append(error)
-        else:
-            return sentence
     raise UserError(f"Figure {number}: {problems[0]}")
 
 

@@ -1,15 +1,12 @@
 """Renders the interactive attention page (layer, heads, word, kind of attention) as one self-contained HTML file."""
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from pipeline.attention.recording import KINDS, Kind
 from pipeline.attention.translated import Attended, Pieces
@@ -21,36 +18,33 @@ KIND_NAMES: dict[Kind, str] = {
     "decoder": "decoder: output to output",
     "cross": "cross: output to source",
 }
-TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render(
     model: str,
     sentences: Sequence[Attended],
     settings: DecodingSettings,
-    *,
-    figures: Mapping[str, Path] = MappingProxyType({}),
-    layer: int = 1,
-    shown_heads: Sequence[int] = (1,),
+    layer: int,
+    heads: Sequence[int],
+    figures: Mapping[str, Path],
 ) -> str:
     """Returns the page; `figures` maps captions to SVG files.
 
-    It opens with `shown_heads` of the encoder's `layer`, both counted from 1.
+    It opens with `heads` of the encoder's `layer`, both counted from 1.
     """
     data = {
         "kinds": KIND_NAMES,
         "colors": HEAD_COLORS,
-        "start": {"kind": "encoder", "layer": layer - 1, "heads": [head - 1 for head in shown_heads]},
+        "start": {"kind": "encoder", "layer": layer - 1, "heads": [head - 1 for head in heads]},
         "sentences": [described(sentence) for sentence in sentences],
     }
     environment = Environment(
         loader=PackageLoader("workflows.figures"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     return environment.get_template("attention.html.j2").render(
         model=model,
-        style=Markup((TEMPLATES / "attention.css").read_text(encoding="utf-8")),
-        script=Markup((TEMPLATES / "attention.js").read_text(encoding="utf-8")),
-        data=_inside_script(data),
+        data=data,
         beam_size=settings.beam_size,
         length_penalty=settings.length_penalty,
         figures={caption: base64.b64encode(path.read_bytes()).decode() for caption, path in figures.items()},
@@ -59,26 +53,11 @@ def render(
 
 def described(attended: Attended) -> dict[str, Any]:
     """Returns a translation and its weights in the format of the page's script."""
-
-    def side(pieces: Pieces) -> dict[str, Any]:
-        return {"texts": pieces.texts, "words": pieces.words, "separators": pieces.separators}
-
-    return {
-        "sentence": attended.sentence,
-        "translation": attended.translation,
-        "score": attended.score,
-        **{name: side(getattr(attended, name)) for name in ("source", "read", "written")},
-        "weights": {kind: _packed(attended.weights[kind]) for kind in KINDS},
-    }
+    fields = {name: each._asdict() if isinstance(each, Pieces) else each for name, each in vars(attended).items()}
+    return {**fields, "weights": {kind: _packed(attended.weights[kind]) for kind in KINDS}}
 
 
 def _packed(weights: Any) -> dict[str, Any]:
     """Packs weights as little-endian 16-bit integers in base64: 65535 means 1."""
     rounded = np.rint(weights.clip(0, 1) * 65535).astype("<u2")
     return {"shape": weights.shape, "data": base64.b64encode(rounded.tobytes()).decode()}
-
-
-def _inside_script(value: Any) -> Markup:
-    """Returns JSON escaped for a script element, so that no sentence can close it."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))

@@ -51,10 +51,13 @@ class ExaminedModel:
     def sentences(self) -> tuple[str, ...]:
         """Returns the sentences to translate by default: the paper's, or some of the model's text.
 
-        For a model of generated text: unseen sentences with a pronoun far from their beginning.
+        For a model of generated text: unseen sentences with the pronoun "it" far from their beginning, and so from the
+        noun it stands for.
         """
         if self.generated:
-            return _with_pronouns(self.generated)
+            texts = (derivation.english for derivation in held_out(self.generated.seed, "test"))
+            late = (text for text in texts if "it" in text.split(" ")[PRONOUN_AFTER_WORDS:])
+            return tuple(islice(late, N_GENERATED))
         if self.dev and tag_of(self.dev.load().source).language != "en":
             first = list(read_lines(self.dev.source))
             return tuple(line for line in first if 40 <= len(line) <= 160)[:N_DEV] or tuple(first[:1])
@@ -72,14 +75,14 @@ def newest(store: Store) -> ExaminedModel:
     found = [[manifest.parent for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")] for kind in MODEL_STAGES]
     of_table2 = [folder for folder in found[0] if folder.name in named]
     chosen: list[Path] = next(filter(None, (of_table2, *found)), [])
-    checkpoints = [checkpoint for folder in chosen if _has_heads(checkpoint := Checkpoint(folder))]
+    checkpoints = [
+        checkpoint
+        for checkpoint in map(Checkpoint, chosen)
+        if not (checkpoint.folder / "model.json").exists() or checkpoint.config.architecture == "transformer"
+    ]
     if not checkpoints:
         raise UserError(f"{store.root} has no trained Transformer; train one or name a model's folder")
     return _of_folder(max(checkpoints, key=lambda checkpoint: str(checkpoint.manifest["started"])).folder, store)
-
-
-def _has_heads(checkpoint: Checkpoint) -> bool:
-    return not (checkpoint.folder / "model.json").exists() or checkpoint.config.architecture == "transformer"
 
 
 def at(folder: Path, store: Store) -> ExaminedModel:
@@ -100,9 +103,3 @@ def _of_folder(folder: Path, store: Store) -> ExaminedModel:
             known.setdefault("generated", None if settings.target == "trees" else settings)
     # The model's name is that of the tables, such as `en-de base`, or else its folder's.
     return ExaminedModel(str(manifest.get("label", "")).partition(" ")[2] or folder.name, checkpoint, **known)
-
-
-def _with_pronouns(generated: GeneratedText) -> tuple[str, ...]:
-    """Returns unseen sentences with the pronoun "it" far from their beginning, and so from the noun it stands for."""
-    texts = (derivation.english for derivation in held_out(generated.seed, "test"))
-    return tuple(islice((text for text in texts if "it" in text.split(" ")[PRONOUN_AFTER_WORDS:]), N_GENERATED))

@@ -189,7 +189,7 @@ def test_single_values_decide_nothing(rule: str) -> None:
 def test_equal_values_have_no_noise() -> None:
     for region, p_values in ((POSITIVE, (0, 1)), (at_least(0.1), (1, 1)), (Region(high=-0.1), (1, 0))):
         tested = own([0.1] * 3).difference("a", "zero", region)
-        assert tested == inference.Estimate(0.1, 0.1, 0.1, 2, *p_values, region=region)
+        assert tested == inference.Estimate(0.1, 0.1, 0.1, 2, *p_values)
     rows = Groups({"a": [0.1] * 3, "b": [0.1] * 2, "c": [0.1]})
     assert rows.deviation == 0
     assert verdict(rows.best("a", ["b", "c"])) == verdict(rows.trend(["a", "b", "c"])) == "undecided"

@@ -11,8 +11,8 @@ from tests.support.html_reader import Reader
 from workflows.figures.page import render
 
 
-def page(attended: tuple[Attended, ...], **more: Any) -> str:
-    return render("en-de <i>base</i>", attended, DecodingSettings(), **more)
+def page(attended: tuple[Attended, ...]) -> str:
+    return render("en-de <i>base</i>", attended, DecodingSettings(), 1, (1,), {})
 
 
 def data_of(html: str) -> dict[str, Any]:

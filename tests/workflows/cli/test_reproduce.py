@@ -1,4 +1,4 @@
-"""workflows.cli.closing: a workflow's last lines can be pasted."""
+"""workflows.cli.reproduce: a workflow's last lines can be pasted."""
 
 import shlex
 import sys
@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.store.store import Store
 from tests.support.tiny_dag import run_table
-from workflows.cli.closing import aiayn, closing_lines, shown
+from workflows.cli.reproduce import aiayn, closing_lines, shown
 from workflows.names import named_folder
 from workflows.runs import Run
 
