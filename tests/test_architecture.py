@@ -33,10 +33,10 @@ MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
     "model pipeline": (16_474, 15_600),
     "model/kernels": (318, 600),
-    "workflows": (10_513, 8_900),
+    "workflows": (10_372, 8_900),
     "benchmarks": (1_473, 1_450),
     "tests": (20_950, 19_500),
-    "a table": (6_438, 5_200),
+    "a table": (6_428, 5_200),
     "a file": (400, 400),
 }
 """Python lines of folders, of what a table imports from workflows/, and of any one file."""
