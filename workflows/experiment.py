@@ -41,7 +41,6 @@ class Request:
     """The options that change settings, as typed."""
     address: str | None
     until: str | None
-    force: str | None
     say: Callable[[str], None]
     """Prints a line."""
     view: Watcher

@@ -47,7 +47,7 @@ def requested(name: str, profile: BaseProfile, options: Common) -> Asked:
     changes = changes_typed(options.config, options.overrides)
     store = Store.at(options.store).checked()
     view, typed = View(console), command_line(name, changes)
-    return Asked(profile, store, typed, changes, options.address, options.until, options.force, say, view, options)
+    return Asked(profile, store, typed, changes, options.address, options.until, say, view, options)
 
 
 def chosen_names(

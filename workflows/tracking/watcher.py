@@ -248,7 +248,8 @@ class MlflowWatcher(Watcher):
             for point in points
             if (point.key, point.step) not in known or (point.step == 0 and known[point.key, 0] != point.value)
         ]
-        client.log_batch(run, metrics=lacking)
+        if lacking:
+            client.log_batch(run, metrics=lacking)
         self._known[run] = known | {(point.key, point.step): point.value for point in lacking}
 
     def _end(self, name: str, status: Status, why: str = "") -> None:
