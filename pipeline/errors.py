@@ -1,5 +1,8 @@
 """Errors that the user can fix."""
 
+from pathlib import Path
+from typing import Self
+
 
 class UserError(Exception):
     """Bad input, in one line: what is wrong, in which file and line or option, and what to do about it.
@@ -14,3 +17,15 @@ class BucketError(UserError, OSError):
 
 class LostProcessError(UserError):
     """A process or a node was lost for good. The step is not at fault: a retry helps."""
+
+
+class LockLostError(UserError):
+    """Another process has taken over the artifact because this one went silent."""
+
+    @classmethod
+    def of(cls, folder: Path) -> Self:
+        """Returns the error for a process that was building `folder`."""
+        return cls(
+            f"another command has taken over {folder} because this one went silent; let that one finish, "
+            "or stop it and run the same command again"
+        )

@@ -28,8 +28,7 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
     """
     for folder in (path.absolute(), *_candidates(path, MADE_BY[marker])):
         artifact = folder.resolve()
-        if not (store := store_beside(artifact, Store(artifact))).has(artifact.name):
-            store.fetch(artifact.name)
+        store_beside(artifact, Store(artifact)).fetch(artifact.name)
         if (folder / marker).is_file():
             Artifact(folder).check()
             return folder

@@ -29,8 +29,8 @@ from pydantic import BaseModel, ValidationError
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.folders import Inside
 from pipeline.store.locks import FileLock, guarded, holder
-from pipeline.store.names import Inside
 from pipeline.store.store import Store
 from workflows.engine.dag import ROOT, Step, in_order
 

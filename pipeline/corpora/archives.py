@@ -24,8 +24,8 @@ from pipeline.corpora.download import fetch, mismatch
 from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.artifact import Context
+from pipeline.store.folders import Inside
 from pipeline.store.locks import FileLock
-from pipeline.store.names import Inside
 from pipeline.text.aligned import content_sha256
 from pipeline.text.amount import Amount
 from pipeline.text.lines import open_unzipped

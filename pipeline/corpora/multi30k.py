@@ -16,7 +16,7 @@ from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.store.scratch import temporary_folder
+from pipeline.store.folders import temporary_folder
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
 from pipeline.text.overlap import check_apart

@@ -26,7 +26,7 @@ from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, Count, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.store.scratch import temporary_folder
+from pipeline.store.folders import temporary_folder
 from pipeline.text.aligned import CorpusWriter, copy_files, write_set
 from pipeline.text.amount import Amount
 from pipeline.text.lines import read_pairs

@@ -33,7 +33,7 @@ def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> 
         )
     updates = kept[-settings.last :]
     log.info("averaging the checkpoints of updates %s", ", ".join(map(str, updates)))
-    averaged = [run.checkpoint(update).on_this_node(context.scratch) for update in updates]
+    averaged = [run.checkpoint(update) for update in updates]
     weights = mean_weights(safetensors.torch.load_file(one.folder / "model.safetensors") for one in averaged)
     checkpoint = Checkpoint(context.folder)
     write_weights(checkpoint.folder, weights, averaged[-1].read_json("model.json"))

@@ -26,7 +26,6 @@ from pipeline.settings import DecodingSettings, Dtype
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EvaluationSet, Hypotheses
 from pipeline.store.records import DecodingRecord
-from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.training.layout import lacking, listed, may_grow
 from pipeline.warning_events import emitting_warnings
@@ -80,8 +79,10 @@ class Translated(NamedTuple):
 class DecodingWorker:
     """A translator in its own process, loaded by the first call, which raises if the model is bad."""
 
-    def __init__(self, scratch: Scratch, emit: Callable[..., None], settings: DecodingSettings, device: str) -> None:
-        self._scratch, self._emit, self._settings, self._device = scratch, emit, settings, device
+    def __init__(
+        self, here: Callable[[Path], Path], emit: Callable[..., None], settings: DecodingSettings, device: str
+    ) -> None:
+        self._here, self._emit, self._settings, self._device = here, emit, settings, device
         self._folder: Path | None = None
         self._translator: Translator | None = None
 
@@ -111,8 +112,7 @@ class DecodingWorker:
             self._translator = None
             torch.set_num_threads(self._settings.threads)
             device = reserved_gpu(self._device) if self._device == "cuda" else self._device
-            here = Checkpoint(folder).on_this_node(self._scratch).folder
-            self._translator = Translator(here, self._settings, device)
+            self._translator = Translator(self._here(folder), self._settings, device)
             self._folder = folder
         return self._translator
 
@@ -236,7 +236,7 @@ class Translators:
         )
         dtype = _dtype(settings, self._layout.device)
         placed = settings.model_copy(update={"gpu_share": self._layout.gpu_share, "dtype": dtype})
-        self._start = partial(options.remote, context.scratch, context.emit, placed, self._layout.device)
+        self._start = partial(options.remote, context.on_node, context.emit, placed, self._layout.device)
         self._actors: list[Any] = []
 
     def __enter__(self) -> Self:

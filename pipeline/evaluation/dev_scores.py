@@ -11,8 +11,8 @@ from pipeline.evaluation.tree_scores import score_parses
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Checkpoint, EvaluationSet, TrainingRun
+from pipeline.store.folders import temporary_folder
 from pipeline.store.records import Record
-from pipeline.store.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from pipeline.evaluation.decoding import Translators
@@ -68,7 +68,7 @@ def scores_of(
     from pipeline.evaluation import decoding, scoring
 
     with temporary_folder(context.folder) as decoded, temporary_folder(context.folder) as scored:
-        silent = Context(decoded, shared=context.shared)  # `shared` ends it if the stage loses its lock
+        silent = Context(decoded, build=context.build)  # which ends it if the stage loses its lock
         hypotheses = decoding.decode(silent, model, dev, settings, translators=translators)
         within = Context(scored)
         if dev.gold_trees.exists():

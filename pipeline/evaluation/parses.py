@@ -21,7 +21,6 @@ from pipeline.parsing.trees import Tree, bracketed, preterminals, read_trees, wa
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EvaluationSet, Hypotheses
 from pipeline.store.records import Record
-from pipeline.store.scratch import Scratch
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 
 log = logging.getLogger(__name__)
@@ -108,7 +107,7 @@ def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Pa
     frequent label of constituents that end where their sentence does. Warns of symbols that parsers cannot learn,
     because the training trees in `corpus` lack them.
     """
-    root, inner = _usual_labels(islice(_training_trees(corpus, context.scratch), LABELLED_TREES))
+    root, inner = _usual_labels(islice(_training_trees(corpus), LABELLED_TREES))
     known = set(corpus.symbols)
     for number, line in enumerate(read_lines(text.references), start=1):
         for symbol in sorted(set(line.split()) - known):
@@ -123,9 +122,9 @@ def _trees(path: Path) -> list[Tree]:
     return [placed.tree for placed in read_trees(path)]
 
 
-def _training_trees(corpus: Corpus, scratch: Scratch) -> Iterator[Tree]:
+def _training_trees(corpus: Corpus) -> Iterator[Tree]:
     for shard in corpus.shards:
-        for words, symbols in read_pairs(scratch.on_this_node(shard.source), scratch.on_this_node(shard.target)):
+        for words, symbols in read_pairs(shard.source, shard.target):
             yield rebuild(symbols.split(), words.split()).tree
 
 

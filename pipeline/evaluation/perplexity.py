@@ -41,7 +41,6 @@ def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Per
     from pipeline.text.encoding import encoded_set
     from pipeline.training.validation import split_sums
 
-    checkpoint = checkpoint.on_this_node(context.scratch)
     with encoded_set(context, dev, checkpoint.vocabulary) as split:
         model = load_model(checkpoint.folder, context.device)
         n_correct = torch.zeros((), dtype=torch.int64, device=context.device)

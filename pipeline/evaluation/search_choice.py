@@ -116,7 +116,7 @@ def choose_parser(
     beams = {settings.beam_size: f1[best]}
     beams |= {beam_size: score["dev_f1"] for beam_size, score in zip(others, scores, strict=True)}
     chosen_beam = max(sorted(beams), key=lambda beam_size: beams[beam_size])
-    for file in checkpoint.on_this_node(context.scratch).folder.glob("[!.]*"):
+    for file in checkpoint.folder.glob("[!.]*"):
         if file.name != MANIFEST:
             shutil.copyfile(file, context.folder / file.name)
     chosen = settings.model_copy(update={"beam_size": chosen_beam})

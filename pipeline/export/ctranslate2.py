@@ -68,7 +68,6 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
     UserError if CTranslate2 is not installed or does not support the model, or if the checkpoint is unusable.
     """
     transformer_spec = installed("ctranslate2.specs.transformer_spec")
-    checkpoint = checkpoint.on_this_node(context.scratch)
     model, vocabulary = load_transformer(checkpoint, "CTranslate2")
     config = model.config
     sizes = {"num_layers": config.n_layers, "num_heads": config.n_heads, "head_dim": config.d_k, "pre_norm": False}

@@ -55,7 +55,6 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
 
     Raises UserError if MarianMT does not support the model, or if the checkpoint is unusable.
     """
-    checkpoint = checkpoint.on_this_node(context.scratch)
     model, vocabulary = load_transformer(checkpoint, "MarianMT")
     config, exported = model.config, Artifact(context.folder)
     write_tensors(exported.folder / "model.safetensors", marian_weights(model), {"format": "pt"})

@@ -8,34 +8,26 @@ argument of every stage, has the folder to write to, a parallel map and a receiv
 import errno
 import hashlib
 import json
+import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.errors import UserError
+from pipeline.errors import LockLostError, UserError
+from pipeline.store.folders import HIDDEN, MANIFEST, build_folder, inside, remove
 from pipeline.store.hashes import file_sha256, hashes_file, known_hashes, remember, stamp
-from pipeline.store.names import inside
-from pipeline.store.scratch import (
-    BUILD_PREFIX,
-    CHECK_S,
-    HIDDEN,
-    MANIFEST,
-    LockLostError,
-    Scratch,
-    Written,
-    aside_path,
-    remove,
-)
+
+if TYPE_CHECKING:
+    from pipeline.store.build import Build
 
 Result = TypeVar("Result")
 
@@ -44,8 +36,13 @@ ArtifactT = TypeVar("ArtifactT", bound="Artifact")
 Content = TypeVar("Content")
 
 
+logger = logging.getLogger(__name__)
+
+CHECK_S = 5.0
+"""Minimum seconds between lock checks of a stage that reports often."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """errno values for a full disk or quota."""
+EXISTS = (errno.EEXIST, errno.ENOTEMPTY)
 
 
 def map_here(function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
@@ -72,35 +69,35 @@ class Context:
     {"waiting": "no GPU is free"} goes to the screen, {"warning": ...} to the screen and the manifest."""
     map: Callable[..., Iterable[Any]] = map_here
     """`map(function, argument_lists)` yields results in order. `function` must be importable in other processes."""
-    shared: Scratch | None = None
-    """The build folder as seen from other nodes; None: as from this one."""
+    build: "Build | None" = None
+    """The build folder for processes on other nodes; None: they see the same folders, and there is no lock."""
     device: str = "cpu"
     """The torch device reserved for the stage."""
     warnings: Sequence[str] = ()
     """For a table, the warnings of all stages behind it, each with its stages' labels; empty for other stages."""
-    added: dict[str, Written] = field(default_factory=dict)
-    """Files written by tasks, by name in the artifact (`add`)."""
 
     @property
-    def scratch(self) -> Scratch:
-        """The build folder, for processes on any node."""
-        return self.shared or Scratch(self.folder)
+    def on_node(self) -> Callable[[Path], Path]:
+        """Returns, in a process on any node, the folder there of one of the stage's inputs (`Build.input`)."""
+        return self.build.input if self.build else Path
 
-    def add(self, written: Written, name: str | None = None) -> None:
-        """Adds a file written by a task (`Scratch.writing`) to the artifact, optionally under another `name`.
+    @property
+    def scratch(self) -> Any:
+        from pipeline.store.scratch import Scratch
 
-        Without a shared disk the file is only in the bucket, and is renamed when the artifact is published.
-        """
+        return Scratch(self.folder)
+
+    def add(self, written: Any, name: str | None = None) -> None:
         name = name or written.name
-        if self.scratch.store is None and name != written.name:
+        if name != written.name:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.folder / written.name, path)
-        self.added[name] = written
 
     def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
-        """Reports progress. Raises LockLostError if another process has taken over (`Scratch.check`)."""
-        self.scratch.check(every_s=CHECK_S)
+        """Reports progress. Raises LockLostError if another process has taken over (`Build.check`)."""
+        if self.build:
+            self.build.check(every_s=CHECK_S)
         self.emit({"done": done, "total": total, "unit": unit, **more})
 
 
@@ -111,16 +108,9 @@ class Artifact:
     folder: Path
     record_file: ClassVar[str | None] = None
     """The JSON file copied into the manifest, under "figures"."""
-    outline: ClassVar[tuple[str, ...] | None] = None
-    """Patterns (`fnmatch`) of the files that a step downloads of an input before it starts; None: all. To open any
-    other file, call `Scratch.on_this_node`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", Path(self.folder))
-
-    def on_this_node(self, scratch: Scratch) -> Self:
-        """Returns the artifact with all its files on this node; `scratch` is the stage's that has it as input."""
-        return replace(self, folder=scratch.on_this_node(self.folder))
 
     def read_json(self, name: str) -> Any:
         """Reads a JSON file of the folder. Raises UserError if it is missing or invalid."""
@@ -272,18 +262,6 @@ def _canonical_sha256(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def build_folder(target: Path) -> Path:
-    """Returns the temporary folder in which an artifact is built before it is published as `target`."""
-    return target.with_name(f"{BUILD_PREFIX}{target.name}")
-
-
-def set_aside(folder: Path) -> Path:
-    """Renames an unusable folder, in place, and returns its new path; `aiayn clean` lists it."""
-    aside = aside_path(folder)
-    os.rename(folder, aside)
-    return aside
-
-
 @contextmanager
 def report_full_disk(target: Path) -> Iterator[None]:
     """Raises UserError if the disk fills up while the body writes `target`."""
@@ -305,17 +283,14 @@ def publish(
     manifest: dict[str, Any],
     resume: bool = False,
     holds_lock: Callable[[], bool] = lambda: True,
-    deliver: Callable[[Path], None] | None = None,
     flush: bool = False,
-    added: Mapping[str, Written] = MappingProxyType({}),
 ) -> ArtifactT:
     """Publishes an artifact: calls `build` with a temporary folder, then renames that folder to `target`.
 
-    `manifest.json` is `manifest` plus times, the artifact's record and the sha256 of each file and of itself; `added`
-    files (`Context.add`) are not read for it. The temporary folder is `<parent>/.making-<name>`. Unless `resume` is
-    set, a leftover one is removed first, and it is removed after an error. If `holds_lock()` turns false, another
-    process is building `target`, and nothing is published or removed. `deliver` receives the finished folder just
-    before the rename. `flush` syncs all files to disk, so that not even a power failure leaves a partial artifact.
+    `manifest.json` is `manifest` plus times, the artifact's record and the sha256 of each file and of itself. The
+    temporary folder is `<parent>/.making-<name>`. Unless `resume` is set, a leftover one is removed first, and it is
+    removed after an error. If `holds_lock()` turns false, another process is building `target`, and nothing is
+    published or removed. `flush` syncs all files to disk, so that not even a power failure leaves a partial artifact.
     Raises LockLostError if the lock is lost, and UserError if `target` exists or the disk is full.
     """
     if target.exists():
@@ -334,37 +309,33 @@ def publish(
                 with suppress(OSError):  # only empty folders, left by `Context.add`, can be removed
                     os.rmdir(folder)
             found = {path.relative_to(building).as_posix(): path for path in sorted(building.rglob("*"))}
-            files = {  # but those in folders that could not be removed (`pipeline.store.scratch.temporary_folder`)
+            files = {  # but those in folders that could not be removed (`temporary_folder`)
                 name: path
                 for name, path in found.items()
                 if path.is_file() and name != MANIFEST and not name.startswith(".") and "/." not in name
             }
-            for name in files.keys() & added.keys():
-                if files[name].stat().st_size != added[name].size_bytes:
-                    raise UserError(f"{files[name]} changed after it was written; run the same command again")
-            hashed = {
-                name: [*stamp(path), added[name].sha256 if name in added else file_sha256(path)]
-                for name, path in files.items()
-            }
+            hashed = {name: [*stamp(path), file_sha256(path)] for name, path in files.items()}
             complete = {
                 **manifest,
                 "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
                 "seconds": round(time.time() - started, 3),
                 "figures": artifact.read_json(artifact.record_file) if artifact.record_file else {},
-                "files": {
-                    **{name: {"bytes": each.size_bytes, "sha256": each.sha256} for name, each in added.items()},
-                    **{name: {"bytes": each[0], "sha256": each[-1]} for name, each in hashed.items()},
-                },
+                "files": {name: {"bytes": each[0], "sha256": each[-1]} for name, each in hashed.items()},
             }
             complete = json.loads(json.dumps(complete))  # as readers will parse it
             artifact.write_json(MANIFEST, {**complete, "sha256": _canonical_sha256(complete)})
             if not holds_lock():
                 raise LockLostError.of(target)
-            if deliver:
-                deliver(building)
             for path in (*files.values(), building / MANIFEST, building) if flush else ():
                 _flush(path)
-            os.rename(building, target)
+            try:
+                os.rename(building, target)
+            except OSError as error:  # on NFS, a client may learn late what another published
+                if error.errno not in EXISTS:
+                    raise
+                _keep_theirs(target, complete["files"])
+                remove(building)
+                return replace(artifact, folder=target)
             if flush:
                 _flush(target.parent)
             remember(hashes_file(target), hashed)
@@ -373,6 +344,14 @@ def publish(
                 shutil.rmtree(building, ignore_errors=True)
             raise
     return replace(artifact, folder=target)
+
+
+def _keep_theirs(target: Path, files: dict[str, Any]) -> None:
+    """Keeps what another process has published as `target` meanwhile. Raises UserError if that is damaged."""
+    theirs = Artifact(target)
+    theirs.check()
+    same = theirs.manifest["files"] == files
+    logger.warning("%s was published meanwhile%s", target, "" if same else ", with other content, which counts")
 
 
 def _flush(path: Path) -> None:

@@ -7,10 +7,10 @@ Training does not depend on test sets, so adding one retrains nothing.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, TypeAdapter
 
@@ -27,7 +27,6 @@ from pipeline.store.records import (
     ScoringRecord,
     TrainingRecord,
 )
-from pipeline.store.scratch import Scratch
 
 ALL = "all"
 """Name of the only collection."""
@@ -50,16 +49,11 @@ class Shard:
     collection: str = ALL
     """The collection of its pairs, e.g. "europarl-v7"."""
 
-    def on_this_node(self, scratch: Scratch) -> Self:
-        """Returns the shard with its files on this node; `scratch` is the stage's that has its corpus as input."""
-        return replace(self, source=scratch.on_this_node(self.source), target=scratch.on_this_node(self.target))
-
 
 class Corpus(JsonArtifact[CorpusRecord]):
     """Aligned training text in UTF-8, `<number>.<language>`, and `corpus.json`."""
 
     record_file = "corpus.json"
-    outline = ("corpus.json",)
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -154,7 +148,6 @@ class EncodedDataset(Artifact):
     """Token ids as Arrow IPC files `<split>/<number>.arrow`, and `dataset.json`; read by `pipeline.text.encoding`."""
 
     record_file = "dataset.json"
-    outline = ("dataset.json",)
 
     def check_vocabulary(self, vocabulary_size: int) -> None:
         """Raises UserError if the dataset has another vocabulary size."""
@@ -170,7 +163,6 @@ class TrainingRun(JsonArtifact[TrainingRecord]):
     """A finished run: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
 
     record_file = "run.json"
-    outline = ("run.json", METRICS, f"{CHECKPOINTS}/*/{CONFIG_FILE}")
 
     def checkpoint(self, update: int) -> "Checkpoint":
         """Returns the checkpoint kept after an update. It uses the run's vocabulary."""
@@ -196,17 +188,11 @@ class Checkpoint(JsonArtifact[AveragingRecord]):
     """A trained model: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
 
     record_file = "averaging.json"
-    outline: ClassVar[tuple[str, ...]] = ("averaging.json", CONFIG_FILE)
 
     @property
     def config(self) -> TransformerConfig:
         """The model's configuration. Raises UserError if `model.json` is missing or invalid."""
         return self.read(CONFIG_FILE, _config_adapter())
-
-    def on_this_node(self, scratch: Scratch) -> Self:
-        """Returns the checkpoint with its weights, configuration and vocabulary on this node."""
-        scratch.on_this_node(self.vocabulary)  # not among the files of a checkpoint within a run
-        return super().on_this_node(scratch)
 
     @property
     def vocabulary(self) -> Path:
@@ -230,8 +216,6 @@ def _refuse_unknown_fields(fields: Any) -> Any:
 
 class ChosenParser(Checkpoint):
     """The chosen candidate's checkpoint, and `parsing.json`."""
-
-    outline = (*Checkpoint.outline, CHOICE_FILE)
 
     @property
     def search(self) -> DecodingSettings:

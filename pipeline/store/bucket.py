@@ -38,9 +38,13 @@ PATIENCE_S = 120.0
 """How long to retry a failing service."""
 REQUEST_S = 60
 """Longest silence of the service; a large object may take longer."""
-CHUNK_BYTES = 1 << 20
-AT_ONCE = 8
+PART_S = 600
+"""The same for a part of an upload, since the service is silent until all of it has arrived."""
+CHUNK_BYTES = 1 << 18
+AT_ONCE = 4
 """Files copied concurrently."""
+PARTS_AT_ONCE = 2
+"""Parts of a large file uploaded concurrently, 5 MiB each, all in memory."""
 STATED = (r"<Message>([^<]+)</Message>", r"status code: (\d+ [A-Za-z ]+)", r"(error sending request|timed out)")
 """Patterns of the service's own message within the client's long error text, most specific first."""
 
@@ -116,19 +120,33 @@ class Bucket:
     def upload(self, files: Mapping[str, Path]) -> None:
         """Uploads files to objects, by name, concurrently.
 
-        A large file is uploaded in parts and becomes visible with the last.
+        A large file is uploaded in parts and becomes visible with the last; after an error the client removes them.
         """
-        self._each("write", files, lambda name: obstore.put(self._service, name, files[name]))
+
+        def put(name: str) -> None:
+            obstore.put(self._connected(PART_S), name, files[name], max_concurrency=PARTS_AT_ONCE)
+
+        self._each("write", files, put)
 
     def download(self, files: Mapping[str, Path]) -> None:
-        """Downloads objects, by name, to files, concurrently. Raises BucketError if one is missing."""
+        """Downloads objects, by name, to files, concurrently. Raises BucketError if one is missing.
+
+        An object may take as long as its bytes come: after an interruption, the rest is asked for.
+        """
 
         def fetch(name: str) -> None:
-            answer = obstore.get(self._service, name)
             files[name].parent.mkdir(parents=True, exist_ok=True)
             with files[name].open("wb") as output:
-                for chunk in answer.stream(min_chunk_size=CHUNK_BYTES):
-                    output.write(chunk)
+                while True:
+                    begun = output.tell()
+                    try:
+                        answer = obstore.get(self._service, name, options={"range": {"offset": begun}})
+                        for chunk in answer.stream(min_chunk_size=CHUNK_BYTES):
+                            output.write(chunk)
+                        return
+                    except BaseError:
+                        if output.tell() == begun:
+                            raise
 
         self._each("read", files, fetch)
 
@@ -160,7 +178,10 @@ class Bucket:
 
     @property
     def _service(self) -> ObjectStore:
-        return _connected(self.uri, os.environ.get("AWS_ENDPOINT_URL", ""), PATIENCE_S)
+        return self._connected(REQUEST_S)
+
+    def _connected(self, silence_s: int) -> ObjectStore:
+        return _connected(self.uri, os.environ.get("AWS_ENDPOINT_URL", ""), PATIENCE_S, silence_s)
 
     @contextmanager
     def _in_a_line(self, action: str) -> Iterator[None]:
@@ -176,13 +197,13 @@ class Bucket:
 
 
 @cache
-def _connected(uri: str, endpoint: str, patience_s: float) -> ObjectStore:
+def _connected(uri: str, endpoint: str, patience_s: float, silence_s: int) -> ObjectStore:
     # A private service in a trusted network often has no TLS; its URL then says http.
     insecure = endpoint.startswith("http://")
     try:
         return from_url(
             uri.replace("%", "%25").replace("?", "%3F").replace("#", "%23"),  # the name as the user typed it
-            client_options={"allow_http": insecure, "timeout": "7d", "read_timeout": timedelta(seconds=REQUEST_S)},
+            client_options={"allow_http": insecure, "timeout": "7d", "read_timeout": timedelta(seconds=silence_s)},
             retry_config={
                 "max_retries": 1000,
                 "retry_timeout": timedelta(seconds=patience_s),

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.settings import DecodingSettings, TrainingSettings
-from pipeline.store.names import Inside
+from pipeline.store.folders import Inside
 
 NOT_DEFINED = "not defined"
 """Text shown for a paper BLEU of None."""

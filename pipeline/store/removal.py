@@ -16,9 +16,9 @@ from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
+from pipeline.store.folders import ASIDE_PREFIX, BUILD_PREFIX, PULLING_PREFIX, RECORDS_PREFIX, remove
 from pipeline.store.hashes import VERIFIED, hashes_file
 from pipeline.store.locks import Owner, guarded, holder
-from pipeline.store.scratch import ASIDE_PREFIX, BUILD_PREFIX, remove
 from pipeline.store.store import Store
 
 HIDDEN = ".deleted-"
@@ -65,7 +65,7 @@ def lock_name(name: str) -> str:
         return name.removeprefix(ASIDE_PREFIX).rpartition("-")[0]
     if name.startswith(ERROR_PREFIX):
         return name.removeprefix(ERROR_PREFIX).removesuffix(".txt")
-    return name.removeprefix(BUILD_PREFIX)
+    return name.removeprefix(BUILD_PREFIX).removeprefix(PULLING_PREFIX).removeprefix(RECORDS_PREFIX)
 
 
 def size_bytes(folder: Path) -> int:

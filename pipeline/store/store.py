@@ -4,37 +4,38 @@
     store.find("cleaning-0123456789abcdef")         # its folder, or None if it is not published
 
 A store is a folder. Without a shared disk, it is a folder on each machine, in `$AIAYN_CACHE` (default
-`~/.cache/aiayn`), synchronised with a bucket (`pipeline.store.bucket_artifacts`): a machine downloads the files that
-its processes need, each once, and checks them against the manifest.
+`~/.cache/aiayn`), mirrored by a bucket (`pipeline.store.mirror`): what a machine publishes it pushes, and what its
+processes need it pulls, each artifact as a whole, once, and checked.
 
 A name may also be an absolute path, since single stages publish to any folder that the user chooses.
 """
 
 import hashlib
+import math
 import os
 import re
 import secrets
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import unquote
 
 from pipeline.environment import cache_folder
-from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, ArtifactT, build_folder, publish, set_aside
+from pipeline.errors import LockLostError, UserError
+from pipeline.store.artifact import Artifact, ArtifactT, publish, read_manifest
 from pipeline.store.bucket import SCHEME, Bucket
-from pipeline.store.bucket_artifacts import BucketArtifacts
 from pipeline.store.bucket_locks import BucketLock
+from pipeline.store.folders import RECORDS_PREFIX, build_folder, set_aside
 from pipeline.store.hashes import STORE
 from pipeline.store.locks import FileLock, Lock
-from pipeline.store.scratch import BUILD_PREFIX, LockLostError, Scratch, Written
+from pipeline.store.mirror import Mirror
 
+RECORDS_BYTES = 10 << 20
+"""Largest file of an artifact that is pulled for its records: manifests, metrics, translations; no weights."""
 _seen: set[tuple[str, str]] = set()
 """Artifacts that this process has found published in buckets, by URI and name. They never change."""
 
@@ -87,12 +88,6 @@ class Store:
             raise UserError(f"--store {self.root} is a file; name a folder")
         return self
 
-    def as_folder(self) -> Self:
-        """Returns itself. Raises UserError if it is in a bucket, since only copies are here."""
-        if self.uri:
-            raise UserError(f"--store {self.uri}: only folders can be cleaned; this machine's is {self.root}")
-        return self
-
     def __str__(self) -> str:
         """The store as the user named it."""
         return self.uri or str(self.root)
@@ -103,9 +98,9 @@ class Store:
         return Bucket(self.uri)
 
     @property
-    def remote(self) -> BucketArtifacts | None:
+    def mirror(self) -> Mirror | None:
         """The bucket's artifacts, or None if all nodes share the folder."""
-        return BucketArtifacts(self.bucket) if self.uri else None
+        return Mirror(self.bucket) if self.uri else None
 
     @property
     def artifacts(self) -> Path:
@@ -120,46 +115,41 @@ class Store:
         """Returns the folder on this machine in which an artifact is built."""
         return build_folder(self.folder(name))
 
-    def shared_scratch(self, name: str, lock: Lock | None = None) -> Scratch:
-        """Returns an artifact's build folder for processes on any node, valid while the caller holds its `lock`."""
-        is_ours = partial(self._is_held_by, name, lock.line) if lock else None
-        return Scratch(self.scratch(name), store=self if self.uri else None, is_ours=is_ours)
-
-    def _is_held_by(self, name: str, line: bytes) -> bool:
-        return self.lock(name, "").names(line)
-
     def find(self, name: str) -> Path | None:
-        """Returns a published artifact's folder, or None; its files may need `fetch` first."""
+        """Returns a published artifact's folder, or None; one in a bucket may need `fetch` first."""
         folder, key = self.folder(name), (self.uri, name)
-        if not self.remote:
-            return folder if folder.is_dir() else None
-        if key not in _seen and self.remote.published(name):
-            _seen.add(key)
-        return folder if key in _seen else None
+        if self.mirror:
+            if key not in _seen and self.mirror.published(name):
+                _seen.add(key)
+            return folder if key in _seen else None
+        if not folder.is_dir() and folder.parent.is_dir():
+            # An NFS client remembers what an earlier look did not find, until the folder above is opened.
+            os.close(os.open(folder.parent, os.O_RDONLY))
+        return folder if folder.is_dir() else None
 
-    def fetch(self, name: str, parts: Iterable[str] | None = None) -> Path:
-        """Downloads the files of a published artifact, or only `parts`; returns their folder on this machine.
+    def fetch(self, name: str, *, records: bool = False) -> Path:
+        """Returns the folder on this machine of a published artifact, pulled from the bucket if it has none.
 
-        A part is a file, a folder or a pattern (`fnmatch`). Raises UserError if the artifact is gone from the bucket or
-        a file is damaged there.
+        `records` are enough for who shows an artifact: if it is not here, only small files are pulled, to a folder of
+        their own. Raises UserError if it is gone from the bucket or damaged there.
         """
         folder = self.folder(name)
-        if self.remote:
-            published = self.remote.published(name)
-            if published is None:
-                _seen.discard((self.uri, name))
-                raise UserError(f"{self.uri}/store/{name} is no longer there; run the same command again")
-            self.remote.fetch(name, published, ["*"] if parts is None else parts, folder)
+        if not self.mirror:
+            return folder
+        if not (published := self.mirror.published(name)):
+            _seen.discard((self.uri, name))
+            raise UserError(f"{self.uri}/store/{name} is no longer there; run the same command again")
+        is_whole = not records or published.is_in(folder)
+        folder = folder if is_whole else folder.with_name(f"{RECORDS_PREFIX}{name}")
+        with FileLock(folder, f"fetch {name}") as lock:
+            lock.take_in_turn()
+            if not published.is_in(folder) or (is_whole and Artifact(folder).damage()):
+                self.mirror.pull(name, published, folder, math.inf if is_whole else RECORDS_BYTES)
         return folder
 
-    def has(self, name: str) -> bool:
-        """Whether an artifact's folder has all its files, now or once it is published."""
-        artifact = Artifact(self.folder(name))
-        if not self.remote:
-            return True
-        if not (artifact.folder / MANIFEST).is_file():
-            return False
-        return all((artifact.folder / file).is_file() for file in artifact.manifest["files"])
+    def manifest(self, name: str) -> dict[str, Any]:
+        """Returns a published artifact's manifest. Raises OSError, ValueError and UserError if it is not intact."""
+        return read_manifest(self.fetch(name, records=True))
 
     def publish(
         self,
@@ -169,35 +159,41 @@ class Store:
         *,
         resume: bool = False,
         holds_lock: Callable[[], bool],
-        added: Mapping[str, Written] = MappingProxyType({}),
     ) -> ArtifactT:
         """Builds an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`).
 
-        `added` holds the files written by tasks (`Context.add`) once `build` returns. With `resume`, all files are
-        synced to disk.
+        Then pushes it to the bucket, if there is one. With `resume`, all files are synced to disk.
         """
         folder = self.folder(name)
         if not holds_lock():
             raise LockLostError.of(folder)
-        if not self.remote:
-            return publish(folder, build, manifest, resume, holds_lock, None, resume, added)
-        if folder.exists():
+        if self.mirror and folder.exists():
             set_aside(folder)  # perhaps the last copy of an artifact that the bucket has lost
-        if not resume:
-            self.bucket.remove_folder(f"store/{BUILD_PREFIX}{name}")  # left by a killed process
-        deliver = partial(self.remote.upload, name, added)
-        with self.in_use(self.scratch(name)):
-            return publish(folder, build, manifest, resume, holds_lock, deliver, resume, added)
+        with self.in_use(self.scratch(name)) if self.uri else nullcontext():
+            artifact = publish(folder, build, manifest, resume, holds_lock, flush=resume)
+        if self.mirror:
+            self.mirror.push(name, folder)
+        return artifact
+
+    def push_left(self, name: str) -> bool:
+        """Pushes an artifact that an interrupted command published on this machine only; returns whether there is one.
+
+        The caller holds its lock.
+        """
+        if not (self.mirror and self.folder(name).is_dir() and Artifact(self.folder(name)).damage() is None):
+            return False
+        self.mirror.push(name, self.folder(name))
+        return True
 
     def damage(self, name: str) -> str | None:
         """Describes a published artifact's damage, or returns None. In a shared folder, reads its files."""
-        return self.remote.damage(name) if self.remote else Artifact(self.folder(name)).damage()
+        return self.mirror.damage(name) if self.mirror else Artifact(self.folder(name)).damage()
 
     def set_aside(self, name: str) -> None:
         """Unpublishes a damaged artifact by moving its folder; nothing is deleted."""
-        if self.remote:
+        if self.mirror:
             _seen.discard((self.uri, name))
-            self.remote.set_aside(name)
+            self.mirror.set_aside(name)
         if self.folder(name).exists():
             set_aside(self.folder(name))
 
@@ -206,9 +202,9 @@ class Store:
         folder, building = self.folder(name), self.scratch(name)
         if building.exists():
             set_aside(building)
-        if self.remote:
+        if self.mirror:
             _seen.discard((self.uri, name))
-            self.remote.reopen(name)
+            self.mirror.reopen(name)
             if folder.exists():  # the bucket's files count, and are downloaded again
                 set_aside(folder)
         else:
@@ -223,7 +219,7 @@ class Store:
         for folder in (self.folder(name), self.scratch(name)):
             with suppress(OSError):
                 return (folder / file).read_text(encoding="utf-8", errors="replace")
-        return self.remote.peek(name, file) if self.remote else None
+        return self.mirror.peek(name, file) if self.mirror else None
 
     @contextmanager
     def workspace(self, kind: str) -> Iterator[Path]:

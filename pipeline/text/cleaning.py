@@ -59,7 +59,7 @@ def clean_shard(
     part: Corpus, scratch: Scratch, shard: Shard, languages: tuple[str, str], settings: CleaningSettings, in_words: bool
 ) -> tuple[list[int], Counter[str]]:
     """Filters a shard into shards of `part`; returns their numbers of pairs and the counts."""
-    counts, shard = Counter[str](read=shard.pairs), shard.on_this_node(scratch)
+    counts, shard = Counter[str](read=shard.pairs), shard
 
     def kept() -> Iterator[tuple[str, str]]:
         for source, target in read_pairs(shard.source, shard.target, "surrogateescape"):

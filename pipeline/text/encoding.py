@@ -108,7 +108,7 @@ def write_encoded(
 ) -> tuple[dict[str, Any], Written]:
     """Encodes one shard in this task; returns the result of `encode_shard`, and the file."""
     with scratch.writing(name) as writing:
-        here, model = shard.on_this_node(scratch), scratch.on_this_node(model)
+        here, model = shard, scratch.on_this_node(model)
         counts = encode_shard(here, model, writing.paths[0], max_tokens)
     return counts, writing.written[0]
 

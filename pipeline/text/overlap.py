@@ -111,11 +111,11 @@ def found_in(
     scratch: Scratch, shard: Shard, held_out: Sequence[Shard]
 ) -> tuple[set[str], set[str], set[tuple[str, str]]]:
     """Returns the evaluation sources, targets and pairs that are in a shard."""
-    sets = [text.on_this_node(scratch) for text in held_out]
+    sets = [text for text in held_out]
     wanted = {pair for text in sets for pair in read_pairs(text.source, text.target)}
     wanted_sources, wanted_targets = {source for source, _ in wanted}, {target for _, target in wanted}
     sources, targets, pairs = set[str](), set[str](), set[tuple[str, str]]()
-    shard = shard.on_this_node(scratch)
+    shard = shard
     for pair in read_pairs(shard.source, shard.target):
         source, target = pair
         if source in wanted_sources:

@@ -126,7 +126,7 @@ def count_words(
     """
     words: Counter[str] = Counter()
     unspaced: Counter[str] = Counter()
-    shard = shard.on_this_node(scratch)
+    shard = shard
     for row, pair in enumerate(read_pairs(shard.source, shard.target), rows_before):
         sampled = (row + 1) * sample_pairs // pairs
         if row * sample_pairs // pairs != sampled:

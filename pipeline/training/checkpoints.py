@@ -32,8 +32,9 @@ from model.training_step import Adam, TrainingStep, views
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.artifacts import METRICS, read_metrics_line
+from pipeline.store.build import Build
+from pipeline.store.folders import BUILD_PREFIX
 from pipeline.store.records import Segment
-from pipeline.store.scratch import BUILD_PREFIX, Scratch
 from pipeline.store.tensors import write_tensors
 from pipeline.training.workers import Workers
 
@@ -79,9 +80,9 @@ class CheckpointWriter:
     As a context manager, waits on exit for the checkpoint being written.
     """
 
-    def __init__(self, folder: Path, scratch: Scratch | None = None) -> None:
+    def __init__(self, folder: Path, build: Build | None = None) -> None:
         self.folder = folder
-        self.scratch = scratch or Scratch(folder)
+        self.build = build or Build(folder)
         """Shares the checkpoints with other nodes."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
@@ -127,7 +128,7 @@ class CheckpointWriter:
 
         Errors are raised by the next `begin` or `wait`, or on exit.
         """
-        self._beside.append(self._thread.submit(self.scratch.keep, file))
+        self._beside.append(self._thread.submit(self.build.keep, file))
 
     def set_aside(self, continued: Path | None) -> None:
         """Sets aside the checkpoints that will be rewritten when a run resumes from `continued`.
@@ -141,13 +142,13 @@ class CheckpointWriter:
             folder.relative_to(self.folder).as_posix() for folder in folders if not continued or folder > continued
         ]
         if parts:
-            log.warning("moved %s to %s", ", ".join(parts), self.scratch.set_aside(parts))
+            log.warning("moved %s to %s", ", ".join(parts), self.build.set_aside(parts))
 
     def prune(self, most: int) -> None:
         """Removes all but the newest `most` recovery checkpoints. Raises LockLostError."""
-        self.scratch.check()
+        self.build.check()
         for old in list_folders(self.folder / RECOVERY)[:-most]:
-            self.scratch.drop(f"{RECOVERY}/{old.name}")
+            self.build.drop(f"{RECOVERY}/{old.name}")
             shutil.rmtree(old)
 
     def wait(self) -> None:
@@ -180,7 +181,7 @@ class CheckpointWriter:
         optimizer: Tensors | None = None,
         state: dict[str, Any] | None = None,
     ) -> None:
-        self.scratch.check()
+        self.build.check()
         target = self.folder / kind / f"{update:08d}"
         for leftover in target.parent.glob(f"{BUILD_PREFIX}*"):  # left by a killed process
             shutil.rmtree(leftover)
@@ -195,8 +196,8 @@ class CheckpointWriter:
             return Artifact(folder)
 
         publish(target, make, {"update": update}, flush=True)
-        self.scratch.keep(METRICS)  # first: it may go past the checkpoint, but not end before it
-        self.scratch.keep(f"{kind}/{target.name}")
+        self.build.keep(METRICS)  # first: it may go past the checkpoint, but not end before it
+        self.build.keep(f"{kind}/{target.name}")
 
 
 def list_folders(folder: Path) -> list[Path]:

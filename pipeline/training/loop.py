@@ -29,8 +29,8 @@ from pipeline.memory import garbage_frozen
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
 from pipeline.store.artifact import Listener, ignore
 from pipeline.store.artifacts import METRICS, EncodedDataset
+from pipeline.store.build import Build
 from pipeline.store.records import TrainingRecord
-from pipeline.store.scratch import Scratch
 from pipeline.training.checkpoints import (
     RECOVERY,
     CheckpointWriter,
@@ -74,7 +74,7 @@ class Training:
     """One worker's share of a run of `settings.updates`, resumed from the newest intact checkpoint in `folder`.
 
     Every rank constructs one with the same arguments. Rank 0 writes checkpoints and `metrics.jsonl`, shares them with
-    other nodes through `scratch`, and emits events; other ranks do not use `folder`.
+    other nodes through `build`, and emits events; other ranks do not use `folder`.
 
     `is_preempted` returns whether a machine is about to be preempted. All ranks call it at the same logged updates, at
     most every PREEMPTION_S, and it must return the same at all: Ray Train's waits for all ranks. Once it returns True,
@@ -95,7 +95,7 @@ class Training:
         folder: Path,
         emit: Listener = ignore,
         is_preempted: Callable[[], bool] = lambda: False,
-        scratch: Scratch | None = None,
+        build: Build | None = None,
         make: Callable[[TransformerConfig], EncoderDecoder] = make_model,
         start: Laps | None = None,
     ) -> None:
@@ -103,7 +103,7 @@ class Training:
         self.is_preempted, self.preempted = is_preempted, False
         self.next_preemption_check = 0
         """The first update after which to call `is_preempted` again."""
-        self.writer = CheckpointWriter(folder, scratch)
+        self.writer = CheckpointWriter(folder, build)
         if workers.device == "cpu":
             torch.set_num_threads(settings.cpus_per_worker)
         elif settings.exact_reduction:
@@ -125,7 +125,7 @@ class Training:
         self.exact_sum = ExactSum(workers, self.step) if settings.exact_reduction else None
         if workers.rank == 0:
             truncate_metrics(folder / METRICS, self.state.update)
-        self.report = Report(workers, settings, self.state, folder, self.writer.scratch, emit)
+        self.report = Report(workers, settings, self.state, folder, self.writer.build, emit)
         profiled, done = settings.profile_updates if workers.rank == 0 else None, self.state.update
         self.profiler = UpdateProfiler(profiled, done, workers.device, self.writer, self.state.spend)
         self.is_ready = False

@@ -6,7 +6,7 @@ Every run uses Ray Train, which starts a group of workers and replaces preempted
 (`pipeline.training.workers`). A single worker uses Ray Train's local mode in a Ray task: one process instead of three,
 which may have torch imported from an earlier run. On a cluster that may grow, it is a group of one, told of preemption.
 
-All recovery uses the newest intact checkpoint in the stage's folder; without a shared disk, by `context.scratch`.
+All recovery uses the newest intact checkpoint in the stage's folder; without a shared disk, by `context.build`.
 
 An exception in one worker ends the group: others may be blocked in a collective, from which neither gloo nor NCCL wakes
 them, so Ray Train's controller kills them. If the worker's own code raised it, the run ends with that error. Otherwise
@@ -33,7 +33,7 @@ from pipeline.ray_private import LOST, handler_kept, lean_torch_trainer, lost_pr
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, Listener
 from pipeline.store.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
-from pipeline.store.scratch import Scratch
+from pipeline.store.build import Build
 from pipeline.training.laps import Laps
 from pipeline.training.layout import ClusterLayout, layout_on, listed, may_grow, process_options, resources
 from pipeline.warning_events import emitting_warnings
@@ -60,16 +60,16 @@ def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings)
     nodes can never hold the workers, LostProcessError after more than MAX_FAILURES failures, and a worker's own error,
     with its traceback as a note.
     """
-    training_run, dataset = TrainingRun(context.folder.resolve()), EncodedDataset(dataset.folder.resolve())
+    training_run, dataset = TrainingRun(context.folder.absolute()), EncodedDataset(dataset.folder.absolute())
+    build = context.build or Build(training_run.folder)
     layout = layout_on(ray.nodes(), settings)
     for warning in layout.warnings:
         log.warning("%s", warning)
-    work = _Work(dataset, settings, context.scratch, layout.on_gpus, context.emit)
+    work = _Work(dataset, settings, build, layout.on_gpus, context.emit)
     record = _with_retries(work, layout, training_run.folder / "ray")
-    context.scratch.collect()
+    build.collect()
     training_run.write(record)
-    vocabulary = context.scratch.on_this_node(dataset.folder / VOCABULARY_FILE)
-    shutil.copyfile(vocabulary, training_run.folder / VOCABULARY_FILE)
+    shutil.copyfile(dataset.folder / VOCABULARY_FILE, training_run.folder / VOCABULARY_FILE)
     return training_run
 
 
@@ -82,7 +82,7 @@ class _Work(NamedTuple):
 
     dataset: EncodedDataset
     settings: TrainingSettings
-    scratch: Scratch
+    build: Build
     on_gpus: bool
     emit: Listener
 
@@ -138,9 +138,9 @@ def _train_here(work: _Work) -> "TrainingRecord":
         torch.cuda.set_per_process_memory_fraction(work.settings.gpus_per_worker, device)
     if size > 1:
         connect(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, size, device)
-    dataset = work.dataset.on_this_node(work.scratch)
+    dataset = EncodedDataset(work.build.input(work.dataset.folder))
     start.end("connection")
-    with work.scratch.opened() if rank == 0 else nullcontext(work.scratch.folder) as folder:
+    with work.build.opened() if rank == 0 else nullcontext(work.build.folder) as folder:
         training = Training(
             workers,
             dataset,
@@ -148,7 +148,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
             folder,
             work.emit,
             is_preempted=lambda: ray.train.get_preemption_info() is not None,
-            scratch=work.scratch,
+            build=work.build,
             start=start,
         )
         return training.run()

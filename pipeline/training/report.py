@@ -17,7 +17,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Listener
 from pipeline.store.artifacts import METRICS
-from pipeline.store.scratch import Scratch
+from pipeline.store.build import Build
 from pipeline.training.checkpoints import TrainingState
 from pipeline.training.workers import Workers
 
@@ -66,12 +66,12 @@ class Report:
         settings: TrainingSettings,
         state: TrainingState,
         folder: Path,
-        scratch: Scratch,
+        build: Build,
         emit: Listener,
     ) -> None:
-        """`folder` is that of metrics.jsonl, which `scratch` shares."""
+        """`folder` is that of metrics.jsonl, which `build` shares."""
         self.workers, self.settings, self.state, self.emit = workers, settings, state, emit
-        self._file, self._scratch = folder / METRICS, scratch
+        self._file, self._build = folder / METRICS, build
         self.unread: list[Applied] = []
         """Updates queued on the device, not checked yet."""
         self._shown_s = 0.0
@@ -128,7 +128,7 @@ class Report:
     def write(self, line: dict[str, Any]) -> None:
         """Appends a line to metrics.jsonl and emits it as an event."""
         if self.workers.rank == 0:
-            self._scratch.check(every_s=CHECK_S)
+            self._build.check(every_s=CHECK_S)
             with self._file.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line) + "\n")
             metrics = {name: value for name, value in line.items() if name != "update"}

@@ -15,7 +15,7 @@ import ray.train
 
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.store.scratch import Scratch
+from pipeline.store.build import Build
 from pipeline.training import loop, on_ray
 from pipeline.training.updates import Update
 from tests.support.ray_workers import workers_alive
@@ -37,7 +37,7 @@ def die() -> None:
 
 
 @dataclass
-class FaultyScratch(Scratch):
+class FaultyBuild(Build):
     """Reaches every worker before its first collective. The last rank fails there, or within an update."""
 
     diary: Path
@@ -45,7 +45,7 @@ class FaultyScratch(Scratch):
     fault: Callable[[], None]
     in_update: bool
 
-    def on_this_node(self, folder: Path) -> Path:
+    def input(self, folder: Path) -> Path:
         worker, patch = ray.train.get_context(), pytest.MonkeyPatch()
         (self.diary / f"start-{os.getpid()}").touch()
         if worker.get_world_rank() == worker.get_world_size() - 1:
@@ -86,7 +86,7 @@ def ending(
     settings, before = with_fields(**RARELY, workers=workers), on_ray.MAX_FAILURES
     on_ray.MAX_FAILURES = 1
     try:
-        on_ray.train(Context(run, shared=FaultyScratch(run, diary, fault, in_update)), dataset, settings)
+        on_ray.train(Context(run, build=FaultyBuild(run, diary, fault, in_update)), dataset, settings)
     except Exception as error:
         ended_s = time.time()
         seconds = [ended_s - path.stat().st_mtime for path in diary.glob("fault-*")]

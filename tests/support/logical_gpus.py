@@ -26,7 +26,7 @@ from pipeline.hardware import LOGICAL_GPUS
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Hypotheses, TrainingRun
-from pipeline.store.scratch import Scratch
+from pipeline.store.build import Build
 from pipeline.training.on_ray import train
 from tests.support.waiting import until
 from workflows.engine.cluster import ON_HEAD, set_local_variables
@@ -51,17 +51,14 @@ class Placed(NamedTuple):
 
 
 @dataclass
-class RecordingScratch(Scratch):
+class RecordingBuild(Build):
     """Records where each worker is, before anything else, and the controllers on the head."""
 
     diary: Path
     head_raylet: int
     """Process id."""
 
-    def on_this_node(self, folder: Path) -> Path:
-        """Runs at each rank, and in the stage itself only for the vocabulary."""
-        if folder.is_file():
-            return folder
+    def input(self, folder: Path) -> Path:
         worker, runtime = ray.train.get_context(), ray.get_runtime_context()
         placed = Placed(
             worker.get_world_rank(),
@@ -118,18 +115,18 @@ def raylet(node: Any) -> int:
 def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, emit: Any = None) -> Any:
     for new in (folder, diary := folder.with_name(f"{folder.name}-diary")):
         new.mkdir()
-    scratch = RecordingScratch(folder, diary, raylet(started[0].head_node))
+    build = RecordingBuild(folder, diary, raylet(started[0].head_node))
     stage = ray.remote(num_cpus=0, resources=ON_HEAD)(train)
-    context = Context(folder, emit or (lambda event: None), shared=scratch)
-    return stage.remote(context, dataset, settings), scratch
+    context = Context(folder, emit or (lambda event: None), build=build)
+    return stage.remote(context, dataset, settings), build
 
 
 def trained(dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> tuple[list[Placed], list[str], str]:
-    reference, scratch = training(dataset, settings, folder)
+    reference, build = training(dataset, settings, folder)
     ray.get(reference)
     all_free()
     (node,) = [node["NodeID"] for node in ray.nodes() if node["Resources"].get("GPU")]
-    return scratch.placed, json.loads((scratch.diary / "head.json").read_text()), node
+    return build.placed, json.loads((build.diary / "head.json").read_text()), node
 
 
 def all_free() -> None:
@@ -151,7 +148,7 @@ def decoded_beside(
     decoding: DecodingSettings,
     folder: Path,
 ) -> tuple[TrainingRun, Hypotheses, list[Placed]]:
-    reference, scratch = training(dataset, settings, folder / "run", partial(_hold, folder / "decoded"))
+    reference, build = training(dataset, settings, folder / "run", partial(_hold, folder / "decoded"))
     until((folder / "held").exists, PATIENCE_S, lambda: "the run did not begin")
     (folder / "hypotheses").mkdir()
     hypotheses = decode(Context(folder / "hypotheses"), checkpoint, text, decoding)
@@ -159,7 +156,7 @@ def decoded_beside(
     (folder / "decoded").touch()
     run: TrainingRun = ray.get(reference, timeout=PATIENCE_S)
     all_free()
-    return run, hypotheses, scratch.placed
+    return run, hypotheses, build.placed
 
 
 class Seen(NamedTuple):

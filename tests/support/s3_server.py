@@ -94,7 +94,7 @@ class FaultyProxy:
         self._running.__exit__(*raised)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        request = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+        request = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}?{environ['QUERY_STRING']}".rstrip("?")
         time.sleep(self.delay_s)
         answer = Response("<Error><Code>SlowDown</Code><Message>Please try again</Message></Error>", 503)
         if self.refuses(request):

@@ -6,6 +6,9 @@
 A run's record names all artifacts of its workflow from the beginning, built or not (`workflows.runs`). Recording and
 locking wait while folders are renamed. So a workflow that begins before a cleaning keeps everything it will find, and
 one that begins after it rebuilds deleted artifacts.
+
+Of a store in a bucket, the copies on this machine go, which can be pulled again, and what nobody reads in the bucket:
+whether a run of another machine uses an artifact there is not known here.
 """
 
 import json
@@ -22,9 +25,9 @@ from rich.table import Column, Table
 from pipeline.errors import UserError
 from pipeline.store import removal
 from pipeline.store.artifact import MANIFEST
+from pipeline.store.folders import ASIDE_PREFIX, BUILD_PREFIX
 from pipeline.store.locks import guarded
 from pipeline.store.removal import lock_name
-from pipeline.store.scratch import ASIDE_PREFIX
 from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
@@ -39,8 +42,9 @@ class Unneeded:
 
     name: str
     what: str
-    modified_s: float
-    """Seconds since 1970."""
+    size_bytes: int
+    modified_s: float | None = None
+    """Seconds since 1970; None if it is in a bucket."""
 
 
 def plan(store: Store) -> list[Unneeded]:
@@ -50,7 +54,10 @@ def plan(store: Store) -> list[Unneeded]:
     rebuilt. Raises UserError if there is no store, or if a process is building an artifact that no run uses.
     """
     if not store.artifacts.is_dir():
-        raise UserError(f"--store {store.root}: not a store: it has no folder {store.artifacts.name}; check --store")
+        raise UserError(f"--store {store}: not a store: it has no folder {store.artifacts}; check --store")
+    if store.mirror:
+        left = (Unneeded(place, "left in the bucket", size) for place, size in store.mirror.orphans().items())
+        return [*(_described(store, name) for name in _copies(store)), *left]
     making, named = removal.owners(store), set(names_into(store))
     needed = named | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in named))}
     for name, owner in making.items():
@@ -69,9 +76,19 @@ def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
     listed = {folder.name for folder in shown}
     with guarded(store.root / ".locks"), removal.locks_closed(store):
         folders = [folder for folder in plan(store) if folder.name in listed]
-        hidden = removal.hide(store, [folder.name for folder in folders])
+        hidden = removal.hide(store, [folder.name for folder in folders if folder.modified_s is not None])
     removal.delete(hidden)
+    for folder in folders:
+        if folder.modified_s is None:
+            store.bucket.remove_folder(folder.name)
     return folders
+
+
+def _copies(store: Store) -> list[str]:
+    """Returns the folders of this machine that no process uses, and whose artifacts the bucket has."""
+    used = removal.owners(store)
+    here = [*removal.published(store), *removal.unfinished(store)]
+    return [name for name in here if not {name, lock_name(name)} & used.keys() and store.find(lock_name(name))]
 
 
 def _described(store: Store, name: str) -> Unneeded:
@@ -81,6 +98,8 @@ def _described(store: Store, name: str) -> Unneeded:
         label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
     if name.startswith(removal.HIDDEN):
         label = "left by an interrupted cleaning"
+    elif store.uri and not name.startswith((ASIDE_PREFIX, BUILD_PREFIX, removal.ERROR_PREFIX)):
+        label = f"copy of {label}"
     elif name.startswith(ASIDE_PREFIX):
         label = f"{label}, set aside as damaged"
     elif name.startswith(removal.ERROR_PREFIX):
@@ -89,7 +108,7 @@ def _described(store: Store, name: str) -> Unneeded:
         label = f"partial {label}"
     elif name.startswith("."):
         label = f"files of {label.partition('-')[0]}, left by a killed command"
-    return Unneeded(name, label, folder.stat().st_mtime)
+    return Unneeded(name, label, removal.size_bytes(folder), folder.stat().st_mtime)
 
 
 def clean_store(
@@ -99,11 +118,10 @@ def clean_store(
     """List artifacts that no run uses; --yes deletes them.
 
     To drop a run, remove its folder first, e.g. `rm -r runs/table2/embedded/1`. MLflow's database and its model files
-    (mlartifacts) stay.
+    (mlartifacts) stay. With a store in a bucket: this machine's copies, and what nobody reads in the bucket.
     """
-    where = Store.at(store).as_folder().checked()
+    where = Store.at(store).checked()
     shown = plan(where)
-    sizes_bytes = {folder.name: removal.size_bytes(where.folder(folder.name)) for folder in shown}
     if not shown:
         console.print(f"nothing to delete in {store}", highlight=False, soft_wrap=True)
         return
@@ -111,9 +129,9 @@ def clean_store(
     numbers = (Column(heading, justify="right", no_wrap=True) for heading in ("age", "size"))
     table = Table(*texts, *numbers, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for folder in shown:
-        age = duration(max(time.time() - folder.modified_s, 0))
-        table.add_row(folder.name, folder.what, age, filesize.decimal(sizes_bytes[folder.name]))
+        age = "" if folder.modified_s is None else duration(max(time.time() - folder.modified_s, 0))
+        table.add_row(folder.name, folder.what, age, filesize.decimal(folder.size_bytes))
     console.print(table)
     deleted = clean(where, shown) if yes else shown
-    total = f"{filesize.decimal(sum(sizes_bytes[folder.name] for folder in deleted))} in {len(deleted)} folders"
+    total = f"{filesize.decimal(sum(folder.size_bytes for folder in deleted))} in {len(deleted)} folders"
     console.print(f"\nfreed {total}" if yes else f"\nwould free {total}; --yes deletes them", highlight=False)

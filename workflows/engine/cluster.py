@@ -18,8 +18,7 @@ from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.memory import release_gpu_memory
 from pipeline.ray_private import handler_kept
-from pipeline.store.artifact import Context, ignore
-from pipeline.store.scratch import CHECK_S
+from pipeline.store.artifact import CHECK_S, Context, ignore
 from pipeline.store.store import Store
 from pipeline.training.layout import lacking, process_options
 from pipeline.warning_events import emitting_warnings
@@ -52,9 +51,13 @@ def map_on_ray(
     `check` is called every few seconds. Its first error, or a task's, cancels the other tasks and is raised unchanged.
     `here` keeps all tasks on this node. Warnings go to `emit`.
     """
-    node = ray.get_runtime_context().get_node_id()
-    placed = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)} if here else {}
-    task = ray.remote(num_cpus=1)(emitting_warnings).options(name=function.__name__, **placed)
+    options: dict[str, Any] = {"num_cpus": 1}
+    if here:
+        node = ray.get_runtime_context().get_node_id()
+        (cpus,) = (each["Resources"].get("CPU", 0) for each in ray.nodes() if each["NodeID"] == node)
+        strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+        options = {"num_cpus": min(1, cpus), "scheduling_strategy": strategy}  # a cluster's head may offer none
+    task = ray.remote(emitting_warnings).options(name=function.__name__, **options)
     references = [task.remote(emit, function, *arguments) for arguments in calls]
     unfinished, results = references, dict[Any, Any]()
     try:
@@ -78,7 +81,7 @@ def on_gpu(gpus: float, function: Callable[..., Any], context: Context, *argumen
     # By default the task would run in its caller's placement group.
     options = process_options(gpus, ray.nodes())
     task = ray.remote(num_cpus=0, scheduling_strategy="DEFAULT", **options)(emitting_warnings)
-    alone = Context(context.folder, context.emit, shared=context.shared)
+    alone = Context(context.folder, context.emit, build=context.build)
     reference = task.remote(context.emit, with_gpu, function, alone, *arguments)
     while not ray.wait([reference], timeout=WAITING_S)[0]:
         if lack := lacking({"GPU": gpus}, ray.nodes()):

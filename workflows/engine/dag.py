@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from pipeline.errors import BucketError, UserError
 from pipeline.settings import Settings, differing
-from pipeline.store.artifact import MANIFEST, Artifact, read_manifest
+from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ class Step(Generic[A_co]):
         if store.find(self.name) is None:
             return False
         if self.out:
-            manifest = self.published(store).manifest
+            manifest = self.published(store, records=True).manifest
             if manifest.get("fingerprint") != self.fingerprint:
                 differing = ", ".join(self.differing(manifest)) or "other text or by another version"
                 raise UserError(f"{self.out} was built with {differing}; move it elsewhere or choose another folder")
@@ -137,9 +137,9 @@ class Step(Generic[A_co]):
             for name, (value, ours) in differing(there, now).items():
                 yield f"{name} {value} (here {ours})"
 
-    def published(self, store: Store) -> A_co:
-        """Returns the artifact of a step that has run, with the files of its `outline` on this machine."""
-        return self.stage.makes(store.fetch(self.name, self.stage.makes.outline))
+    def published(self, store: Store, *, records: bool = False) -> A_co:
+        """Returns the artifact of a step that has run, on this machine, or at least its `records` (`Store.fetch`)."""
+        return self.stage.makes(store.fetch(self.name, records=records))
 
     def damage(self, store: Store) -> str | None:
         """Returns the damage to the published artifact's files (`Store.damage`), or None.
@@ -221,7 +221,7 @@ def in_order(
 def manifest_of(step: Step[Artifact], store: Store) -> dict[str, Any] | None:
     """Returns the manifest of a step's published artifact, or None if it is missing or damaged."""
     try:
-        return read_manifest(store.fetch(step.name, ())) if store.find(step.name) else None
+        return store.manifest(step.name) if store.find(step.name) else None
     except BucketError:
         raise
     except (UserError, OSError, ValueError, LookupError, TypeError):

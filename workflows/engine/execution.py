@@ -20,9 +20,9 @@ from pipeline.environment import worker_environment
 from pipeline.errors import LostProcessError, UserError
 from pipeline.ray_private import LOST, lost_process
 from pipeline.store.artifact import Artifact, Context
+from pipeline.store.build import Build
 from pipeline.store.locks import Lock
 from pipeline.store.removal import ERROR_PREFIX
-from pipeline.store.scratch import Written
 from pipeline.store.store import Store
 from pipeline.training.layout import lacking
 from pipeline.warning_events import emitting_warnings
@@ -87,13 +87,13 @@ def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> 
 
     A stage that resumes continues from the intact part. Any other sets the artifact aside and rebuilds it.
     """
-    if store.find(step.name) is None:
+    if store.find(step.name) is None and not store.push_left(step.name):
         return False
     stale = outdated(manifest_of(step, store) or {}, inputs_now(step, lambda needed: manifest_of(needed, store)))
     damage = None if stale else step.damage(store)
     if not (stale or damage):
         return True
-    store.shared_scratch(step.name, lock).check()  # checking the files may have outlasted the lease
+    Build.of(store, step.name, lock).check()  # checking the files may have outlasted the lease
     continues = step.stage.resumes and not stale
     store.reopen(step.name) if continues else store.set_aside(step.name)
     fault = f"was built from another generation of {stale}" if stale else f"is damaged ({damage})"
@@ -125,12 +125,10 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         "libraries": {name: version(name) for name in LIBRARIES},
     }
 
-    added, here = dict[str, Written](), bool(store.uri) and not step.inputs
-
     def make(folder: Path) -> Artifact:
-        shared = store.shared_scratch(step.name, lock)
-        on_ray = partial(map_on_ray, here=here, emit=post, check=shared.check)
-        context = Context(folder, post, on_ray, shared=shared, warnings=warnings, added=added)
+        build = Build.of(store, step.name, lock)
+        on_ray = partial(map_on_ray, here=bool(store.uri), emit=post, check=build.check)
+        context = Context(folder, post, on_ray, build=build, warnings=warnings)
         if ray.get_gpu_ids():  # reserved for the whole step
             artifact: Artifact = with_gpu(step.stage.function, context, *arguments)
         elif "GPU" in needs(step):
@@ -145,7 +143,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         manifest["warnings"] = ray.get(post.board.warnings.remote(step.fingerprint))
         return artifact
 
-    return store.publish(step.name, make, manifest, resume=step.stage.resumes, holds_lock=lock.is_ours, added=added)
+    return store.publish(step.name, make, manifest, resume=step.stage.resumes, holds_lock=lock.is_ours)
 
 
 def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:

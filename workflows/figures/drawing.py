@@ -85,8 +85,7 @@ def draw_figures(context: Context, checkpoint: Checkpoint, settings: FigureSetti
 
     Raises UserError for a sentence that is empty or too long, and for a layer, head or word that does not exist.
     """
-    model = checkpoint.on_this_node(context.scratch).folder
-    translator = AttentionTranslator(model, settings.decoding, context.device)
+    translator = AttentionTranslator(checkpoint.folder, settings.decoding, context.device)
     sentences = [translator.attend(sentence) for sentence in settings.sentences]
     drawn = []
     for number, choose in CHOOSERS.items():

@@ -77,7 +77,7 @@ def report_corpus(
 
     `data` is a short description of the text. Raises UserError if a file is missing or damaged.
     """
-    statistics = measure(data, corpus, vocabulary, dataset.on_this_node(context.scratch), overlaps, training)
+    statistics = measure(data, corpus, vocabulary, dataset, overlaps, training)
     report = CorpusReport(context.folder).write(statistics)
     (context.folder / "corpus_report.svg").write_text(lengths_svg(statistics), encoding="utf-8")
     return report

@@ -75,7 +75,7 @@ class Cell:
 
     def published(self, store: Store) -> Self:
         """Returns the same model with its steps' artifacts from a store."""
-        model: Self = resolved(self, lambda step: step.published(store))
+        model: Self = resolved(self, lambda step: step.published(store, records=True))
         return model
 
     @property

@@ -10,9 +10,9 @@ import pytest
 
 from pipeline.corpora import archives
 from pipeline.corpora.archives import Archive, Origin, extract, report_downloads
-from pipeline.errors import UserError
+from pipeline.errors import LockLostError, UserError
 from pipeline.store.artifact import Context
-from pipeline.store.scratch import LockLostError, Scratch
+from pipeline.store.build import Build
 from pipeline.text.amount import Amount
 from tests.support.official_archives import checksum, text, write_archive
 
@@ -84,7 +84,7 @@ def test_a_stage_that_has_lost_its_lock_ends_after_its_download(
 ) -> None:
     """The watching thread's LockLostError ends the stage, unless the download itself has failed."""
     monkeypatch.setattr(archives, "POLL_S", 0.05)
-    lost = Context(tmp_path, shared=Scratch(tmp_path, is_ours=lambda: False))
+    lost = Context(tmp_path, build=Build(tmp_path, is_ours=lambda: False))
     archive, origin = Archive(path="x.tgz", source="a", target="b"), Origin((), None, tmp_path)
     with (
         pytest.raises(LockLostError, match=r"^another command has taken over"),

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.errors import LockLostError
 from pipeline.evaluation import averaging, decoding, dev_scores, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EvaluationSet, TrainingRun
-from pipeline.store.scratch import LockLostError, Scratch
+from pipeline.store.build import Build
 from tests.support.parallel_text import set_of
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_records import TRAINING
@@ -64,6 +65,6 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_lost_lock_ends_the_decoding(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
     context, checkpoint = _folder(tmp_path / "out"), run.checkpoint(6)
-    lost = replace(context, shared=Scratch(context.folder, is_ours=partial(bool, 0)))
+    lost = replace(context, build=Build(context.folder, is_ours=partial(bool, 0)))
     with decoding.Translators(context, checkpoint, SETTINGS) as translators, pytest.raises(LockLostError):
         dev_scores.scores_of(lost, checkpoint, text, SETTINGS, translators)

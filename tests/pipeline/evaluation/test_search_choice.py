@@ -14,7 +14,7 @@ from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, Corpus
-from pipeline.store.scratch import Scratch
+from pipeline.store.build import Build
 from pipeline.text.lines import read_lines
 from tests.support.parallel_text import set_of
 from tests.support.ray_workers import workers_alive
@@ -22,8 +22,8 @@ from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 
 @dataclass
-class AnotherNode(Scratch):
-    def on_this_node(self, folder: Path) -> Path:
+class AnotherNode(Build):
+    def input(self, folder: Path) -> Path:
         return folder.parent / "here" / folder.name
 
 
@@ -43,7 +43,7 @@ def _model(folder: Path, corpus: Corpus) -> Checkpoint:
 
 def _context(folder: Path, emit: Callable[[Any], None] = lambda event: None) -> Context:
     folder.mkdir()
-    return Context(folder, emit, shared=AnotherNode(folder))
+    return Context(folder, emit, build=AnotherNode(folder))
 
 
 @pytest.mark.usefixtures("ray_cluster")

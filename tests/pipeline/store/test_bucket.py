@@ -1,4 +1,7 @@
+import os
+import re
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,25 +75,57 @@ def test_a_server_that_fails_for_a_while_is_asked_again(proxy: FaultyProxy, at_s
     assert bucket.read("a")
 
 
-class Slow(FaultyProxy):
+class Line(FaultyProxy):
+    """A line of 1 MB/s, which is cut every `cut_bytes`."""
+
+    cut_bytes = 1 << 62
+
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+        up, sent = environ["wsgi.input"], 0
+        time.sleep(int(environ.get("CONTENT_LENGTH") or 0) / 1e6)
         for part in super().__call__(environ, start_response):
             for at in range(0, len(part), 500_000):
                 time.sleep(0.5 * (environ["REQUEST_METHOD"] == "GET"))
+                sent += 500_000
+                if sent > self.cut_bytes:
+                    up.close()
+                    raise ConnectionAbortedError
                 yield part[at : at + 500_000]
 
 
-def test_an_object_may_take_long(at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As long as bytes come; 4 s here, of which one alone may be silent."""
+@pytest.mark.parametrize("cut_bytes", [1 << 62, 1_200_000])
+def test_an_object_may_take_long(
+    at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cut_bytes: int
+) -> None:
+    """As long as bytes come: 2.5 s and more here each way, where the service may be silent for 1 s, and fail for as long."""
     monkeypatch.setattr(bucket_module, "REQUEST_S", 1)
-    monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.5)
-    (tmp_path / "large").write_bytes(bytes(4_000_000))
-    with Slow(at_s3) as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.address)
+    monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.0)
+    (tmp_path / "large").write_bytes(content := os.urandom(2_500_000))
+    with Line(at_s3) as line:
+        line.cut_bytes = cut_bytes
+        monkeypatch.setenv("AWS_ENDPOINT_URL", line.address)
         bucket = Bucket(at_s3.bucket())
         bucket.upload({"large": tmp_path / "large"})
         bucket.download({"large": tmp_path / "copy"})
-    assert (tmp_path / "copy").stat().st_size == 4_000_000
+    assert (tmp_path / "copy").read_bytes() == content
+
+
+def test_a_failed_upload_leaves_nothing(proxy: FaultyProxy, at_s3: S3Server, tmp_path: Path) -> None:
+    """Its parts would be invisible, and billed."""
+    (tmp_path / "large").write_bytes(bytes(25 << 20))
+    asked = list[str]()
+
+    def refuses(request: str) -> bool:
+        asked.append(request)
+        return "partNumber=3" in request
+
+    proxy.refuses, bucket = refuses, Bucket(at_s3.bucket())
+    with pytest.raises(BucketError, match=r"cannot write large .*run the same command again"):
+        bucket.upload({"large": tmp_path / "large"})
+    assert re.fullmatch(r"DELETE /.*/large\?uploadId=.*", asked[-1])
+    listed = urllib.request.urlopen(f"{at_s3.address}/{bucket.uri.removeprefix('s3://')}?uploads").read()
+    assert b"<Upload>" not in listed
+    assert bucket.sizes_bytes("") == {}
 
 
 def test_a_lost_answer_is_not_taken_for_a_refusal(proxy: FaultyProxy, at_s3: S3Server) -> None:

@@ -1,16 +1,14 @@
-import io
 import pickle
 import threading
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from pipeline.errors import BucketError, UserError
+from pipeline.errors import BucketError, LockLostError, UserError
 from pipeline.store import removal
-from pipeline.store.artifact import Artifact, Context, build_folder, publish
-from pipeline.store.scratch import LockLostError, Scratch, Written
+from pipeline.store.artifact import Artifact, build_folder, publish
+from pipeline.store.build import Build
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.s3_server import S3Server
@@ -28,7 +26,6 @@ def _publish(store: Store, name: str = "words-1") -> Artifact:
 def test_a_damaged_artifact_is_found_set_aside_and_made_again(store: Store) -> None:
     assert store.find("words-1") is None
     assert _publish(store).folder == store.find("words-1") == store.folder("words-1")
-    assert store.has("words-1")
     assert store.damage("words-1") is None
     assert store.peek("words-1", "text.txt") == "a"
     store.set_aside("words-1")
@@ -47,64 +44,16 @@ def test_a_damaged_artifact_may_become_its_build_folder_again(store: Store) -> N
     assert store.find("words-1") == resumed.folder
 
 
-def test_what_tasks_write_is_published_with_their_hashes(store: Store, tmp_path: Path) -> None:
-    """Files have the stage's names, also those of a bucket that never reach its machine. A repeated task overwrites its
-    files, even one that a presumed dead attempt still writes, and the tasks' own folders are not published."""
-    written: dict[str, Written] = {}
-    if store.uri:
-        store.bucket.write("store/.making-words-1/parts/0.en", b"of an earlier attempt")
-
-    def make(folder: Path) -> Artifact:
-        context = Context(folder, shared=store.shared_scratch("words-1"), added=written)
-        task: Scratch = pickle.loads(pickle.dumps(context.scratch))
-        if task.store:
-            task.store = Store(tmp_path / "another machine", store.uri)
-        (folder / "parts").mkdir()
-        with (folder / "parts" / "1.en").open("w") if not store.uri else io.StringIO() as dead:
-            for number in (1, 0, 1):
-                with task.writing(f"parts/{number}.en", f"parts/{number}.de") as writing:
-                    for path in writing.paths:
-                        path.write_text(path.name)
-                for each, language in zip(writing.written, ("en", "de"), strict=True):
-                    context.add(each, f"{number:05d}.{language}")
-            dead.write("late")
-        return _write(folder)
-
-    store.publish("words-1", make, {}, holds_lock=lambda: True, added=written)
-    assert store.damage("words-1") is None
-    fetched = Artifact(store.fetch("words-1"))
-    assert fetched.damage(again=True) is None
-    assert {name: (fetched.folder / name).read_text() for name in fetched.manifest["files"]} == {
-        **{f"0000{number}.{language}": f"{number}.{language}" for number in (0, 1) for language in ("en", "de")},
-        "text.txt": "a",
-    }
-    assert not [*tmp_path.rglob(".writing-*")]
-    if store.uri:
-        assert store.bucket.sizes_bytes("store/.making-words-1") == {}
-
-
-def test_a_task_whose_lock_is_lost_writes_nothing(store: Store) -> None:
-    """The lock is checked before and after writing: by then, the files may be another command's."""
-    store.scratch("words-1").mkdir(parents=True)
-    for answers, begins in ((iter([False]), False), (iter([True, False]), True)):
-        scratch, began = replace(store.shared_scratch("words-1"), is_ours=lambda answers=answers: next(answers)), False
-        with pytest.raises(LockLostError), scratch.writing("text.txt") as writing:
-            began = bool(writing.paths[0].write_text("ours"))
-        assert began == begins
-    assert not [*store.artifacts.rglob("text.txt")]
-    assert not store.uri or store.bucket.sizes_bytes("store") == {}
-
-
 def test_a_node_that_has_just_started_checks_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """It checks even if the clock of the node that pickled the folder and had just checked is hours ahead."""
     monkeypatch.setattr("time.monotonic", lambda: 9000.0)
-    scratch = Scratch(Path("training-1"), is_ours=partial(bool, 1))
-    scratch.check(every_s=5)
-    scratch.is_ours = partial(bool, 0)
-    scratch.check(every_s=5)
+    build = Build(Path("training-1"), is_ours=partial(bool, 1))
+    build.check(every_s=5)
+    build.is_ours = partial(bool, 0)
+    build.check(every_s=5)
     monkeypatch.setattr("time.monotonic", lambda: 2.0)
     with pytest.raises(LockLostError):
-        pickle.loads(pickle.dumps(scratch)).check(every_s=5)
+        pickle.loads(pickle.dumps(build)).check(every_s=5)
 
 
 def test_workspaces_of_dead_processes_are_removed_and_those_of_live_ones_kept(tmp_path: Path) -> None:

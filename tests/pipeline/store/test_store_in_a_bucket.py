@@ -5,21 +5,20 @@ import multiprocessing
 import os
 import pickle
 import signal
-import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pipeline.errors import BucketError, UserError
+from pipeline.errors import BucketError, LockLostError, UserError
 from pipeline.store import bucket as bucket_module
+from pipeline.store import store as store_module
 from pipeline.store.artifact import Artifact, _canonical_sha256
 from pipeline.store.bucket import Bucket
+from pipeline.store.build import Build
 from pipeline.store.locks import Owner
-from pipeline.store.scratch import LockLostError
 from pipeline.store.store import Store
 from tests.support.s3_server import FaultyProxy, S3Server, always, never
 from tests.support.waiting import until
@@ -38,8 +37,8 @@ def _publish(store: Store, name: str = "words-1") -> Artifact:
     return store.publish(name, _write, {"fingerprint": "1"}, holds_lock=lambda: True)
 
 
-def _publish_at(uri: str) -> None:
-    _publish(Store.at(uri))
+def _publish_at(root: Path, uri: str) -> None:
+    _publish(Store(root, uri))
 
 
 @pytest.fixture
@@ -47,18 +46,17 @@ def store(in_bucket: Store) -> Store:
     return in_bucket
 
 
-def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store) -> None:
+def test_what_one_machine_publishes_another_pulls(store: Store, elsewhere: Store) -> None:
     assert elsewhere.find("words-1") is None
     published = _publish(store)
     marker = json.loads(store.bucket.read("store/words-1/published.json").data)
     store.bucket.write("store/words-1/published.json", json.dumps({**marker, "key of a later version": 1}).encode())
     assert published.folder == store.find("words-1") == store.root / "store" / "words-1"
     assert elsewhere.find("words-1") == elsewhere.root / "store" / "words-1"
-    assert not elsewhere.has("words-1")
+    assert elsewhere.manifest("words-1") == published.manifest
     fetched = Artifact(elsewhere.fetch("words-1"))
     assert fetched.damage() is None
     assert fetched.manifest == published.manifest
-    assert elsewhere.has("words-1")
     inode = (fetched.folder / "text.txt").stat().st_ino
     assert (elsewhere.fetch("words-1") / "text.txt").stat().st_ino == inode
     objects = store.bucket.sizes_bytes("store/words-1")
@@ -79,7 +77,7 @@ def test_what_one_machine_publishes_another_finds(store: Store, elsewhere: Store
 def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere: Store) -> None:
     with store.lock("training-1", "train") as lock:
         assert lock.take() is None
-        ours = pickle.loads(pickle.dumps(store.shared_scratch("training-1", lock)))
+        ours = pickle.loads(pickle.dumps(Build.of(store, "training-1", lock)))
         with ours.opened() as folder:
             (folder / "metrics.jsonl").write_text("ours\n")
             ours.keep("metrics.jsonl")
@@ -115,67 +113,69 @@ def test_files_stay_where_nobody_knows_whether_they_are_published(
     assert Artifact(elsewhere.fetch("words-1")).damage() is None
 
 
-def test_only_what_is_asked_for_is_fetched(
-    store: Store, elsewhere: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    published = _publish(store)
-    copy = elsewhere.folder("words-1")
-    scratch = replace(elsewhere.shared_scratch("other-1"), store=elsewhere)
-    asked: list[str] = []
-    download = Bucket.download
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files downloaded so far."""
+    names, download = list[str](), Bucket.download
 
     def recording(bucket: Bucket, files: Mapping[str, Path]) -> None:
-        asked.extend(name.partition("/words-1/")[2].partition("/")[2] for name in files)
+        names.extend(name.rpartition("/")[2] for name in files)
         download(bucket, files)
 
     monkeypatch.setattr(Bucket, "download", recording)
-    for parts, now in (((), {"manifest.json"}), (["text.txt", "none"], {"text.txt"}), (["*.txt"], set())):
-        asked.clear()
-        assert elsewhere.fetch("words-1", parts) == copy
-        assert {*asked} == now
-    assert Artifact(copy).manifest == published.manifest
-    assert not elsewhere.has("words-1")
-    for path in (copy / "checkpoints" / "weights", copy / "checkpoints", copy):
-        assert scratch.on_this_node(path) == path
-    assert asked == ["checkpoints/weights"]
-    assert Artifact(copy).damage() is None
-    assert elsewhere.has("words-1")
-    assert scratch.on_this_node(published.folder / "text.txt") == copy / "text.txt"
-    of_a_user = elsewhere.root.parent / "runs" / "store" / "words-1" / "text.txt"
-    of_a_user.parent.mkdir(parents=True)
-    of_a_user.touch()
-    assert scratch.on_this_node(of_a_user) == of_a_user
-    with pytest.raises(UserError, match=r"^/none is missing on this machine; check the path"):
-        scratch.on_this_node(Path("/none"))
+    return names
 
 
-def test_tasks_of_one_machine_bring_a_file_once_and_do_not_wait_for_others(
-    store: Store, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
+def test_who_shows_an_artifact_pulls_its_small_files(
+    store: Store, elsewhere: Store, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _publish(store)
-    asked: list[str] = []
-    begun, goes_on, download = threading.Event(), threading.Event(), Bucket.download
-
-    def slow(bucket: Bucket, files: Mapping[str, Path]) -> None:
-        (name,) = files
-        asked.append(name.rpartition("/")[2])
-        if asked[-1] == "weights":
-            begun.set()
-            assert goes_on.wait(60)
-        download(bucket, files)
-
-    monkeypatch.setattr(Bucket, "download", slow)
-    with ThreadPoolExecutor() as threads:
-        first = threads.submit(elsewhere.fetch, "words-1", ["checkpoints"])
-        assert begun.wait(60)
-        third = threads.submit(elsewhere.fetch, "words-1")
-        assert (elsewhere.fetch("words-1", ["text.txt"]) / "text.txt").read_text() == "a"
-        assert not (elsewhere.folder("words-1") / "checkpoints" / "weights").exists()
-        goes_on.set()
-        first.result()
-        third.result()
-    assert asked == ["manifest.json", "weights", "text.txt"]
+    """They are no copy: who computes with the artifact gets all of it, and after that they are not needed."""
+    monkeypatch.setattr(store_module, "RECORDS_BYTES", 100_000)
+    published = _publish(store)
+    for _ in range(2):
+        records = Artifact(elsewhere.fetch("words-1", records=True))
+        assert records.manifest == published.manifest
+        assert (records.folder / "text.txt").read_text() == "a"
+    assert asked == ["manifest.json", "text.txt"]
+    assert not elsewhere.folder("words-1").exists()
+    build = Build.of(store, "other-1")
+    build.store = elsewhere
+    for path in ("", "checkpoints", "checkpoints/weights"):
+        assert build.input(published.folder / path) == elsewhere.folder("words-1") / path
+    assert asked[2:] == ["manifest.json", "weights", "text.txt"] or asked[2:] == [
+        "manifest.json",
+        "text.txt",
+        "weights",
+    ]
     assert Artifact(elsewhere.folder("words-1")).damage() is None
+    assert elsewhere.fetch("words-1", records=True) == elsewhere.folder("words-1")
+    assert build.input(of_a_user := elsewhere.root / "model") == of_a_user
+
+
+def test_processes_of_one_machine_pull_an_artifact_once(store: Store, elsewhere: Store, asked: list[str]) -> None:
+    _publish(store)
+    with ThreadPoolExecutor() as threads:
+        folders = {*threads.map(lambda _: elsewhere.fetch("words-1"), range(4))}
+    assert folders == {elsewhere.folder("words-1")}
+    assert sorted(asked) == ["manifest.json", "text.txt", "weights"]
+
+
+def test_an_interrupted_pull_goes_on(store: Store, elsewhere: Store, at_s3: S3Server, asked: list[str]) -> None:
+    """What has arrived intact stays; what a cut line left of a file does not count."""
+    _publish(store)
+    with FaultyProxy(at_s3) as proxy, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bucket_module, "PATIENCE_S", 0.5)
+        patch.setenv("AWS_ENDPOINT_URL", proxy.address)
+        proxy.refuses = lambda request: request.startswith("GET") and "weights" in request
+        with pytest.raises(BucketError, match=r"cannot read .*weights"):
+            elsewhere.fetch("words-1")
+    assert not elsewhere.folder("words-1").exists()
+    asked.clear()
+    assert Artifact(elsewhere.fetch("words-1")).damage(again=True) is None
+    assert asked == ["weights"]
+    assert [path.name for path in elsewhere.artifacts.iterdir() if path.name not in (".locks", ".verified")] == [
+        "words-1"
+    ]
 
 
 def test_a_damaged_copy_is_fetched_again(store: Store, elsewhere: Store) -> None:
@@ -188,7 +188,7 @@ def test_a_damaged_copy_is_fetched_again(store: Store, elsewhere: Store) -> None
 
 
 def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: Store, elsewhere: Store) -> None:
-    """Missing objects and wrong sizes show in the bucket's list, other damage on download."""
+    """Missing objects and wrong sizes show in the bucket's list, other damage when they arrive."""
     _publish(store)
     (attempt,) = store.bucket.folders("store/words-1")
     place = f"store/words-1/{attempt}"
@@ -196,7 +196,7 @@ def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: Store, 
     assert elsewhere.damage("words-1") is None
     with pytest.raises(UserError, match=r"is damaged: text\.txt does not match its sha256"):
         elsewhere.fetch("words-1")
-    assert not elsewhere.has("words-1")
+    assert not elsewhere.folder("words-1").exists()
     store.bucket.write(f"{place}/text.txt", b"longer")
     assert elsewhere.damage("words-1") == "text.txt has 6 bytes, not the 1 that were published"
     store.bucket.remove([f"{place}/text.txt"])
@@ -231,14 +231,14 @@ def test_a_name_from_the_bucket_leads_nowhere_else(store: Store, elsewhere: Stor
     assert [*elsewhere.artifacts.glob("[!.]*")] == []
     store.bucket.write("store/.making-training-1/.netrc", b"theirs")
     with pytest.raises(BucketError, match=r"making-training-1: '\.netrc' names no file .*; remove that object"):
-        elsewhere.shared_scratch("training-1").opened().__enter__()
+        Build.of(elsewhere, "training-1").opened().__enter__()
 
 
-def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3: S3Server) -> None:
+def test_a_killed_push_has_published_nothing_and_is_done_again(store: Store, elsewhere: Store, at_s3: S3Server) -> None:
     with FaultyProxy(at_s3) as proxy, pytest.MonkeyPatch.context() as patch:
         proxy.refuses = lambda request: request.startswith("PUT") and "weights" in request
         patch.setenv("AWS_ENDPOINT_URL", proxy.address)
-        writer = SPAWN.Process(target=_publish_at, args=(store.uri,))
+        writer = SPAWN.Process(target=_publish_at, args=(store.root, store.uri))
         writer.start()
         until(
             lambda: proxy.n_failed and any(name.endswith("text.txt") for name in store.bucket.sizes_bytes("store")), 60
@@ -246,15 +246,20 @@ def test_a_writer_killed_in_mid_upload_has_published_nothing(store: Store, at_s3
         os.kill(writer.pid, signal.SIGKILL)
         writer.join()
     assert store.find("words-1") is None
-    published = _publish(store)
+    assert [*store.mirror.orphans()] == [
+        f"store/words-1/{attempt}" for attempt in store.bucket.folders("store/words-1")
+    ]
+    manifest = Artifact(store.folder("words-1")).manifest
+    assert not elsewhere.push_left("words-1")
+    assert store.push_left("words-1")
     assert store.damage("words-1") is None
-    assert Artifact(store.fetch("words-1")).manifest == published.manifest
+    assert Artifact(elsewhere.fetch("words-1")).manifest == manifest
 
 
 def test_checkpoints_travel_between_machines(
     store: Store, elsewhere: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage = store.shared_scratch("training-1")
+    stage = Build.of(store, "training-1")
     stage.folder.mkdir(parents=True)
     worker = pickle.loads(pickle.dumps(stage))
     worker.store = elsewhere
@@ -296,19 +301,19 @@ def test_what_could_not_be_kept_is_kept_later(
 ) -> None:
     """Training continues with a warning while the service is down, and the next checkpoint uploads the missed files."""
     monkeypatch.setattr(bucket_module, "PATIENCE_S", 0.5)
-    scratch = store.shared_scratch("training-1")
+    build = Build.of(store, "training-1")
     with FaultyProxy(at_s3) as proxy, pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ENDPOINT_URL", proxy.address)
-        with scratch.opened() as folder:
+        with build.opened() as folder:
             proxy.refuses = always
             for name in ("a", "b"):
                 (folder / name).write_text(name)
-                scratch.keep(name)
+                build.keep(name)
             assert caplog.text.count("is only on this machine") == 2
             proxy.refuses = never
             (folder / "c").write_text("c")
-            scratch.keep("c")
+            build.keep("c")
             assert Bucket(store.uri).sizes_bytes("store/.making-training-1") == {"a": 1, "b": 1, "c": 1}
             proxy.refuses = always
-            scratch.keep("c")
+            build.keep("c")
             proxy.refuses = never

@@ -19,10 +19,10 @@ import torch
 from model.batch import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from pipeline.errors import UserError
+from pipeline.errors import LockLostError, UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.artifacts import EncodedDataset
-from pipeline.store.scratch import LockLostError, Scratch
+from pipeline.store.build import Build
 from pipeline.text.encoding import EncodedSplit, write_shard
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest
 from pipeline.training.loop import Training
@@ -107,19 +107,19 @@ def test_checkpoint_is_of_the_moment_it_was_begun(tmp_path: Path) -> None:
 def test_what_cannot_be_kept_beside_is_told(tmp_path: Path) -> None:
     """An error of the writer's thread is raised by the run: at the next checkpoint, or at its end."""
     step = TrainingStep(Transformer(TINY.model), TINY.optimizer, torch.float32)
-    scratch = Unwilling(tmp_path)
-    with CheckpointWriter(tmp_path / "checkpoints", scratch=scratch) as writer:
+    build = Unwilling(tmp_path)
+    with CheckpointWriter(tmp_path / "checkpoints", build=build) as writer:
         writer.keep_beside("metrics.jsonl")
         with pytest.raises(PermissionError, match=r"metrics\.jsonl"):
             writer.begin(step, TrainingState(update=5), kept=True, recovery=True)
-    with pytest.raises(PermissionError, match="later"), CheckpointWriter(tmp_path, scratch=scratch) as writer:
+    with pytest.raises(PermissionError, match="later"), CheckpointWriter(tmp_path, build=build) as writer:
         writer.keep_beside("later")
-    writer = CheckpointWriter(tmp_path, scratch=scratch)
+    writer = CheckpointWriter(tmp_path, build=build)
     writer.keep_beside("beside another error, which is raised already")
     writer.__exit__(ValueError, ValueError("another"), None)
 
 
-class Unwilling(Scratch):
+class Unwilling(Build):
     """A folder whose files cannot be kept."""
 
     def keep(self, part: str) -> None:
@@ -232,9 +232,9 @@ def test_a_training_that_another_command_has_taken_over_writes_and_removes_nothi
     trained: Path, dataset: EncodedDataset
 ) -> None:
     """When a disconnected process returns, metrics and checkpoints already belong to its successor."""
-    lost = Scratch(trained, is_ours=lambda: False)
+    lost = Build(trained, is_ours=lambda: False)
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
-    training = Training(Workers(), dataset, TINY, trained, scratch=lost)
+    training = Training(Workers(), dataset, TINY, trained, build=lost)
     with pytest.raises(LockLostError, match=r"^another command has taken over"):
         training.run()
     writer = CheckpointWriter(trained, lost)

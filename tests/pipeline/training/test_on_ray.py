@@ -16,6 +16,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import EncodedDataset, TrainingRun
+from pipeline.store.build import Build
 from pipeline.training import on_ray
 from pipeline.training.layout import NODE_GROUP, layout_on
 from pipeline.training.loop import Training
@@ -138,7 +139,7 @@ def test_lost_nodes_are_waited_for_up_to_a_limit(
     events: list[dict[str, Any]] = []
     context, lost = Context(tmp_path, events.append), with_fields(workers=3)
     with pytest.raises(UserError, match="room for 2"):
-        on_ray._layout_again(on_ray._Work(dataset, lost, context.scratch, False, context.emit))
+        on_ray._layout_again(on_ray._Work(dataset, lost, Build(context.folder), False, context.emit))
     assert all("for lost nodes" in event["waiting"] for event in events)
     assert len(events) > 1
 

@@ -14,6 +14,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ignore
 from pipeline.store.artifacts import EncodedDataset
+from pipeline.store.build import Build
 from pipeline.store.store import Store
 from pipeline.training.loop import Training
 from pipeline.training.profiling import UpdateProfiler
@@ -104,9 +105,9 @@ def test_after_an_error_within_a_profile_the_process_can_profile_again(dataset: 
 def test_both_files_go_to_the_bucket(dataset: EncodedDataset, at_s3: S3Server) -> None:
     """They are kept beside the checkpoints, for publication by a stage on another machine."""
     store = Store.at(f"{at_s3.bucket()}/runs")
-    scratch, settings = store.shared_scratch("training-1"), with_fields(updates=2, profile_updates=(1, 1))
-    with scratch.opened() as folder:
-        Training(Workers(), dataset, settings, folder, scratch=scratch).run()
+    build, settings = Build.of(store, "training-1"), with_fields(updates=2, profile_updates=(1, 1))
+    with build.opened() as folder:
+        Training(Workers(), dataset, settings, folder, build=build).run()
     kept = store.bucket.sizes_bytes("store/.making-training-1")
     assert min(kept["profile-1-1.txt"], kept["profile-1-1.json.gz"]) > 1000
 

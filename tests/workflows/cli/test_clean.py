@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.store.build import Build
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.lock_holder import lock_holder
@@ -109,7 +110,7 @@ def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
 
 def test_copies_that_are_being_made_stay(at_s3: S3Server) -> None:
     store = Store.at(f"{at_s3.bucket()}/runs")
-    worker = store.shared_scratch("training-0000000000000009")
+    worker = Build.of(store, "training-0000000000000009")
     with worker.opened() as folder:
         (folder / "metrics.jsonl").write_text("line")
         assert _names(Store(store.root)) == []

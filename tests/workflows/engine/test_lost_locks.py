@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.errors import LockLostError
 from pipeline.store.artifact import Context
 from pipeline.store.locks import Owner
-from pipeline.store.scratch import LockLostError
 from pipeline.store.store import Store
 from tests.support.tiny_stages import Words
 from workflows.engine import runner
