@@ -232,8 +232,13 @@ def adapter_of(content: Any) -> TypeAdapter[Any]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads an artifact's manifest. Raises OSError, and ValueError if it is not intact or names files elsewhere."""
-    manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    """Reads an artifact's manifest. Raises OSError, and errors like `parse_manifest`."""
+    return parse_manifest((folder / MANIFEST).read_bytes())
+
+
+def parse_manifest(text: bytes) -> dict[str, Any]:
+    """Parses a manifest. Raises ValueError, KeyError or TypeError if it is not intact or names files elsewhere."""
+    manifest: dict[str, Any] = json.loads(text)
     if manifest["sha256"] != _canonical_sha256({key: value for key, value in manifest.items() if key != "sha256"}):
         raise ValueError("it does not match its own sha256")
     for name in manifest["files"]:

@@ -135,18 +135,19 @@ class Bucket:
         """
 
         def fetch(name: str) -> None:
+            answer = obstore.get(self._service, name)
             files[name].parent.mkdir(parents=True, exist_ok=True)
             with files[name].open("wb") as output:
                 while True:
                     begun = output.tell()
                     try:
-                        answer = obstore.get(self._service, name, options={"range": {"offset": begun}})
                         for chunk in answer.stream(min_chunk_size=CHUNK_BYTES):
                             output.write(chunk)
                         return
                     except BaseError:
                         if output.tell() == begun:
                             raise
+                    answer = obstore.get(self._service, name, options={"range": {"offset": output.tell()}})
 
         self._each("read", files, fetch)
 

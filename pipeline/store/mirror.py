@@ -18,11 +18,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST, Artifact, adapter_of, read_manifest, report_full_disk
+from pipeline.store.artifact import MANIFEST, Artifact, adapter_of, parse_manifest, read_manifest, report_full_disk
 from pipeline.store.bucket import Bucket
 from pipeline.store.bucket_locks import FREE
 from pipeline.store.folders import ASIDE_PREFIX, BUILD_PREFIX, PULLING_PREFIX, Inside, aside_path, remove
@@ -64,6 +65,17 @@ class Mirror:
         except ValidationError as error:
             why = error.errors()[0]["msg"]
             raise UserError(f"{self.bucket.uri}/{place} is broken ({why}); move it elsewhere and rerun") from None
+
+    def manifest(self, name: str, copy: Path) -> dict[str, Any] | None:
+        """Returns the manifest of a published artifact, of which this machine may have a copy; None if it is not intact.
+
+        Raises UserError if `published.json` is broken.
+        """
+        if (published := self.published(name)) and published.is_in(copy):
+            return read_manifest(copy)
+        stored = published and self.bucket.read(f"store/{name}/{published.attempt}/{MANIFEST}")
+        manifest = parse_manifest(stored.data) if stored else {}
+        return manifest if published and manifest.get("sha256") == published.sha256 else None
 
     def push(self, name: str, folder: Path) -> None:
         """Publishes an artifact of this machine, unless another process did so meanwhile."""

@@ -26,7 +26,7 @@ from urllib.parse import unquote
 
 from pipeline.environment import cache_folder
 from pipeline.errors import LockLostError, UserError
-from pipeline.store.artifact import Artifact, ArtifactT, publish, read_manifest
+from pipeline.store.artifact import MANIFEST, Artifact, ArtifactT, publish, read_manifest
 from pipeline.store.bucket import SCHEME, Bucket
 from pipeline.store.bucket_locks import BucketLock
 from pipeline.store.folders import RECORDS_PREFIX, build_folder, set_aside
@@ -147,9 +147,19 @@ class Store:
                 self.mirror.pull(name, published, folder, math.inf if is_whole else RECORDS_BYTES)
         return folder
 
-    def manifest(self, name: str) -> dict[str, Any]:
-        """Returns a published artifact's manifest. Raises OSError, ValueError and UserError if it is not intact."""
-        return read_manifest(self.fetch(name, records=True))
+    def manifest(self, name: str) -> dict[str, Any] | None:
+        """Returns an artifact's manifest, or None if it is not published or not intact."""
+        if self.find(name) is None:
+            return None
+        with suppress(UserError, OSError, ValueError, LookupError, TypeError):
+            return self.mirror.manifest(name, self.folder(name)) if self.mirror else read_manifest(self.folder(name))
+        return None
+
+    def names(self) -> list[str]:
+        """Returns the names of all published artifacts."""
+        if self.uri:
+            return [name for name in self.bucket.folders("store") if not name.startswith(".") and self.find(name)]
+        return sorted(path.parent.name for path in self.artifacts.glob(f"[!.]*/{MANIFEST}"))
 
     def publish(
         self,

@@ -47,7 +47,7 @@ def _can_recover(store: Store) -> bool:
 def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> None:
     """Every file equals that of an undisturbed run on a local disk, although the service failed and was slow.
 
-    A third machine runs nothing. (`test_outlines` has what another machine downloads.)
+    A third machine with an empty disk runs nothing, and pulls no weights.
     """
     local = tmp_path / "local"
     assert _start(local, tmp_path / "local.log").wait(END_S) == 0, (tmp_path / "local.log").read_text()
@@ -72,6 +72,7 @@ def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> Non
     third_log = tmp_path / "third.log"
     assert _start(store.uri, third_log, AIAYN_CACHE=str(tmp_path / "third")).wait(END_S) == 0, third_log.read_text()
     assert "done in" not in third_log.read_text()  # no work was left
+    assert not [*(tmp_path / "third").rglob("*.arrow")]
     names = [name for name in store.bucket.folders("store") if store.find(name)]
     for name in names:
         store.fetch(name)

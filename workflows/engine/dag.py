@@ -16,7 +16,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
-from pipeline.errors import BucketError, UserError
+from pipeline.errors import UserError
 from pipeline.settings import Settings, differing
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.store import Store
@@ -220,12 +220,7 @@ def in_order(
 
 def manifest_of(step: Step[Artifact], store: Store) -> dict[str, Any] | None:
     """Returns the manifest of a step's published artifact, or None if it is missing or damaged."""
-    try:
-        return store.manifest(step.name) if store.find(step.name) else None
-    except BucketError:
-        raise
-    except (UserError, OSError, ValueError, LookupError, TypeError):
-        return None
+    return store.manifest(step.name)
 
 
 def inputs_now(
@@ -264,14 +259,13 @@ def outdated(manifest: Mapping[str, Any], inputs: Iterable[Mapping[str, str]]) -
 def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:
     """Yields the artifacts of these fingerprints and, by their manifests, all their inputs and inputs' inputs.
 
-    Each appears once, nearest first. Those missing on this machine are skipped.
+    Each appears once, nearest first. Those missing in the store are skipped.
     """
-    manifests = store.artifacts.glob(f"[!.]*/{MANIFEST}")
-    folders = {manifest.parent.name.rpartition("-")[2]: manifest.parent for manifest in manifests}
+    names = {name.rpartition("-")[2]: name for name in store.names()}
     waiting = list(fingerprints)
     for fingerprint in waiting:
-        if folder := folders.pop(fingerprint, None):
-            artifact = Artifact(folder)
+        if name := names.pop(fingerprint, None):
+            artifact = Artifact(store.fetch(name, records=True))
             waiting += inputs_of(artifact.manifest)
             yield artifact
 

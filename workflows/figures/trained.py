@@ -11,7 +11,6 @@ from typing import Any
 
 from pipeline.corpora.embedded import GeneratedText, held_out
 from pipeline.errors import UserError
-from pipeline.store.artifact import MANIFEST
 from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.store.store import Store
 from pipeline.text.languages import tag_of
@@ -72,17 +71,18 @@ def newest(store: Store) -> ExaminedModel:
     """
     runs = (run for run in runs_in(store) if isinstance(run, Run) and run.name.startswith("table2/"))
     named = {name for run in runs for name in run.record.artifacts.values()}
-    found = [[manifest.parent for manifest in store.artifacts.glob(f"{kind}-*/{MANIFEST}")] for kind in MODEL_STAGES]
-    of_table2 = [folder for folder in found[0] if folder.name in named]
-    chosen: list[Path] = next(filter(None, (of_table2, *found)), [])
-    checkpoints = [
-        checkpoint
-        for checkpoint in map(Checkpoint, chosen)
+    found = [[name for name in store.names() if name.startswith(f"{kind}-")] for kind in MODEL_STAGES]
+    of_table2 = [name for name in found[0] if name in named]
+    chosen: list[str] = next(filter(None, (of_table2, *found)), [])
+    checkpoints = {
+        name: checkpoint
+        for name, checkpoint in ((name, Checkpoint(store.fetch(name, records=True))) for name in chosen)
         if not (checkpoint.folder / "model.json").exists() or checkpoint.config.architecture == "transformer"
-    ]
+    }
     if not checkpoints:
         raise UserError(f"{store.root} has no trained Transformer; train one or name a model's folder")
-    return _of_folder(max(checkpoints, key=lambda checkpoint: str(checkpoint.manifest["started"])).folder, store)
+    newest_name = max(checkpoints, key=lambda name: str(checkpoints[name].manifest["started"]))
+    return _of_folder(store.folder(newest_name), store)
 
 
 def at(folder: Path, store: Store) -> ExaminedModel:
@@ -97,7 +97,7 @@ def _of_folder(folder: Path, store: Store) -> ExaminedModel:
     for artifact in behind(store, inputs_of(manifest)):
         stage = artifact.manifest["stage"]
         if stage.startswith("evaluation_set."):
-            known.setdefault("dev", EvaluationSet(store.fetch(artifact.folder.name)))
+            known.setdefault("dev", EvaluationSet(artifact.folder))
         elif stage == "embedded.generate" and "name" in (fields := artifact.manifest["settings"][0]):
             settings = GeneratedText(**fields)  # in earlier versions one text had all splits, and no name
             known.setdefault("generated", None if settings.target == "trees" else settings)

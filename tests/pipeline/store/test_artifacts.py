@@ -29,6 +29,23 @@ def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> Non
         publish(tmp_path / "a", _write, {})
 
 
+@pytest.mark.parametrize("ours", ["ja\n", "nein\n"])
+def test_who_is_late_keeps_what_another_published(tmp_path: Path, ours: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As on NFS, where a client may not see for a minute that an artifact is there."""
+
+    theirs = publish(tmp_path / "of another", _write, {}).manifest
+
+    def late(folder: Path) -> Artifact:
+        _write(folder)
+        (folder / "part" / "text.txt").write_text(ours)
+        (tmp_path / "of another").rename(tmp_path / "a")
+        return Artifact(folder)
+
+    assert publish(tmp_path / "a", late, {}).manifest == theirs
+    assert ("with other content" in caplog.text) == (ours == "nein\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 def test_what_a_killed_attempt_leaves_is_not_published(tmp_path: Path) -> None:
     def littered(folder: Path) -> Artifact:
         (folder / ".temporary-1" / "parts").mkdir(parents=True)

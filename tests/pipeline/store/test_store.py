@@ -1,3 +1,4 @@
+import os
 import pickle
 import threading
 from functools import partial
@@ -33,6 +34,29 @@ def test_a_damaged_artifact_is_found_set_aside_and_made_again(store: Store) -> N
     assert len([*store.artifacts.glob(".aside-words-1-*/text.txt")]) == 1
     _publish(store)
     assert Artifact(store.fetch("words-1")).damage() is None
+
+
+def test_a_client_of_nfs_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for its cache: what a look did not find stays missing until the folder above is opened."""
+    store, missing = Store(tmp_path / "runs"), set[Path]()
+    is_dir, open_ = Path.is_dir, os.open
+
+    def cached(path: Path) -> bool:
+        found = path not in missing and is_dir(path)
+        missing.update(() if found else [path])
+        return found
+
+    def opened(path: Path, *arguments: int) -> int:
+        missing.difference_update([*missing] if path == store.artifacts else ())
+        return open_(path, *arguments)
+
+    monkeypatch.setattr(Path, "is_dir", cached)
+    assert store.find("words-1") is None
+    store.folder("words-1").mkdir(parents=True)
+    assert not store.folder("words-1").is_dir()
+    missing.discard(store.artifacts)
+    monkeypatch.setattr(os, "open", opened)
+    assert store.find("words-1") == store.folder("words-1")
 
 
 def test_a_damaged_artifact_may_become_its_build_folder_again(store: Store) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
+from pipeline.store import store as store_module
+from pipeline.store.artifact import Artifact
 from pipeline.store.build import Build
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
@@ -116,6 +118,28 @@ def test_copies_that_are_being_made_stay(at_s3: S3Server) -> None:
         assert _names(Store(store.root)) == []
     half_make(store, "training-0000000000000009")
     assert _names(Store(store.root)) == [folder.name]
+
+
+def test_copies_and_what_nobody_reads_in_a_bucket_go(at_s3: S3Server, command_line: CommandLine) -> None:
+    """What the bucket has, can be pulled again. What a machine has not pushed, and a run that goes on, stays."""
+    store = Store.at(f"{at_s3.bucket()}/runs")
+    make(store, table_of(1))
+    text, training, *_ = in_order([table_of(1)])
+    store.bucket.write(f"store/{text.name}/0123456789abcdef/00000.en", b"of a killed upload")
+    store.bucket.write("store/.making-training-0000000000000009/metrics.jsonl", b"of a run")
+    with store.lock("decoding-0000000000000009", "decode") as lock:
+        lock.take()
+        store.bucket.write("store/decoding-0000000000000009/0123456789abcdef/test.de", b"of an upload")
+        left = [(one.name, one.size_bytes) for one in plan(store) if one.modified_s is None]
+    assert left == [(f"store/{text.name}/0123456789abcdef", 18)]
+    store.bucket.remove_folder(f"store/{training.name}")
+    store_module._seen.clear()
+    done = command_line.here("workflows.cli", "clean", "--store", store.uri, "--yes")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in store.artifacts.glob("[!.]*")] == [training.name]
+    assert not store.bucket.sizes_bytes(left[0][0])
+    assert store.bucket.sizes_bytes("store/.making-training-0000000000000009")
+    assert Artifact(store.fetch(text.name)).damage() is None
 
 
 def test_what_nobody_names_goes(store: Store) -> None:
