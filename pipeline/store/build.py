@@ -127,15 +127,10 @@ class Build:
             logger.warning("%s was not removed (%s)", part, error)
 
     def set_aside(self, parts: Iterable[str]) -> Path:
-        """Moves artifacts to a new folder beside this one, also in the bucket, and returns its path.
-
-        Raises LockLostError (`check`), and BucketError if the bucket does not answer.
-        """
-        self.check()
+        """Moves artifacts to a new folder beside this one, and returns its path. Raises LockLostError (`check`)."""
         aside = aside_path(self.folder)
         for part in parts:
-            if self.store:
-                self.store.bucket.move_folder(f"{self._place}/{part}", f"store/{aside.name}/{part}")
+            self.drop(part)
             (aside / part).parent.mkdir(parents=True, exist_ok=True)
             os.rename(self.folder / part, aside / part)
         return aside

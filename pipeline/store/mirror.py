@@ -14,6 +14,7 @@ import logging
 import math
 import os
 import secrets
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -25,8 +26,7 @@ from pydantic import ValidationError
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact, adapter_of, parse_manifest, read_manifest, report_full_disk
 from pipeline.store.bucket import Bucket
-from pipeline.store.bucket_locks import FREE
-from pipeline.store.folders import ASIDE_PREFIX, BUILD_PREFIX, PULLING_PREFIX, Inside, aside_path, remove
+from pipeline.store.folders import BUILD_PREFIX, PULLING_PREFIX, Inside, remove
 from pipeline.store.hashes import hashes_file, known_hashes, remember
 
 PUBLISHED = "published.json"
@@ -142,11 +142,8 @@ class Mirror:
         return None
 
     def set_aside(self, name: str) -> None:
-        """Moves a damaged artifact to another folder of the bucket; the first step hides it from all processes."""
-        aside = aside_path(Path(name)).name
-        self.bucket.copy({f"store/{name}/{PUBLISHED}": f"store/{aside}/{PUBLISHED}"})
+        """Unpublishes a damaged artifact. Its files stay, and are orphans once it is published again."""
         self.bucket.remove([f"store/{name}/{PUBLISHED}"])
-        self.bucket.move_folder(f"store/{name}", f"store/{aside}")
 
     def reopen(self, name: str) -> None:
         """Moves a damaged artifact back to its build folder, so that its stage resumes from the intact files."""
@@ -162,23 +159,17 @@ class Mirror:
         return stored.data.decode(errors="replace") if stored else None
 
     def orphans(self) -> dict[str, int]:
-        """Returns the folders that nobody reads, with their bytes: of failed and killed pushes, and set aside.
+        """Returns the folders that nobody reads, with their bytes: all of a published artifact but what was published.
 
-        What a process may be writing is left out. An unfinished run's files stay, since they continue it.
+        They are of killed or late uploads, or damaged.
         """
-        sizes_bytes, found = self.bucket.sizes_bytes("store"), dict[str, int]()
-        for file, size in sizes_bytes.items():
-            name, _, rest = file.partition("/")
-            is_known = (
-                name.startswith(BUILD_PREFIX) and f"{name.removeprefix(BUILD_PREFIX)}/{PUBLISHED}" not in sizes_bytes
-            )
-            if name != ".locks" and rest != PUBLISHED and not is_known:
-                place = name if name.startswith(".") else f"{name}/{rest.partition('/')[0]}"
-                found[f"store/{place}"] = found.get(f"store/{place}", 0) + size
-        for place in [*found]:
-            name = place.split("/")[1].removeprefix(BUILD_PREFIX)
-            published = self.published(name) if not name.startswith(ASIDE_PREFIX) else None
-            lock = self.bucket.read(f"store/.locks/{name}.json")
-            if (lock and lock.data != FREE) or (published and place == f"store/{name}/{published.attempt}"):
-                del found[place]
-        return found
+        found = Counter[str]()
+        for file, size_bytes in self.bucket.sizes_bytes("store").items():
+            name, _, within = file.partition("/")
+            found[f"{name}/{within.partition('/')[0]}" if not name.startswith(BUILD_PREFIX) else name] += size_bytes
+        for name in {place.partition("/")[0].removeprefix(BUILD_PREFIX) for place in found}:
+            published = None if name.startswith(".") else self.published(name)
+            for place in [place for place in found if place.partition("/")[0].removeprefix(BUILD_PREFIX) == name]:
+                if not published or place in (f"{name}/{PUBLISHED}", f"{name}/{published.attempt}"):
+                    del found[place]
+        return {f"store/{place}": size_bytes for place, size_bytes in found.items()}
