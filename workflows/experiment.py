@@ -24,7 +24,7 @@ from workflows.tables.measured import Cell
 from workflows.tables.table import Results
 from workflows.tracking.addresses import default_uri, ui_command
 from workflows.tracking.server import Server
-from workflows.tracking.watcher import Workflow, tracked
+from workflows.tracking.watcher import MlflowWatcher, Workflow
 
 check_shared = Imported("workflows.engine.cluster:check_shared")
 cluster = Imported("workflows.engine.cluster:cluster")
@@ -91,7 +91,8 @@ def run_table(experiment: Reproduction, request: Request, forced: Sequence[Step[
     mlflow = Server(default_uri(store.root), experiment.name, store.root)
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
     workflow = Workflow(target.fingerprint, request.profile.name, params, experiment.models)
-    with _begun(experiment, request, [target], forced, mlflow) as recorded, tracked(mlflow, workflow, store) as runs:
+    begun_run = _begun(experiment, request, [target], forced, mlflow)
+    with begun_run as recorded, MlflowWatcher(mlflow, workflow, store) as runs:
         artifact, failures = run_models(
             {name: Model(model.results, model.recipe.training) for name, model in experiment.models.items()},
             experiment.tabulate,

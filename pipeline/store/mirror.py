@@ -67,7 +67,7 @@ class Mirror:
             raise UserError(f"{self.bucket.uri}/{place} is broken ({why}); move it elsewhere and rerun") from None
 
     def manifest(self, name: str, copy: Path) -> dict[str, Any] | None:
-        """Returns the manifest of a published artifact, of which this machine may have a copy; None if it is not intact.
+        """Returns a published artifact's manifest, of which this machine may have a `copy`; None if it is not intact.
 
         Raises UserError if `published.json` is broken.
         """

@@ -181,10 +181,6 @@ def test_training_uses_what_the_text_was_prepared_with(tmp_path: Path) -> None:
     treebank = load_parsing_profile()
     for profile in (MULTI30K, own_profile(600), changed, treebank):
         record(tmp_path, profile)
-        of_earlier_version = (
-            (tmp_path / PROFILE).read_text().replace('"beam_size"', '"engine": "torch", "beam_size"', 1)
-        )
-        (tmp_path / PROFILE).write_text(of_earlier_version)
         again = load_profile(recorded=recorded(tmp_path / "dataset", tmp_path / "dataset"))
         assert (again.name, again.recipes, again.pairs) == (profile.name, profile.recipes, profile.pairs)
         assert again.in_force() == profile.in_force()
@@ -198,7 +194,7 @@ def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, mon
     """By number or `newest`; for a folder in the store, those of the last run that uses it."""
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
-    record(run_table(store, 1), own_profile(700))  # as earlier versions did
+    run_table(store, 1, **own_profile(700).recorded())
     run_table(store, 2, **own_profile(80_000).recorded())
     clean = next(step.name for step in in_order([table_of(1)]) if step.label == "clean en-de")  # of both runs
     for named, pairs in (

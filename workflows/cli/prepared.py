@@ -29,13 +29,11 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
     The record is `aiayn prepare`'s, or that of the run in the name, or, for a folder in a store, that of the last run
     that uses it. Returns None without a record. Raises UserError if the record cannot be read.
     """
-    runs = [(run.folder, run.record.settings) for run in runs_with(named, dataset)]
-    for folder, settings in ((dataset.parent, {}), *runs):
-        path = folder / (RUN if settings else PROFILE)  # in runs, too, of earlier versions
+    runs = [(run.folder / RUN, run.record.settings) for run in runs_with(named, dataset) if run.record.settings]
+    for path, settings in ((dataset.parent / PROFILE, {}), *runs):
         if path.is_file():
             try:
                 described = {"corpora": {}, **(settings or json.loads(path.read_text(encoding="utf-8")))}
-                described.get("decoding", {}).pop("engine", None)  # of earlier versions
                 return Profile(**described)
             except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
                 message = f"this version cannot read the settings in {path}; remove it and choose a --profile"

@@ -1,6 +1,6 @@
 """MLflow as a view of the store: a run of the table, and a child run per model.
 
-    with tracked(server, workflow, store) as mlflow:    # a Watcher that sends what is new every `LIVE_S` seconds
+    with MlflowWatcher(server, workflow, store) as mlflow:      # sends what is new every `LIVE_S` seconds
         ...
         mlflow.finish(artifact, table.metrics, reports, failures)
 
@@ -11,14 +11,14 @@ do causes one warning (`Server.attempt`). The same command later sends what is m
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from threading import Event
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pipeline.errors import UserError
 from pipeline.settings import Settings, flatten
@@ -59,7 +59,7 @@ class Workflow:
 
 
 class MlflowWatcher(Watcher):
-    """Sends while models run, in a thread, so that nothing waits for MLflow before `finish`."""
+    """Sends while models run, in a thread, so that nothing waits for MLflow before `finish`, which ends the body."""
 
     def __init__(self, server: Server, workflow: Workflow, store: Store) -> None:
         """Raises UserError if the address or the password is wrong, unless MLflow has the workflow already."""
@@ -103,8 +103,13 @@ class MlflowWatcher(Watcher):
             self._server.attempt(lambda: self._table(table, main_metrics, reports))
             self._stop("FAILED", NOT_EXPORTED)
 
-    def close(self, error: BaseException) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Ends all runs after an error. What has happened before is sent, unless the user stopped the workflow."""
+        if error is None:
+            return
         is_stopped = isinstance(error, KeyboardInterrupt)
         self._end_thread()
         if not (is_stopped or self._is_complete):
@@ -263,17 +268,6 @@ class MlflowWatcher(Watcher):
         if not why:
             client.set_tag(run, SENT_TAG, "yes")
         self._runs[name] = client.get_run(run)
-
-
-@contextmanager
-def tracked(server: Server, workflow: Workflow, store: Store) -> Iterator[MlflowWatcher]:
-    """Opens a workflow's runs, and ends them if the body fails. The body must call `finish` at its end."""
-    watcher = MlflowWatcher(server, workflow, store)
-    try:
-        yield watcher
-    except BaseException as error:
-        watcher.close(error)
-        raise
 
 
 def _points(values: Mapping[str, Any], update: int, at_s: float) -> list[Any]:

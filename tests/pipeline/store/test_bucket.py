@@ -97,7 +97,7 @@ class Line(FaultyProxy):
 def test_an_object_may_take_long(
     at_s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cut_bytes: int
 ) -> None:
-    """As long as bytes come: 2.5 s and more here each way, where the service may be silent for 1 s, and fail for as long."""
+    """As long as bytes come: 2.5 s and more each way here, where the service may be silent or fail for 1 s."""
     monkeypatch.setattr(bucket_module, "REQUEST_S", 1)
     monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.0)
     (tmp_path / "large").write_bytes(content := os.urandom(2_500_000))
