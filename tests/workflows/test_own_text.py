@@ -181,10 +181,6 @@ def test_training_uses_what_the_text_was_prepared_with(tmp_path: Path) -> None:
     treebank = load_parsing_profile()
     for profile in (MULTI30K, own_profile(600), changed, treebank):
         record(tmp_path, profile)
-        of_earlier_version = (
-            (tmp_path / PROFILE).read_text().replace('"beam_size"', '"engine": "torch", "beam_size"', 1)
-        )
-        (tmp_path / PROFILE).write_text(of_earlier_version)
         again = load_profile(recorded=recorded(tmp_path / "dataset", tmp_path / "dataset"))
         assert (again.name, again.recipes, again.pairs) == (profile.name, profile.recipes, profile.pairs)
         assert again.in_force() == profile.in_force()

@@ -35,7 +35,6 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
         if path.is_file():
             try:
                 described = {"corpora": {}, **(settings or json.loads(path.read_text(encoding="utf-8")))}
-                described.get("decoding", {}).pop("engine", None)  # of earlier versions
                 return Profile(**described)
             except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
                 message = f"this version cannot read the settings in {path}; remove it and choose a --profile"
