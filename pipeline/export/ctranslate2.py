@@ -83,9 +83,7 @@ def _set_weights(spec: Any, model: Transformer) -> None:
     weights, config = model.state_dict(), model.config
     learned_LD = weights.get("positions.weight")
     for side in (spec.encoder, spec.decoder):
-        side.position_encodings.encodings = (
-            sinusoids(N_POSITIONS, config.d_model) if learned_LD is None else learned_LD
-        )
+        side.position_encodings.encodings = sinusoids(N_POSITIONS, config.d_model) if learned_LD is None else learned_LD
     for embedding in (*spec.encoder.embeddings, spec.decoder.embeddings, spec.decoder.projection):
         embedding.weight = weights["embedding.weight"]
     for i in range(config.n_layers):

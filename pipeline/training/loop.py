@@ -54,8 +54,6 @@ log = logging.getLogger(__name__)
 
 UPDATE_TIMEOUT = timedelta(minutes=10)
 """Timeout of collectives during training. Rank 0 may be waiting for a slow store to accept a checkpoint."""
-PREEMPTION_S = 5.0
-"""Minimum time between preemption checks with Ray Train, each of which synchronises all workers."""
 COLLECT_UPDATES = 500
 """Updates between garbage collections, at all workers at once; validation and kept checkpoints trigger others."""
 
@@ -76,10 +74,6 @@ class Training:
     Every rank constructs one with the same arguments. Rank 0 writes checkpoints and `metrics.jsonl`, shares them with
     other nodes through `scratch`, and emits events; other ranks do not use `folder`.
 
-    `is_preempted` returns whether a machine is about to be preempted. All ranks call it at the same logged updates, at
-    most every PREEMPTION_S, and it must return the same at all: Ray Train's waits for all ranks. Once it returns True,
-    a checkpoint is written immediately, and training continues as long as it can.
-
     `make` builds the model from the seeded random state. Checkpoints do not record it, so resume with the same one.
 
     Every method raises UserError at every rank if the settings do not fit the dataset, a device does not support the
@@ -94,15 +88,11 @@ class Training:
         settings: TrainingSettings,
         folder: Path,
         emit: Listener = ignore,
-        is_preempted: Callable[[], bool] = lambda: False,
         scratch: Scratch | None = None,
         make: Callable[[TransformerConfig], EncoderDecoder] = make_model,
         start: Laps | None = None,
     ) -> None:
         self.workers, self.settings, self.folder, self.start = workers, settings, folder, start or Laps()
-        self.is_preempted, self.preempted = is_preempted, False
-        self.next_preemption_check = 0
-        """The first update after which to call `is_preempted` again."""
         self.writer = CheckpointWriter(folder, scratch)
         if workers.device == "cpu":
             torch.set_num_threads(settings.cpus_per_worker)
@@ -266,29 +256,16 @@ class Training:
             self.writer.keep_beside(METRICS)
 
     def _save(self, due: Due) -> None:
-        """Passes a checkpoint to the writer if one is due; waits for the last one, and for one before a preemption.
+        """Passes a checkpoint to the writer if one is due, and waits for the last one.
 
         Only rank 0 writes, and no result depends on when a recovery checkpoint is due.
         """
-        must_wait = (due.metrics and self._newly_preempted()) or due.end
-        recovery = must_wait or self.writer.recovery_is_due
+        recovery = due.end or self.writer.recovery_is_due
         if self.workers.rank or not (due.kept or recovery) or not self.report.is_finite:
             return
         self.writer.begin(self.step, self.state, kept=due.kept, recovery=recovery, end=due.end)
-        if must_wait:
+        if due.end:
             self.writer.wait()
-
-    def _newly_preempted(self) -> bool:
-        """Whether a machine is about to be preempted, True only once; all ranks must call it at the same updates.
-
-        Checks at most every PREEMPTION_S, as far as rank 0's updates keep their pace.
-        """
-        if self.preempted or self.state.update < self.next_preemption_check:
-            return False
-        pause_updates = self.workers.broadcast_object(int(PREEMPTION_S / self.report.update_s))
-        self.next_preemption_check = self.state.update + pause_updates
-        self.preempted = self.is_preempted()
-        return self.preempted
 
     def summary(self) -> TrainingRecord:
         """Returns the content of run.json."""

@@ -4,7 +4,8 @@
 
 Every run uses Ray Train, which starts a group of workers and replaces preempted ones; they connect themselves
 (`pipeline.training.workers`). A single worker uses Ray Train's local mode in a Ray task: one process instead of three,
-which may have torch imported from an earlier run. On a cluster that may grow, it is a group of one, told of preemption.
+which may have torch imported from an earlier run. On a cluster that may grow, it is a group of one, which Ray Train
+replaces as often as its machine is preempted.
 
 All recovery uses the newest intact checkpoint in the stage's folder; without a shared disk, by `context.scratch`.
 
@@ -141,17 +142,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
     dataset = work.dataset.on_this_node(work.scratch)
     start.end("connection")
     with work.scratch.opened() if rank == 0 else nullcontext(work.scratch.folder) as folder:
-        training = Training(
-            workers,
-            dataset,
-            work.settings,
-            folder,
-            work.emit,
-            is_preempted=lambda: ray.train.get_preemption_info() is not None,
-            scratch=work.scratch,
-            start=start,
-        )
-        return training.run()
+        return Training(workers, dataset, work.settings, folder, work.emit, scratch=work.scratch, start=start).run()
 
 
 def _with_retries(work: _Work, layout: ClusterLayout, ray_folder: Path) -> "TrainingRecord":
