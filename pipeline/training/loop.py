@@ -117,7 +117,7 @@ class Training:
             truncate_metrics(folder / METRICS, self.state.update)
         self.report = Report(workers, settings, self.state, folder, self.writer.scratch, emit)
         profiled, done = settings.profile_updates if workers.rank == 0 else None, self.state.update
-        self.profiler = UpdateProfiler(profiled, done, workers.device, self.writer, self.state.spend)
+        self.profiler = UpdateProfiler(profiled, done, workers.device, self.writer)
         self.is_ready = False
         """Whether the largest passes were tried."""
 
