@@ -51,8 +51,7 @@ def measure(
     sample = lines[:: -(-len(lines) // SAMPLE_SENTENCES)]
     on_gpu, threads = torch.cuda.is_available(), usable_cpus()
     device = "cuda" if on_gpu else "cpu"
-    auto = dtype_name(dtype_of("auto", device))
-    types = list(dict.fromkeys([auto, "float32"]))
+    types = list(dict.fromkeys([dtype_name(dtype_of("auto", device)), "float32"]))
     wanted = [(OURS, Ours, model, dtype) for dtype in types]
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, processes():
         if is_installed("ctranslate2"):
@@ -76,7 +75,6 @@ def measure(
         ]
     return {
         "device_name": device_name(device),
-        "dtype": auto,
         "threads": threads,
         "sentences": len(lines),
         **settings.model_dump(include={"beam_size", "length_penalty"}),

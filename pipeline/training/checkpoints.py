@@ -59,7 +59,6 @@ class TrainingState:
     target_tokens: int = 0
     computed_tokens: int = 0
     """Source and target tokens, including padding."""
-    counted_flop: float = 0.0
     identity: dict[str, Any] = field(default_factory=dict)
     """The settings and dataset that identify the run."""
     dtype: str = ""

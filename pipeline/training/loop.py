@@ -235,7 +235,6 @@ class Training:
         state.source_tokens += update.source_tokens
         state.target_tokens += update.target_tokens
         state.computed_tokens += update.computed_tokens
-        state.counted_flop += update.flop
         rate = self.step.learning_rate(state.update)
         self.report.unread.append(
             Applied(state.update, epoch, update.source_tokens, update.target_tokens, rate, results)
@@ -281,7 +280,7 @@ class Training:
             target_tokens=state.target_tokens,
             padding_fraction=1 - (state.source_tokens + state.target_tokens) / state.computed_tokens,
             segments=tuple(state.segments),
-            counted_flop=state.counted_flop,
+            counted_flop=state.update * self.updates.mean_flop,
             parameters=sum(parameter.numel() for parameter in self.step.master.parameters()),
             checkpoints=settings.kept_updates,
             dev_left_out=self.data.dev_left_out,
