@@ -21,9 +21,9 @@ from torch import Tensor
 
 from model.architectures import make_model
 from model.config import TransformerConfig
-from model.encoder_decoder import EncoderDecoder
 from model.loss import perplexity_of
 from model.training_step import TrainingStep
+from model.transformer import EncoderDecoder
 from pipeline.hardware import dtype_name, make_deterministic
 from pipeline.memory import garbage_frozen
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings

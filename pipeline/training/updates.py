@@ -36,7 +36,7 @@ PADDED_PASSES = 8
 COUNTED_PAIRS = 1 << 20
 """Pairs whose FLOP are counted at a time, so that counting needs little memory."""
 Form = Literal["padded", "blocks", "packed"]
-"""How a batch is laid out (`model.layouts`)."""
+"""How a batch is laid out (`model.batch`)."""
 Rows = NDArray[np.integer]
 """Row numbers of the training split."""
 Item = TypeVar("Item")
