@@ -4,12 +4,10 @@ python -m benchmarks.decoding MODEL --src test.en
 python -m benchmarks.decoding MODEL --src test.en.gz --ref test.de.gz --lang de --json
 
 Each contender (`translators`) splits the sentences over single-threaded processes, one per core; on a GPU it has one
-process. Contenders take turns. After a warm-up, all are timed in interleaved rounds, from text to text. A ratio is that
-of the medians over rounds. On a busy machine, `sentences_processor_s` (sentences per second of CPU time) varies less.
-
-Both run in the machine's best dtype and in float32, CTranslate2 also in int8 (on a GPU in float16, too). Both use the
-paper's beam size and length penalty, but CTranslate2 ends its search by another rule. So the output includes BLEU and
-the number of translations equal to ours in float32.
+process. Contenders take turns. After a warm-up, all are timed in interleaved rounds, from text to text. A ratio is our
+rate in the machine's best dtype over a contender's. On a busy machine, `sentences_processor_s` (sentences per second of
+CPU time) varies less. All have the paper's beam size and length penalty, but CTranslate2's penalty and rule of ending
+differ. So the output includes BLEU and the number of translations equal to ours in float32.
 
 Ray and MLflow are not needed. CTranslate2 is timed if installed: pip install -e '.[bench]'.
 """
@@ -24,7 +22,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.contenders import OURS, Contender, is_installed, print_result, processes, ratio
-from benchmarks.translators import Translator
+from benchmarks.translators import CTranslate2, Ours
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
@@ -51,39 +49,37 @@ def measure(
 
     lines, references = [source for source, _ in pairs], [target for _, target in pairs] if language else []
     sample = lines[:: -(-len(lines) // SAMPLE_SENTENCES)]
-    device, threads = "cuda" if torch.cuda.is_available() else "cpu", usable_cpus()
-    auto, on_gpu = dtype_name(dtype_of("auto", device)), device == "cuda"
-    types = list(dict.fromkeys([auto, "float32"]))
-    wanted = [(OURS, dtype) for dtype in types]
+    on_gpu, threads = torch.cuda.is_available(), usable_cpus()
+    device = "cuda" if on_gpu else "cpu"
+    types = list(dict.fromkeys([dtype_name(dtype_of("auto", device)), "float32"]))
+    wanted = [(OURS, Ours, model, dtype) for dtype in types]
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, processes():
-        kinds = {OURS: ("pipeline.evaluation.translation:Translator", model)}
         if is_installed("ctranslate2"):
             from pipeline.export.ctranslate2 import export
 
             export(Context(Path(folder)), Checkpoint(model))
-            kinds[CTRANSLATE2] = "pipeline.export.ctranslate2:CTranslate2Translator", Path(folder)
-            wanted += [(CTRANSLATE2, dtype) for dtype in (*types, *(["float16"] if on_gpu else []), "int8")]
+            dtypes = (*types, *["float16"] * on_gpu, "int8")
+            wanted += [(CTRANSLATE2, CTranslate2, Path(folder), dtype) for dtype in dtypes]
         contenders = []
-        for name, dtype in wanted:
-            of_name, workers = kinds[name], 1 if on_gpu else threads
-            changed = settings.model_copy(update={"dtype": dtype})
-            contenders.append(Contender(name, dtype, Translator, *of_name, changed, device, workers=workers))
+        for name, kind, path, dtype in wanted:
+            changed, workers = settings.model_copy(update={"dtype": dtype}), 1 if on_gpu else threads
+            contenders.append(Contender(name, dtype, kind, path, changed, device, workers=workers))
             translate(contenders[-1], sample)
         for _ in range(rounds):
             for contender in contenders:
                 contender.rounds += filter(None, [translate(contender, lines)])
-        exact = contenders[len(types) - 1].rounds[-1]["texts"]
-        summaries = [summary_of(contender, exact, references, language) for contender in contenders]
+        exact, ours = contenders[len(types) - 1].rounds[-1]["texts"], contenders[0].rates("sentences")
+        summaries = [
+            summary_of(contender, exact, references, language) | ratio("ratio", ours, contender.rates("sentences"))
+            for contender in contenders
+        ]
     return {
-        "device": "gpu" if on_gpu else "cpu",
         "device_name": device_name(device),
-        "dtype": auto,
         "threads": threads,
         "sentences": len(lines),
-        "beam_size": settings.beam_size,
-        "length_penalty": settings.length_penalty,
+        **settings.model_dump(include={"beam_size", "length_penalty"}),
         "rounds": rounds,
-        **results(contenders, summaries),
+        "contenders": summaries,
     }
 
 
@@ -99,13 +95,8 @@ def translate(contender: Contender, lines: Sequence[str]) -> dict[str, Any] | No
     parts, processor_s = zip(*results, strict=True)
     by_line = {i: done for share, part in zip(shares, parts, strict=True) for i, done in zip(share, part, strict=True)}
     texts, counts = zip(*(by_line[i] for i in range(len(lines))), strict=True)
-    return {
-        "sentences": len(lines),
-        "tokens": sum(counts),
-        "seconds": seconds,
-        "processor_s": sum(processor_s),
-        "texts": list(texts),
-    }
+    done = {"sentences": len(lines), "tokens": sum(counts), "seconds": seconds}
+    return done | {"processor_s": sum(processor_s), "texts": list(texts)}
 
 
 def summary_of(contender: Contender, exact: Sequence[str], references: Sequence[str], language: str) -> dict[str, Any]:
@@ -114,7 +105,6 @@ def summary_of(contender: Contender, exact: Sequence[str], references: Sequence[
     if contender.failed:
         return summary
     peaks = contender.call_each("peak_memory_gb", [()] * contender.workers) or []
-    summary |= {"workers": contender.workers, "threads": 1}
     summary["sentences_processor_s"] = median(done["sentences"] / done["processor_s"] for done in contender.rounds)
     summary |= {"tokens_s": median(contender.rates("tokens")), "peak_memory_gb": sum(peaks)}
     texts = contender.rounds[-1]["texts"]
@@ -125,31 +115,6 @@ def summary_of(contender: Contender, exact: Sequence[str], references: Sequence[
         scores = score_texts(texts, [[*references]], language)
         summary |= {"sacrebleu": scores.sacrebleu, "paper_bleu": scores.paper_bleu}
     return summary
-
-
-def results(contenders: Sequence[Contender], summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns rates, ratios and scores. The first contender is ours in the machine's best dtype; it has not failed."""
-
-    def fastest(*, int8: bool) -> tuple[list[float], float | None]:
-        """Returns the rates by round and the BLEU of CTranslate2's fastest dtype, floating point or int8."""
-        known = [
-            (contender.rates("sentences"), entry.get("sacrebleu"))
-            for contender, entry in zip(contenders, summaries, strict=True)
-            if contender.name == CTRANSLATE2 and (contender.dtype == "int8") == int8 and not contender.failed
-        ]
-        return max(known, key=lambda measured: median(measured[0]), default=([], None))
-
-    ours, by_ours = summaries[0], contenders[0].rates("sentences")
-    peer, peer_bleu = fastest(int8=False)
-    return {
-        **{key: ours[key] for key in ("sentences_s", "sentences_s_spread", "tokens_s")},
-        **ratio("ratio_ctranslate2", by_ours, peer),
-        **ratio("ratio_ctranslate2_int8", by_ours, fastest(int8=True)[0]),
-        "sacrebleu_ours": ours.get("sacrebleu"),
-        "sacrebleu_ctranslate2": peer_bleu,
-        "peak_memory_gb": ours["peak_memory_gb"],
-        "contenders": summaries,
-    }
 
 
 app = App()
@@ -166,9 +131,7 @@ def main(
 ) -> None:
     """Compare translation with CTranslate2 on the same weights, in sentences per second."""
     if bool(ref) != bool(lang):
-        raise UserError(
-            "--ref (a file of references) and --lang (their language, e.g. de) need each other: give both or neither"
-        )
+        raise UserError("--ref and --lang, the references' language, need each other: give both or neither")
     pairs = list(read_pairs(src, ref)) if ref else [(line, "") for line in read_lines(src)]
     pairs = [pair for pair in pairs if pair[0].strip()]
     if not pairs:

@@ -34,8 +34,8 @@ from pipeline.training.workers import Workers
 
 WARM_UP_UPDATES = {"cpu": 1, "cuda": 10}
 """Untimed updates by device. In the first ones, a GPU compiles kernels, chooses algorithms and raises its clock."""
-COUNTED = ("source_tokens", "target_tokens", "computed_tokens", "counted_flop")
-"""The counters of TrainingState; all but `computed_tokens` exclude padding."""
+COUNTED = ("source_tokens", "target_tokens", "computed_tokens")
+"""Counters of TrainingState; only the last includes padding."""
 
 
 class TrainingLoop:
@@ -43,6 +43,7 @@ class TrainingLoop:
 
     dtype: torch.dtype
     state: TrainingState
+    updates: Updates
 
     def __init__(self, settings: TrainingSettings) -> None:
         self.device = "cuda" if settings.device == "gpu" else "cpu"
@@ -57,9 +58,8 @@ class TrainingLoop:
         return dtype_name(self.dtype)
 
     def round(self, n_updates: int) -> dict[str, float]:
-        """Times the next `n_updates` updates. Returns COUNTED's increments, seconds, and the peak memory so far in GB.
-
-        The peak is the process's on a CPU, torch's allocations on a GPU.
+        """Times the next updates. Returns COUNTED's increments, the FLOP of as many mean updates, seconds, and the peak
+        memory so far in GB: the process's on a CPU, torch's allocations on a GPU.
         """
         on_gpu, before = self.device == "cuda", replace(self.state)
         if on_gpu:
@@ -71,6 +71,7 @@ class TrainingLoop:
         seconds = time.perf_counter() - started_s
         peak_bytes = torch.cuda.max_memory_allocated() if on_gpu else peak_memory_bytes()
         counted = {name: getattr(self.state, name) - getattr(before, name) for name in COUNTED}
+        counted["counted_flop"] = n_updates * self.updates.mean_flop
         return {**counted, "seconds": seconds, "peak_memory_gb": peak_bytes / 1e9}
 
 
@@ -82,7 +83,8 @@ class OurLoop(TrainingLoop):
         folder.mkdir()
         self.training = Training(Workers(device=self.device), dataset, settings, folder)
         self.training.writer.writes_recovery = False  # otherwise the first update would write a checkpoint
-        self.dtype, self.state = self.training.negotiated.dtype, self.training.state
+        self.dtype, self.updates = self.training.negotiated.dtype, self.training.updates
+        self.state = self.training.state
 
     def machine(self) -> dict[str, Any]:
         """Returns the device's name, the form of the step, and whether bfloat16 is faster."""
@@ -174,6 +176,5 @@ class PlainLoop(TrainingLoop):
             state.source_tokens += update.source_tokens
             state.target_tokens += update.target_tokens
             state.computed_tokens += update.computed_tokens
-            state.counted_flop += update.flop
         if not math.isfinite(loss.item()):
             raise ArithmeticError(f"the loss is {loss.item()} after update {state.update}")

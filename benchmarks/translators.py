@@ -1,33 +1,68 @@
-"""The translators that `benchmarks.decoding` compares: ours and CTranslate2."""
+"""The translators that `benchmarks.decoding` compares, on one thread or on a GPU ("cuda"), in the settings' dtype.
+
+Each imports only what it needs, since its process's memory is measured.
+"""
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import DecodingSettings
 
+BATCH = 32
+"""Sentences that CTranslate2 searches at once."""
 
-class Translator:
-    """An engine's translator from text to text, on one thread or on a GPU ("cuda"), in the dtype of the settings.
 
-    Imports only what it needs, since its process's memory is measured. Raises UserError if the model is unusable, or if
-    the engine does not support the dtype on the device.
-    """
+class Ours:
+    """Our translator."""
 
-    def __init__(self, kind: str, folder: Path, settings: DecodingSettings, device: str) -> None:
+    def __init__(self, folder: Path, settings: DecodingSettings, device: str) -> None:
         import torch
 
+        from pipeline.evaluation.translation import Translator
+
         torch.set_num_threads(1)
-        self.translator = resolve_name(kind)(folder, settings, device)
+        self._translator = Translator(folder, settings, device)
+
+    def outputs(self, lines: Sequence[str]) -> list[tuple[str, int]]:
+        """Returns each line's translation and number of tokens, including END_ID."""
+        return [(each.text, each.n_tokens) for each in self._translator.translations(lines)]
 
     def timed(self, lines: Sequence[str]) -> tuple[list[tuple[str, int]], float]:
-        """Returns each line's translation and number of tokens, including END_ID, and the CPU time in seconds."""
+        """Returns `outputs` and their CPU time in seconds."""
         before_s = time.process_time()
-        done = [(each.text, each.n_tokens) for each in self.translator.translations(lines)]
-        return done, time.process_time() - before_s
+        outputs = self.outputs(lines)
+        return outputs, time.process_time() - before_s
 
     def peak_memory_gb(self) -> float:
         """Returns the process's peak memory so far, without GPU memory."""
         return peak_memory_bytes() / 1e9
+
+
+class CTranslate2(Ours):
+    """CTranslate2 with an exported model and our beam, α and longest output."""
+
+    def __init__(self, folder: Path, settings: DecodingSettings, device: str) -> None:
+        import ctranslate2
+        from sentencepiece import SentencePieceProcessor
+
+        from pipeline.export.ctranslate2 import SAME_SEARCH
+
+        self._max_extra_tokens = settings.max_extra_tokens
+        self._options = {**SAME_SEARCH, "length_penalty": settings.length_penalty, "beam_size": settings.beam_size}
+        self._vocabulary = SentencePieceProcessor(model_file=str(folder / "joint.model"))
+        self._model = ctranslate2.Translator(str(folder), device, compute_type=settings.dtype, intra_threads=1)
+
+    def outputs(self, lines: Sequence[str]) -> list[tuple[str, int]]:
+        """Returns each line's translation and number of tokens, including END_ID."""
+        pieces, found = self._vocabulary.encode([*lines], out_type=str), dict[int, list[str]]()
+        order = sorted(range(len(lines)), key=lambda i: len(pieces[i]))
+        for first in range(0, len(lines), BATCH):  # of like lengths, since a call has one limit for all outputs
+            rows = order[first : first + BATCH]
+            longest = len(pieces[rows[-1]]) + 1 + self._max_extra_tokens
+            results = self._model.translate_batch(
+                [pieces[i] for i in rows], max_decoding_length=longest, **self._options
+            )
+            found |= zip(rows, (each.hypotheses[0] for each in results), strict=True)
+        return [(self._vocabulary.decode(found[i]), len(found[i]) + 1) for i in range(len(lines))]

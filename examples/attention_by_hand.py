@@ -8,7 +8,7 @@ import math
 import torch
 
 from model.attention import attention
-from model.layouts import masking_bias
+from model.batch import masking_bias
 
 Q = [[1.0, 0.0], [1.0, 1.0]]
 """Queries, one row per position: what each of two positions looks for."""

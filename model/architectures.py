@@ -11,8 +11,7 @@ from model.baselines.recurrent import Recurrent
 from model.baselines.states import StateDecoder
 from model.config import TransformerConfig
 from model.decoder import Decoder, IncrementalDecoder
-from model.encoder_decoder import EncoderDecoder
-from model.transformer import Transformer
+from model.transformer import EncoderDecoder, Transformer
 
 ARCHITECTURES: dict[str, type[EncoderDecoder]] = {
     "transformer": Transformer,

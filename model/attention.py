@@ -2,7 +2,7 @@
 
     SelfAttention: w_qkv -> layout.attend -> w_o            # project, attend, project: the paper's Figure 2
 
-A layout knows which rows of a batch form a sentence (`model.layouts`).
+A layout knows which rows of a batch form a sentence (`model.batch`).
 
 Shapes: B batch, L query length, M key length, D = d_model, H heads, K = d_k, V = d_v, X any width. Without B: N query
 rows and M key rows of the whole batch (`model.batch`).
@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from model.batch import EncoderOutput, Layout
 from model.cpu import softmax
 from model.dropout import Dropout
-from model.layouts import EncoderOutput, Layout
 
 OnWeights = Callable[[Tensor], Tensor]
 """Observes or replaces weights_BHLM before they are applied to the values."""

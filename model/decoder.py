@@ -25,11 +25,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.batch import Rows
+from model.batch import AttentionFunction, PaddedKeys, PaddedLayout, Rows
 from model.cpu import pad_rows
-from model.encoder_decoder import EncoderDecoder
-from model.layouts import AttentionFunction, PaddedKeys, PaddedLayout
-from model.transformer import Transformer
+from model.transformer import EncoderDecoder, Transformer
 
 FIRST_ROOM = 16
 """Smallest capacity of a cache, in tokens. A full cache grows to twice the tokens needed."""

@@ -22,7 +22,7 @@ from torch import Tensor
 from model.architectures import make_decoder
 from model.config import BEGIN_ID, END_ID, PAD_ID, SearchConfig
 from model.decoder import LOGITS_MULTIPLE, Decoder, HypothesisCache, compacted
-from model.encoder_decoder import EncoderDecoder
+from model.transformer import EncoderDecoder
 
 CHUNK_ROWS = {"cpu": 512, "cuda": 8192}
 """Hypotheses whose logits are processed at a time, by device type."""

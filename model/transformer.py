@@ -1,10 +1,11 @@
-"""The Transformer (paper §3): encoder, decoder, shared embedding.
+"""The Transformer (paper §3): encoder, decoder, shared embedding; its base class is the competitors', too.
 
 Post-norm as printed: every sub-layer is LayerNorm(x + Dropout(Sublayer(x))) (§3.1, §5.4).
 
 Shapes: L positions, D = d_model, V vocabulary; N rows of a batch, one per token (`model.batch`).
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -20,16 +21,61 @@ from model.attention import (
     SelfAttention,
 )
 from model.banded import NeighbourhoodAttention
-from model.batch import Rows
-from model.config import TransformerConfig
+from model.batch import EncoderOutput, Layout, Rows
+from model.config import PAD_ID, TransformerConfig
 from model.dropout import Dropout
-from model.encoder_decoder import EncoderDecoder, look_up
-from model.layouts import EncoderOutput, Layout
 
+MIN_CUDA_IDS = 3073
+"""Fewer ids than this are padded on CUDA (`look_up`)."""
 MOST_KEYS = 8192
 """The longest sentence whose attention weights can be dropped, in tokens."""
 FIRST_POSITIONS = 256
 """Size of a new model's table of sinusoids, in positions."""
+
+
+class EncoderDecoder(nn.Module):
+    """An encoder and a decoder; both embeddings and the pre-softmax projection share one matrix (§3.4).
+
+    `forward` returns hidden states; `logits` or the loss (`model.loss`) projects them to the vocabulary.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)  # times √d_model: unit variance
+
+    def reserve_positions(self, n_positions: int) -> None:
+        """Prepares for sentences of up to `n_positions` tokens; call it before training or search."""
+
+    def encode(self, source: Rows) -> Any:
+        """Encodes sentences; returns the input of `decode`."""
+        raise NotImplementedError
+
+    def decode(self, inputs: Rows, encoder_output: Any) -> Tensor:
+        """Runs the decoder on the targets shifted right: hidden_ND, before the pre-softmax projection."""
+        raise NotImplementedError
+
+    def forward(self, source: Rows, inputs: Rows) -> Tensor:
+        """Encodes and decodes: hidden_ND, before the pre-softmax projection."""
+        return self.decode(inputs, self.encode(source))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Projects hidden states (..., D) to logits (..., V) by the transposed embedding (§3.4)."""
+        return F.linear(hidden, self.embedding.weight)
+
+    def _scaled_embeddings(self, tokens_N: Tensor) -> Tensor:
+        return look_up(self.embedding.weight, tokens_N) * math.sqrt(self.config.d_model)
+
+
+def look_up(table_XD: Tensor, ids_N: Tensor) -> Tensor:
+    """Looks up rows of a table, which may require gradients: x_ND."""
+    # For few indices, CUDA's backward kernel has a race (github.com/pytorch/pytorch issues 187687, 199569).
+    is_trained = table_XD.requires_grad and torch.is_grad_enabled()
+    missing = MIN_CUDA_IDS - len(ids_N) if is_trained and ids_N.device.type == "cuda" else 0
+    if missing <= 0:
+        return F.embedding(ids_N, table_XD)
+    return F.embedding(F.pad(ids_N, (0, missing), value=PAD_ID), table_XD)[: len(ids_N)]
 
 
 def sinusoids(n_positions: int, d_model: int, first: int = 0) -> Tensor:
@@ -133,7 +179,7 @@ class Transformer(EncoderDecoder):
     def reserve_positions(self, n_positions: int) -> None:
         """Computes sinusoids for up to `n_positions` positions; beyond, they are computed on each call.
 
-        A CUDA graph reads the table that it was captured with, so call this first (`model.capture`).
+        A CUDA graph reads the table that it was captured with, so call this first (`TrainingStep.capture`).
         """
         if n_positions > len(self._sinusoids_LD):
             self._sinusoids_LD = sinusoids(n_positions, self.config.d_model).to(self._sinusoids_LD)

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from model.batch import Batch, PackedSize
-from model.layouts import PackedLayout
+from model.batch import Batch, PackedLayout, PackedSize
 from tests.support.command_line import CommandLine
 from tests.support.named_commands import commands_in, unknown
 

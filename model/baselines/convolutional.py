@@ -22,7 +22,7 @@ from model.baselines.states import Source, StateCache, StatefulModel, apply_roww
 from model.batch import Rows
 from model.config import PAD_ID, TransformerConfig
 from model.dropout import Dropout
-from model.encoder_decoder import look_up
+from model.transformer import look_up
 
 KERNEL_WIDTH = 3
 """Positions of a convolution's window; 3 for most of the paper's."""

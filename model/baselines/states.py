@@ -14,12 +14,11 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from model.batch import Rows
+from model.batch import Rows, masking_bias
 from model.config import PAD_ID
 from model.cpu import pad_rows, softmax
 from model.decoder import Decoder, attention_dtype
-from model.encoder_decoder import EncoderDecoder
-from model.layouts import masking_bias
+from model.transformer import EncoderDecoder
 
 
 class Source(NamedTuple):

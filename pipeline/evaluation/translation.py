@@ -24,10 +24,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.architectures import make_decoder, make_model
 from model.config import END_ID, PAD_ID, TransformerConfig
-from model.encoder_decoder import EncoderDecoder
 from model.flops import count_parameters
 from model.search import CHUNK_ROWS, Hypothesis, beam_search
-from model.transformer import Transformer
+from model.transformer import EncoderDecoder, Transformer
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_of
 from pipeline.parsing.constraint import TreeTokens, WellFormed, tree_tokens

@@ -7,67 +7,52 @@
     pieces.decode(found[0].hypotheses[0])
 
 Weights stay float32; `Translator(folder, compute_type="int8")` quantises them on loading. Log-probabilities equal
-`model.transformer`'s. `CTranslate2Translator` has options that make the search nearly the same. By default, <unk> is
-allowed, empty outputs are not, outputs are truncated at 256 tokens and sources at 1,024. If a model has fewer learned
-positions, set `max_input_length` and `max_decoding_length` to `max_positions`; else it raises RuntimeError.
+`model.transformer`'s, and with SAME_SEARCH so do outputs, nearly always: CTranslate2's search ends once `beam_size`
+outputs have, ours when no open hypothesis can win. Its `length_penalty` divides by |y|^α, not ((5 + |y|) / 6)^α.
+
+By default, <unk> is allowed, empty outputs are not, outputs are truncated at 256 tokens and sources at 1,024. If a
+model has fewer learned positions, set `max_input_length` and `max_decoding_length` to `max_positions`; else it raises
+RuntimeError.
 
 Byte pieces such as `<0xE6>` are ordinary pieces for CTranslate2. `decode` turns invalid bytes into U+FFFD, and `<0x0A>`
 into a line feed, for which `aiayn translate` writes a space.
 """
 
-from collections.abc import Sequence
 from importlib import import_module
-from itertools import groupby
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
-from model.search import Hypothesis, penalty
 from model.transformer import Transformer, sinusoids
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import Translator
 from pipeline.export.transformer import load_transformer
 from pipeline.settings import LONGEST_TOKENS
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.artifacts import VOCABULARY_FILE, Checkpoint
-from pipeline.text.vocabulary import load
 
 SAME_SEARCH = MappingProxyType(
     {"length_penalty": 0, "disable_unk": True, "suppress_sequences": [["<pad>"], ["<s>"]], "min_decoding_length": 0}
 )
-"""Options of `translate_batch` whose defaults would penalise lengths and allow <unk>."""
-BATCH_SENTENCES = 32
-"""Sentences per thread and batch."""
-LENGTH_MULTIPLE = 16
-"""Source lengths are rounded up to this multiple to limit outputs, so that no limit depends on the batch."""
-MAX_OUTPUT_TOKENS = 2 * LONGEST_TOKENS
+"""Options of `translate_batch` for our search with length penalty 0."""
+N_POSITIONS = 2 * LONGEST_TOKENS
 """Number of positions of an exported model with sinusoids."""
-WANTED = "'ctranslate2>=4.8,<5'"
-
-
-def installed(module: str) -> Any:
-    """Imports a module of CTranslate2. Raises UserError if it is not installed or cannot be loaded."""
-    try:
-        return import_module(module)
-    except (ImportError, OSError) as error:
-        if isinstance(error, ModuleNotFoundError) and error.name == "ctranslate2":
-            raise UserError(f"CTranslate2 is not installed; pip install {WANTED}") from None
-        words = " ".join(str(error).split())
-        raise UserError(
-            f"CTranslate2 cannot be loaded ({words}); reinstall it: pip install --force-reinstall {WANTED}"
-        ) from None
 
 
 def export(context: Context, checkpoint: Checkpoint) -> Artifact:
     """Converts a checkpoint for CTranslate2.
 
     Callers of CTranslate2 pass only pieces: it adds END_ID to a source and starts a target with BEGIN_ID. Raises
-    UserError if CTranslate2 is not installed or does not support the model, or if the checkpoint is unusable.
+    UserError if CTranslate2 cannot be loaded or does not support the model, or if the checkpoint is unusable.
     """
-    transformer_spec = installed("ctranslate2.specs.transformer_spec")
+    try:
+        transformer_spec = import_module("ctranslate2.specs.transformer_spec")
+    except (ImportError, OSError) as error:
+        words = " ".join(str(error).split())
+        raise UserError(
+            f"CTranslate2 cannot be loaded ({words}); pip install --force-reinstall 'ctranslate2>=4.8,<5'"
+        ) from None
     model, vocabulary = load_transformer(checkpoint, "CTranslate2")
     config = model.config
     sizes = {"num_layers": config.n_layers, "num_heads": config.n_heads, "head_dim": config.d_k, "pre_norm": False}
@@ -97,9 +82,7 @@ def _set_weights(spec: Any, model: Transformer) -> None:
     weights, config = model.state_dict(), model.config
     learned_LD = weights.get("positions.weight")
     for side in (spec.encoder, spec.decoder):
-        side.position_encodings.encodings = (
-            sinusoids(MAX_OUTPUT_TOKENS, config.d_model) if learned_LD is None else learned_LD
-        )
+        side.position_encodings.encodings = sinusoids(N_POSITIONS, config.d_model) if learned_LD is None else learned_LD
     for embedding in (*spec.encoder.embeddings, spec.decoder.embeddings, spec.decoder.projection):
         embedding.weight = weights["embedding.weight"]
     for i in range(config.n_layers):
@@ -128,60 +111,3 @@ def _set_feed_forward(spec: Any, weights: dict[str, Tensor], name: str) -> None:
 
 def _set_norm(spec: Any, weights: dict[str, Tensor], name: str) -> None:
     spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
-
-
-class CTranslate2Translator(Translator):
-    """Translates with an exported model, in the settings' dtype or int8, for comparisons with our search.
-
-    CTranslate2's options cannot express all of the paper's search:
-
-    - Its `length_penalty` divides by |y|^α, not ((5 + |y|) / 6)^α. So it runs without one, which keeps the same
-      hypotheses, until `beam_size` of them have finished; these are reranked by the paper's penalty. Our own search
-      continues until no open hypothesis can win. Its `coverage_penalty` is a term that the paper does not use.
-    - `max_decoding_length` is one number per batch, hence LENGTH_MULTIPLE, and truncates outputs without END_ID.
-    - The probability of forbidden tokens (SAME_SEARCH) goes to the others, which slightly raises log-probabilities.
-    """
-
-    def _load(self, folder: Path) -> None:
-        kind, _, number = self.device.partition(":")
-        self.config, self._vocabulary = Checkpoint(folder).config, load(folder / VOCABULARY_FILE)
-        self._model = installed("ctranslate2").Translator(
-            str(folder),
-            device=kind,
-            device_index=int(number or 0),
-            compute_type=self.settings.dtype,
-            inter_threads=self.settings.threads,
-            intra_threads=1,
-        )
-
-    def search(self, sources: Sequence[list[int]], n: int = 1) -> list[list[Hypothesis]]:
-        """Returns the `n` best, by our length penalty, of the `beam_size` outputs that CTranslate2 returns."""
-
-        def rounded(row: int) -> int:
-            return -(-len(sources[row]) // LENGTH_MULTIPLE) * LENGTH_MULTIPLE
-
-        settings, pieces = self.settings, self._vocabulary.id_to_piece
-        running: list[tuple[int, Any]] = []
-        for length, rows in groupby(sorted(range(len(sources)), key=lambda row: -len(sources[row])), rounded):
-            limit = min(length + settings.max_extra_tokens, self._max_positions, MAX_OUTPUT_TOKENS)
-            batch = list(rows)
-            results = self._model.translate_batch(
-                [pieces(sources[i][:-1]) for i in batch],
-                asynchronous=True,
-                max_batch_size=BATCH_SENTENCES,
-                beam_size=settings.beam_size,
-                num_hypotheses=settings.beam_size if settings.length_penalty else n,
-                max_decoding_length=limit,
-                return_scores=True,
-                **SAME_SEARCH,
-            )
-            running += zip(batch, results, strict=True)
-        best: list[list[Hypothesis]] = [[] for _ in sources]
-        for i, result in running:
-            outputs = result.result()
-            for output, log_probability in zip(outputs.hypotheses, outputs.scores, strict=True):
-                tokens = self._vocabulary.piece_to_id(output)
-                score = log_probability / penalty(len(tokens) + 1, settings.length_penalty)
-                best[i].append(Hypothesis(tokens, float(score), log_probability))
-            best[i] = sorted(best[i], key=lambda hypothesis: -hypothesis.score)[:n]
-        return best

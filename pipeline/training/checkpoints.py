@@ -4,8 +4,8 @@
 which updates are kept (`TrainingSettings.kept_updates`), never a clock, so averages do not depend on interruptions.
 
 `recovery/<update:08d>` adds `optimizer.safetensors` (Adam's moments and step by weight) and `state.json` (progress,
-counters and the run's identity). It is written whenever that costs little time (`RECOVERY_SHARE`), before a preemption
-and at the end. The newest two are retained; a finished run retains the last.
+counters and the run's identity). It is written whenever that costs little time (`RECOVERY_SHARE`), and at
+the end. The newest two are retained; a finished run retains the last.
 
 Both are artifacts (`pipeline.store.artifact`), published in the background and synced to disk. A damaged one is set
 aside with a warning and the previous one is used. A finished run with damaged files resumes the same way, usually from
@@ -60,7 +60,6 @@ class TrainingState:
     target_tokens: int = 0
     computed_tokens: int = 0
     """Source and target tokens, including padding."""
-    counted_flop: float = 0.0
     identity: dict[str, Any] = field(default_factory=dict)
     """The settings and dataset that identify the run."""
     dtype: str = ""

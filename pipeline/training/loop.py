@@ -21,9 +21,9 @@ from torch import Tensor
 
 from model.architectures import make_model
 from model.config import TransformerConfig
-from model.encoder_decoder import EncoderDecoder
 from model.loss import perplexity_of
 from model.training_step import TrainingStep
+from model.transformer import EncoderDecoder
 from pipeline.hardware import dtype_name, make_deterministic
 from pipeline.memory import garbage_frozen
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
@@ -54,8 +54,6 @@ log = logging.getLogger(__name__)
 
 UPDATE_TIMEOUT = timedelta(minutes=10)
 """Timeout of collectives during training. Rank 0 may be waiting for a slow store to accept a checkpoint."""
-PREEMPTION_S = 5.0
-"""Minimum time between preemption checks with Ray Train, each of which synchronises all workers."""
 COLLECT_UPDATES = 500
 """Updates between garbage collections, at all workers at once; validation and kept checkpoints trigger others."""
 
@@ -76,10 +74,6 @@ class Training:
     Every rank constructs one with the same arguments. Rank 0 writes checkpoints and `metrics.jsonl`, shares them with
     other nodes through `build`, and emits events; other ranks do not use `folder`.
 
-    `is_preempted` returns whether a machine is about to be preempted. All ranks call it at the same logged updates, at
-    most every PREEMPTION_S, and it must return the same at all: Ray Train's waits for all ranks. Once it returns True,
-    a checkpoint is written immediately, and training continues as long as it can.
-
     `make` builds the model from the seeded random state. Checkpoints do not record it, so resume with the same one.
 
     Every method raises UserError at every rank if the settings do not fit the dataset, a device does not support the
@@ -94,15 +88,11 @@ class Training:
         settings: TrainingSettings,
         folder: Path,
         emit: Listener = ignore,
-        is_preempted: Callable[[], bool] = lambda: False,
         build: Build | None = None,
         make: Callable[[TransformerConfig], EncoderDecoder] = make_model,
         start: Laps | None = None,
     ) -> None:
         self.workers, self.settings, self.folder, self.start = workers, settings, folder, start or Laps()
-        self.is_preempted, self.preempted = is_preempted, False
-        self.next_preemption_check = 0
-        """The first update after which to call `is_preempted` again."""
         self.writer = CheckpointWriter(folder, build)
         if workers.device == "cpu":
             torch.set_num_threads(settings.cpus_per_worker)
@@ -127,7 +117,7 @@ class Training:
             truncate_metrics(folder / METRICS, self.state.update)
         self.report = Report(workers, settings, self.state, folder, self.writer.build, emit)
         profiled, done = settings.profile_updates if workers.rank == 0 else None, self.state.update
-        self.profiler = UpdateProfiler(profiled, done, workers.device, self.writer, self.state.spend)
+        self.profiler = UpdateProfiler(profiled, done, workers.device, self.writer)
         self.is_ready = False
         """Whether the largest passes were tried."""
 
@@ -245,7 +235,6 @@ class Training:
         state.source_tokens += update.source_tokens
         state.target_tokens += update.target_tokens
         state.computed_tokens += update.computed_tokens
-        state.counted_flop += update.flop
         rate = self.step.learning_rate(state.update)
         self.report.unread.append(
             Applied(state.update, epoch, update.source_tokens, update.target_tokens, rate, results)
@@ -266,29 +255,16 @@ class Training:
             self.writer.keep_beside(METRICS)
 
     def _save(self, due: Due) -> None:
-        """Passes a checkpoint to the writer if one is due; waits for the last one, and for one before a preemption.
+        """Passes a checkpoint to the writer if one is due, and waits for the last one.
 
         Only rank 0 writes, and no result depends on when a recovery checkpoint is due.
         """
-        must_wait = (due.metrics and self._newly_preempted()) or due.end
-        recovery = must_wait or self.writer.recovery_is_due
+        recovery = due.end or self.writer.recovery_is_due
         if self.workers.rank or not (due.kept or recovery) or not self.report.is_finite:
             return
         self.writer.begin(self.step, self.state, kept=due.kept, recovery=recovery, end=due.end)
-        if must_wait:
+        if due.end:
             self.writer.wait()
-
-    def _newly_preempted(self) -> bool:
-        """Whether a machine is about to be preempted, True only once; all ranks must call it at the same updates.
-
-        Checks at most every PREEMPTION_S, as far as rank 0's updates keep their pace.
-        """
-        if self.preempted or self.state.update < self.next_preemption_check:
-            return False
-        pause_updates = self.workers.broadcast_object(int(PREEMPTION_S / self.report.update_s))
-        self.next_preemption_check = self.state.update + pause_updates
-        self.preempted = self.is_preempted()
-        return self.preempted
 
     def summary(self) -> TrainingRecord:
         """Returns the content of run.json."""
@@ -304,7 +280,7 @@ class Training:
             target_tokens=state.target_tokens,
             padding_fraction=1 - (state.source_tokens + state.target_tokens) / state.computed_tokens,
             segments=tuple(state.segments),
-            counted_flop=state.counted_flop,
+            counted_flop=state.update * self.updates.mean_flop,
             parameters=sum(parameter.numel() for parameter in self.step.master.parameters()),
             checkpoints=settings.kept_updates,
             dev_left_out=self.data.dev_left_out,

@@ -4,7 +4,8 @@
 
 Every run uses Ray Train, which starts a group of workers and replaces preempted ones; they connect themselves
 (`pipeline.training.workers`). A single worker uses Ray Train's local mode in a Ray task: one process instead of three,
-which may have torch imported from an earlier run. On a cluster that may grow, it is a group of one, told of preemption.
+which may have torch imported from an earlier run. On a cluster that may grow, it is a group of one, which Ray Train
+replaces as often as its machine is preempted.
 
 All recovery uses the newest intact checkpoint in the stage's folder; without a shared disk, by `context.build`.
 
@@ -141,17 +142,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
     dataset = EncodedDataset(work.build.input(work.dataset.folder))
     start.end("connection")
     with work.build.opened() if rank == 0 else nullcontext(work.build.folder) as folder:
-        training = Training(
-            workers,
-            dataset,
-            work.settings,
-            folder,
-            work.emit,
-            is_preempted=lambda: ray.train.get_preemption_info() is not None,
-            build=work.build,
-            start=start,
-        )
-        return training.run()
+        return Training(workers, dataset, work.settings, folder, work.emit, build=work.build, start=start).run()
 
 
 def _with_retries(work: _Work, layout: ClusterLayout, ray_folder: Path) -> "TrainingRecord":

@@ -75,8 +75,6 @@ class Report:
         self.unread: list[Applied] = []
         """Updates queued on the device, not checked yet."""
         self._shown_s = 0.0
-        self.update_s = 0.0
-        """Mean duration of an update between the last two logged ones."""
 
     def begin(self) -> None:
         """Starts the clock of a session."""
@@ -110,7 +108,7 @@ class Report:
             self._check_finite()
             self.unread.clear()
         state.spend(time.monotonic() - self._resumed_s)
-        update, target_tokens, train_s = self._logged
+        target_tokens, train_s = self._logged
         line |= {
             "workers": self.workers.size,
             "tokens_s": (state.target_tokens - target_tokens) / (state.train_s - train_s),
@@ -122,7 +120,6 @@ class Report:
             self._shown_s = time.monotonic()
         if log:
             self.write(line)
-            self.update_s = (state.train_s - train_s) / (state.update - update)
             self._mark_logged()
 
     def write(self, line: dict[str, Any]) -> None:
@@ -135,7 +132,7 @@ class Report:
             self.emit({"metrics": metrics, "step": line["update"]})
 
     def _mark_logged(self) -> None:
-        self._logged = self.state.update, self.state.target_tokens, self.state.train_s
+        self._logged = self.state.target_tokens, self.state.train_s
 
     def _first_not_finite(self) -> Applied | None:
         finite = torch.stack([update.results for update in self.unread]).isfinite().all(dim=1).tolist()

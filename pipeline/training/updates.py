@@ -11,6 +11,7 @@ Shapes: B pairs, S source positions, T target positions.
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,8 +33,10 @@ CPU_PASS_TOKENS = 4096
 """Tokens a side of a pass on a CPU; more are not faster."""
 PADDED_PASSES = 8
 """Passes of an update whose batches are padded to their longest sentence, unless `pass_tokens` decides."""
+COUNTED_PAIRS = 1 << 20
+"""Pairs whose FLOP are counted at a time, so that counting needs little memory."""
 Form = Literal["padded", "blocks", "packed"]
-"""How a batch is laid out (`model.layouts`)."""
+"""How a batch is laid out (`model.batch`)."""
 Rows = NDArray[np.integer]
 """Row numbers of the training split."""
 Item = TypeVar("Item")
@@ -55,8 +58,6 @@ class Update(NamedTuple):
     target_tokens: int
     computed_tokens: int
     """Source and target tokens, including padding."""
-    flop: float
-    """FLOP of forward and backward (`model.flops`)."""
 
 
 class Updates:
@@ -94,6 +95,13 @@ class Updates:
         if form == "padded" and not settings.pass_tokens:  # so that a pass has sentences of like length
             self.n_passes = max(self.n_passes, min(PADDED_PASSES, -(-settings.units // workers.size)))
         self._set_packed_size()
+
+    @cached_property
+    def mean_flop(self) -> float:
+        """FLOP of forward and backward of a mean update (`model.flops`), counted over an epoch, which has all pairs."""
+        n_parts, sides = -(-len(self.split) // COUNTED_PAIRS), (self.split.source_lengths, self.split.target_lengths)
+        parts = zip(*(np.array_split(side, n_parts) for side in sides), strict=True)
+        return sum(training_flop(self.settings.model, *lengths) for lengths in parts) / self.in_epoch
 
     def divide(self) -> bool:
         """Doubles the number of passes; returns False if they cannot be divided."""
@@ -219,7 +227,6 @@ class Updates:
             Part(number, [batch for part in passes for batch in self._batches(part, update)])
             for number, passes in self._parts(units, self.workers.rank).items()
         ]
-        flop = training_flop(self.settings.model, *self.split.lengths_of(np.concatenate(units)))
         dealt = plan.dealt[position]
         source_tokens, target_tokens = plan.real_tokens[dealt].sum(axis=0).tolist()
         passes = [units for rank in range(self.workers.size) for units in self._positions(rank)]
@@ -234,7 +241,7 @@ class Updates:
             computed_tokens = sum(
                 int(longest[units].max(axis=0).sum() * pairs[units].sum()) for units in map(list, passes)
             )
-        return Update(mine, source_tokens, target_tokens, computed_tokens, flop)
+        return Update(mine, source_tokens, target_tokens, computed_tokens)
 
     def _plan_of(self, epoch: int) -> EpochPlan:
         return plan_epoch(self.split.source_lengths, self.split.target_lengths, self.settings, epoch)

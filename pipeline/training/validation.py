@@ -9,8 +9,8 @@ from torch import Tensor
 
 from model.batch import Batch
 from model.config import PAD_ID
-from model.encoder_decoder import EncoderDecoder
 from model.loss import smoothed_cross_entropy
+from model.transformer import EncoderDecoder
 from pipeline.errors import UserError
 from pipeline.text.batching import by_length, cut
 from pipeline.text.encoding import EncodedSplit

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from model.attention import ScaledDotProductAttention, SelfAttention
+from model.batch import PaddedLayout
 from model.cpu import LARGE_NUMBERS, VECTOR_BYTES, softmax
 from model.dropout import Dropout
-from model.layouts import PaddedLayout
 
 CPU_VECTOR = VECTOR_BYTES // 8
 """The number of float64 values in a register."""

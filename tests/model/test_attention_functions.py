@@ -3,7 +3,7 @@ import math
 import torch
 
 from model.attention import AdditiveAttention, DotProductAttention, ScaledDotProductAttention
-from model.layouts import masking_bias
+from model.batch import masking_bias
 
 MASKED = 2
 """The key masked by the input's bias."""

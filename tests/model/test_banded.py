@@ -6,10 +6,9 @@ from torch import Tensor
 
 from model.attention import ScaledDotProductAttention, SelfAttention, attention
 from model.banded import NeighbourhoodAttention, neighbourhood_attention, out_of_reach, reach
-from model.batch import Rows
+from model.batch import PaddedLayout, Rows, masking_bias
 from model.config import BEGIN_ID, END_ID, PAD_ID, TransformerConfig
 from model.flops import count_parameters
-from model.layouts import PaddedLayout, masking_bias
 from model.transformer import Transformer
 from tests.support.batches import hidden_of
 

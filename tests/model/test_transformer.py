@@ -7,11 +7,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.attention import CrossAttention, MultiHeadAttention
-from model.batch import Rows, shift_right
+from model.batch import EncoderOutput, PaddedLayout, Rows, shift_right
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.decoder import IncrementalDecoder
 from model.dropout import Dropout, pair_keys
-from model.layouts import EncoderOutput, PaddedLayout
 from model.loss import smoothed_cross_entropy
 from model.transformer import FeedForward, Transformer, sinusoids
 from tests.support.batches import hidden_of

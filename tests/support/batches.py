@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from model.batch import Rows
-from model.encoder_decoder import EncoderDecoder
+from model.transformer import EncoderDecoder
 
 
 def hidden_of(model: EncoderDecoder, source_BS: Tensor, inputs_BT: Tensor, keys_B: Tensor | None = None) -> Tensor:

@@ -21,7 +21,6 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training import devices, loop, report
-from pipeline.training.checkpoints import CheckpointWriter, list_folders
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
@@ -208,39 +207,6 @@ def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: Enco
         training.step.accumulate = accumulate
         with pytest.raises(error, match=message):
             training.train()
-
-
-def test_machine_about_to_go_makes_a_checkpoint_at_once(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a notice at update 2, its checkpoint is on the disk before update 3 begins, and training continues."""
-    monkeypatch.setattr(CheckpointWriter, "recovery_is_due", False)
-    monkeypatch.setattr(loop, "PREEMPTION_S", 0.0)
-    seen = []
-
-    def is_preempted() -> bool:
-        seen.append([path.name for path in list_folders(tmp_path / "recovery")])
-        return len(seen) >= 2
-
-    def emit(event: dict[str, Any]) -> None:
-        if event.get("step") == 3:
-            seen.append([path.name for path in list_folders(tmp_path / "recovery")])
-
-    settings = with_fields(checkpoint_updates=4, updates=4, validation_updates=4)
-    record = Training(Workers(), dataset, settings, tmp_path, emit, is_preempted).run()
-    assert seen == [[], [], ["00000002"]]  # not asked again
-    assert record.checkpoints == (4,)
-    assert [path.name for path in list_folders(tmp_path / "checkpoints")] == ["00000004"]
-
-
-def test_workers_ask_rarely_whether_a_machine_goes(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The logged updates of this run take less than PREEMPTION_S, so only the first one asks."""
-    monkeypatch.setattr(loop, "PREEMPTION_S", 1e6)
-    asked = []
-    Training(Workers(), dataset, TINY, tmp_path, is_preempted=lambda: bool(asked.append(1))).run()
-    assert asked == [1]
 
 
 def test_the_garbage_collector_runs_at_chosen_updates_only(

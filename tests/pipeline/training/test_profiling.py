@@ -2,13 +2,11 @@
 
 import gzip
 import json
-import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.profiler import profile
 
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
@@ -17,7 +15,6 @@ from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.build import Build
 from pipeline.store.store import Store
 from pipeline.training.loop import Training
-from pipeline.training.profiling import UpdateProfiler
 from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
 from tests.support.s3_server import S3Server
@@ -71,19 +68,6 @@ def test_a_run_that_continues_profiles_what_is_left(dataset: EncodedDataset, tmp
     assert train(dataset, tmp_path, (3, 6), until=8) == []
     (warning,) = train(dataset, tmp_path, (3, 5))
     assert warning == "no update is profiled: profile_updates is 3:5, and the run continues after 8"
-
-
-def test_a_clock_of_the_run_does_not_count_the_profiler(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Starting and writing a recording, here a second each, is not part of train_s."""
-    start, write = profile.start, UpdateProfiler._write
-    monkeypatch.setattr(profile, "start", lambda recording: [time.sleep(1), start(recording)])
-    monkeypatch.setattr(UpdateProfiler, "_write", lambda *arguments: [time.sleep(1), write(*arguments)])
-    began_s = time.monotonic()
-    record = Training(Workers(), dataset, with_fields(updates=3, profile_updates=(2, 3)), tmp_path).run()
-    assert (tmp_path / "profile-2-3.txt").exists()
-    assert record.train_s < time.monotonic() - began_s - 2
 
 
 def test_after_an_error_within_a_profile_the_process_can_profile_again(dataset: EncodedDataset, tmp_path: Path) -> None:
