@@ -8,7 +8,7 @@
     source = "newstest2013.en"
     target = "newstest2013.de"
 
-Files are UTF-8, plain or gzip, aligned line by line; paths are relative to the TOML file.
+Files are UTF-8, plain or compressed (gzip, bzip2, xz), aligned line by line; paths are relative to the TOML file.
 """
 
 import os
@@ -33,7 +33,7 @@ from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
 from pipeline.text.languages import pair_in, tag_of
-from pipeline.text.lines import count_lines, readable
+from pipeline.text.lines import count_lines, plain_bytes, readable
 from pipeline.text.overlap import check_apart
 
 
@@ -139,10 +139,10 @@ class FilesSettings(Settings):
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
 
     def amount(self) -> Amount:
-        """Returns pairs, counted once, and text size, estimated for gzip. Raises UserError if a file cannot be read."""
+        """Returns pairs, counted once, and text size, roughly if compressed. Raises UserError if a file cannot be read."""
         files = [file for sides in self.train for file in (sides.source, sides.target)]
         pairs = self.count_train_pairs()
-        return Amount(pairs, sum(file.stat().st_size * (3 if file.suffix == ".gz" else 1) for file in files))
+        return Amount(pairs, sum(map(plain_bytes, files)))
 
 
 def _count_lines(path: Path) -> int:

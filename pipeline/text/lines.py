@@ -1,11 +1,14 @@
-"""Streams text as lines: plain or gzip, strict UTF-8, split only at "\\n".
+"""Streams text as lines: plain or compressed (gzip, bzip2, xz), strict UTF-8, split only at "\\n".
 
 U+2028, U+0085, "\\r" and the like stay inside a line; `str.splitlines` and text-mode files would split there and
 misalign parallel text.
 """
 
+import bz2
 import gzip
 import io
+import lzma
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,7 +22,12 @@ from pipeline.text.formats import HEAD_BYTES, MAX_LINE_BYTES, check_is_text, not
 Errors: TypeAlias = Literal["strict", "surrogateescape"]
 """Invalid UTF-8 raises UserError, or becomes surrogates that `is_utf8` finds and that are written back as bytes."""
 BYTE_ORDER_MARK = "\ufeff"
-GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files regardless of name
+COMPRESSIONS: tuple[tuple[bytes, Any, int], ...] = (
+    (rb"\x1f\x8b", gzip.open, 3),
+    (rb"BZh\d(1AY&SY|\x17rE8P\x90)", bz2.open, 4),
+    (rb"\xfd7zXZ\0", lzma.open, 4),
+)
+"""How compressed content begins, whatever the file's name; what opens it; how many times smaller text is, roughly."""
 
 
 def is_utf8(line: str) -> bool:
@@ -32,7 +40,7 @@ def is_utf8(line: str) -> bool:
 
 
 def read_lines(path: Path, errors: Errors = "strict", notice: bool = False) -> Iterator[str]:
-    """Yields the lines of a plain or gzip file without "\\n"; a leading byte order mark is dropped.
+    """Yields the lines of a plain or compressed file without "\\n"; a leading byte order mark is dropped.
 
     Of WMT's SGML, yields the segments. Raises UserError, naming file and line, if the file is damaged, unreadable, of
     another format, not UTF-8 or has a line over 1 MiB. With `errors` "surrogateescape", invalid UTF-8 is kept. With
@@ -44,7 +52,7 @@ def read_lines(path: Path, errors: Errors = "strict", notice: bool = False) -> I
 
 
 def count_lines(path: Path) -> int:
-    """Counts the lines of a plain or gzip file; the last may lack its "\\n". Raises UserError if it is unreadable."""
+    """Counts the lines of a plain or compressed file; the last may lack its "\\n". Raises UserError like `readable`."""
     with readable(path), open_unzipped(path) as file:
         return sum(1 for _ in file)
 
@@ -54,10 +62,10 @@ def readable(path: Path) -> Iterator[None]:
     """Raises UserError if the body cannot read the file."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip file ({error}); download it again") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if reason := getattr(error, "strerror", None):
+            raise UserError(f"cannot read {path}: {reason}; check the path") from None
+        raise UserError(f"{path}: damaged compressed file ({error}); download it again") from None
 
 
 def lines_of(file: io.BufferedReader, name: str, errors: Errors = "strict") -> Iterator[str]:
@@ -133,11 +141,23 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
     return written
 
 
-def open_unzipped(path: Path) -> io.BufferedReader:
-    """Opens a file's bytes, decompressed if it is gzip."""
-    file = path.open("rb")
-    if not file.peek(2).startswith(GZIP_MAGIC):
-        return file
-    unzipped: Any = gzip.GzipFile(fileobj=file, mode="rb")
-    unzipped.myfileobj = file  # closed along with it
-    return io.BufferedReader(unzipped)
+def plain_bytes(path: Path) -> int:
+    """Returns the size of a file's text, roughly if it is compressed."""
+    with path.open("rb") as file:
+        return path.stat().st_size * _compression(file)[1]
+
+
+@contextmanager
+def open_unzipped(path: Path) -> Iterator[io.BufferedReader]:
+    """Opens a file's bytes, decompressed if they are compressed."""
+    with path.open("rb") as file:
+        if unzip := _compression(file)[0]:
+            with io.BufferedReader(unzip(file)) as unzipped:
+                yield unzipped
+        else:
+            yield file
+
+
+def _compression(file: io.BufferedReader) -> tuple[Any, int]:
+    """Returns what opens the compressed `file` and how many times larger its text is, or (None, 1)."""
+    return next(((unzip, times) for magic, unzip, times in COMPRESSIONS if re.match(magic, file.peek(10))), (None, 1))

@@ -44,9 +44,7 @@ def archived(kind: str) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("compressed twice", gzip.compress(gzip.compress(TEXT.encode()))),
-        ("compressed by xz", lzma.compress(TEXT.encode())),
-        ("compressed by bzip2", bz2.compress(TEXT.encode())),
+        *(("compressed, perhaps twice", gzip.compress(each.compress(TEXT.encode()))) for each in (gzip, lzma, bz2)),
         ("compressed by Zstandard", pa.compress(TEXT.encode(), "zstd", asbytes=True)),
         ("a zip archive", archived("zip")),
         ("a tar archive", archived("tar")),

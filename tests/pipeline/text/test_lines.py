@@ -1,8 +1,11 @@
 """pipeline.text.lines: the definition of a line, and errors for files that are not text."""
 
+import bz2
 import gzip
+import lzma
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,17 @@ def test_any_lines_come_back(tmp_path: Path, lines: list[str], name: str) -> Non
     assert list(read_lines(tmp_path / name)) == lines
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_files_are_read_by_their_content(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    """Several streams in a file are one text, and an empty one has no lines. Plain text may begin like bzip2's."""
+    for content in (b"", b"BZh91 is no compressed line\nb\x85c\xe4\n"):
+        (tmp_path / "x").write_bytes(pack(content) * 2)
+        lines = content.decode(errors="surrogateescape").split("\n")[:-1] * 2
+        assert list(read_lines(tmp_path / "x", "surrogateescape")) == lines
+        (tmp_path / "x").write_bytes(content * 2)
+        assert list(read_lines(tmp_path / "x", "surrogateescape")) == lines
+
+
 def test_only_line_feeds_split(tmp_path: Path) -> None:
     """Other separators of `str.splitlines` stay, the last line needs no end, and a byte order mark is dropped."""
     path = tmp_path / "x"
@@ -35,10 +49,15 @@ def test_only_line_feeds_split(tmp_path: Path) -> None:
     [
         (b"good\nb\xffd\n", r"x, line 2: not UTF-8 \(invalid start byte, byte 2 of the line\)"),
         (b"a" * (1 << 20) + b"b\n", "line 1: longer than 1048576 bytes"),
-        (gzip.compress(os.urandom(200_000).hex().encode())[:-50_000], "damaged gzip file"),
-        (gzip.compress(b"a\n")[:-8] + b"\0" * 8, "damaged gzip file"),
+        *(
+            (pack(os.urandom(200_000).hex().encode())[:-50_000], "damaged .*ended before")
+            for pack in (gzip.compress, bz2.compress, lzma.compress)
+        ),
+        (gzip.compress(b"a\n")[:-8] + b"\0" * 8, "damaged .*CRC"),
+        (bz2.compress(b"a\n")[:-8] + b"\0" * 8, "damaged .*Invalid data"),
+        (lzma.compress(b"a\n")[:-40] + b"\0" * 40, "damaged .*orrupt"),
     ],
-    ids=["latin-1", "no line ends", "cut gzip", "wrong checksum"],
+    ids=["latin-1", "no line ends", *(f"{how} {kind}" for how in ("cut", "wrong") for kind in ("gz", "bz2", "xz"))],
 )
 def test_what_is_not_text_is_named_with_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "x").write_bytes(content)
