@@ -2,13 +2,14 @@
 
     source = "en"
     target = "de"
-    train = {source = "train.en.gz", target = "train.de.gz"}     # or a list of such tables
+    train = {source = "train.en.gz", target = "train.de.gz"}     # or "pairs.tsv.gz", or a list
     dev = {source = "dev.en", target = "dev.de"}
     [test.newstest2013]                                          # one or more, main test set first
     source = "newstest2013.en"
     target = "newstest2013.de"
 
-Files are UTF-8, plain or compressed (gzip, bzip2, xz), aligned line by line; paths are relative to the TOML file.
+Files are UTF-8, plain or compressed (gzip, bzip2, xz), aligned line by line; a single file has lines of source, tab and
+target. Paths are relative to the TOML file.
 """
 
 import os
@@ -33,7 +34,7 @@ from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
 from pipeline.text.languages import pair_in, tag_of
-from pipeline.text.lines import count_lines, plain_bytes, readable
+from pipeline.text.lines import count_lines, plain_bytes, read_pairs, readable
 from pipeline.text.overlap import check_apart
 
 
@@ -58,20 +59,32 @@ File = Annotated[Path, AfterValidator(_absolute)]
 
 
 class FilePair(Settings):
-    """Two aligned files."""
+    """Two aligned files, or twice the path of a file with both columns (`read_pairs`), which users write once."""
 
     source: File
     target: File
 
+    @model_validator(mode="before")
+    @classmethod
+    def _one_file(cls, value: Any) -> Any:
+        if not isinstance(value, str | dict | FilePair):
+            raise ValueError("name two files, {source = ..., target = ...}, or one with both columns")
+        return {"source": value, "target": value} if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _two_files(self) -> "FilePair":
-        if self.source.resolve() == self.target.resolve():
+        if self.source.resolve() == self.target.resolve() and len(self.paths) == 2:
             raise ValueError(f"source and target are the same file, {self.source}")
         return self
 
+    @property
+    def paths(self) -> list[Path]:
+        """The file or the two."""
+        return [*dict.fromkeys((self.source, self.target))]
+
     def sha256(self) -> list[str]:
-        """Returns the sha256 of both files. Raises UserError if one cannot be read."""
-        return [content_sha256(self.source), content_sha256(self.target)]
+        """Returns the sha256 of each file. Raises UserError if one cannot be read."""
+        return [content_sha256(path) for path in self.paths]
 
 
 class FilesText(Settings):
@@ -115,11 +128,14 @@ class FilesSettings(Settings):
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"] if part != "[key]")
-            raise UserError(f"{path}: {place + ': ' if place else ''}{first['msg']}") from None
+            message = first["msg"].removeprefix("Value error, ")
+            raise UserError(f"{path}: {place + ': ' if place else ''}{message}") from None
         for sides in (*settings.train, settings.dev, *settings.test.values()):
-            for file in (sides.source, sides.target):
+            for file in sides.paths:
                 if not file.is_file():
                     raise UserError(f"{path} names {file}, which is not a file; paths are relative to {folder}")
+            if len(sides.paths) == 1:
+                next(read_pairs(sides.source, sides.target, "surrogateescape"), None)  # raises before anything runs
         return settings
 
     def count_train_pairs(self) -> int:
@@ -133,16 +149,13 @@ class FilesSettings(Settings):
         """
         languages = self.source, self.target
         files = {"train": self.train, "dev": (self.dev,), **{name: (sides,) for name, sides in self.test.items()}}
-        check_apart(
-            {name: [path for pair in pairs for path in (pair.source, pair.target)] for name, pairs in files.items()}
-        )
+        check_apart({name: [path for pair in pairs for path in pair.paths] for name, pairs in files.items()})
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
 
     def amount(self) -> Amount:
-        """Returns pairs, counted once, and text size, roughly if compressed. Raises UserError if a file cannot be read."""
-        files = [file for sides in self.train for file in (sides.source, sides.target)]
-        pairs = self.count_train_pairs()
-        return Amount(pairs, sum(map(plain_bytes, files)))
+        """Returns pairs, counted once, and text size, roughly if compressed. Raises UserError for an unreadable file."""
+        text_bytes = sum(plain_bytes(path) for sides in self.train for path in sides.paths)
+        return Amount(self.count_train_pairs(), text_bytes)
 
 
 def _count_lines(path: Path) -> int:

@@ -46,11 +46,11 @@ NOTICED_LINES, NOTICED_SHARE = 10_000, 0.01
 """Lines that are searched for marks, and the share with a mark from which on a warning is due."""
 TOKENIZED = "spaces before punctuation, or Moses' @-@"
 MARKS = {
-    "JSON": re.compile(r'^\s*[{\[]\s*["{\[].*[}\]],?\s*$'),
+    "JSON": re.compile(r'(?m)^\s*[{\[]\s*["{\[].*[}\]],?\s*$'),
     "subword pieces (@@, ▁, ##)": re.compile(r"@@(?!\S)|▁|##\w"),
     "escaped characters such as &quot;": re.compile(r"(?i)&(apos|quot|amp|lt|gt|nbsp|#\d+|#x[\da-f]+);"),
     "columns separated by tabs": re.compile(r"\t\S"),
-    "markup such as <doc>": re.compile(r"^\s*<\w.*>\s*$"),
+    "markup such as <doc>": re.compile(r"(?m)^\s*<\w.*>\s*$"),
     TOKENIZED: re.compile(r" (?:@[-/.,]@|[.,](?!\S))"),
 }
 """Marks of other tools' formats and preparation."""

@@ -93,10 +93,14 @@ def _decoded(file: io.BufferedReader, name: str, errors: Errors) -> Iterator[str
 def read_pairs(
     source: Path, target: Path, errors: Errors = "strict", notice: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yields pairs of lines of two files.
+    """Yields pairs of lines of two files; or of one, if both paths are equal, with a tab between source and target.
 
-    Raises UserError like `read_lines`, and with both line counts at the end of the shorter file.
+    Raises UserError like `read_lines`, with both line counts at the end of the shorter file, and for a line of a single
+    file that has not exactly one tab.
     """
+    if source == target:
+        yield from _columns(source, errors, notice)
+        return
     pairs = zip_longest(read_lines(source, errors, notice), read_lines(target, errors, notice))
     for number, (source_line, target_line) in enumerate(pairs):
         if source_line is None or target_line is None:
@@ -107,6 +111,18 @@ def read_pairs(
                 "they must be translations of each other, line by line"
             )
         yield source_line, target_line
+
+
+def _columns(path: Path, errors: Errors, notice: bool) -> Iterator[tuple[str, str]]:
+    lines = (line.replace("\t", "\n") for line in read_lines(path, errors))  # two, each with its marks
+    for number, line in enumerate(noticing(lines, str(path)) if notice else lines, 1):
+        first, *others = line.split("\n")
+        if len(others) != 1:
+            raise UserError(
+                f"{path}, line {number}: {len(others)} tabs instead of one between source and target; "
+                "keep two columns, e.g. by cut -f1,2, or name two files"
+            )
+        yield first, others[0]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:

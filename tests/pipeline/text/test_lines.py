@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UserError
-from pipeline.text.lines import read_lines, read_pairs, write_lines
+from pipeline.text.lines import plain_bytes, read_lines, read_pairs, write_lines
 
 LINE = st.text(st.characters(exclude_characters="\n\ufeff\0", codec="utf-8"))
 
@@ -27,8 +27,16 @@ def test_any_lines_come_back(tmp_path: Path, lines: list[str], name: str) -> Non
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
-def test_compressed_files_are_read_by_their_content(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
-    """Several streams in a file are one text, and an empty one has no lines. Plain text may begin like bzip2's."""
+def test_compressed_files_are_read_by_their_content(
+    tmp_path: Path, parallel_text: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    """Several streams in a file are one text, and an empty one has no lines. Plain text may begin like bzip2's.
+
+    The size of real text is estimated to a third.
+    """
+    content = gzip.decompress((parallel_text / "europarl_sample" / "train.de.gz").read_bytes())
+    (tmp_path / "x").write_bytes(pack(content))
+    assert plain_bytes(tmp_path / "x") == pytest.approx(len(content), rel=0.34)
     for content in (b"", b"BZh91 is no compressed line\nb\x85c\xe4\n"):
         (tmp_path / "x").write_bytes(pack(content) * 2)
         lines = content.decode(errors="surrogateescape").split("\n")[:-1] * 2
