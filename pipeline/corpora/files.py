@@ -8,8 +8,7 @@
     source = "newstest2013.en"
     target = "newstest2013.de"
 
-Files are UTF-8, plain or compressed (gzip, bzip2, xz), aligned line by line; a single file has lines of source, tab and
-target. Paths are relative to the TOML file.
+Files are UTF-8, plain or compressed, aligned line by line, or one with a tab between the sides. Paths are relative.
 """
 
 import os
@@ -26,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from pipeline.corpora.archives import Origin
 from pipeline.errors import UserError
 from pipeline.settings import Settings, read_toml
 from pipeline.store.artifact import Context
@@ -34,7 +34,7 @@ from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
 from pipeline.text.languages import pair_in, tag_of
-from pipeline.text.lines import count_lines, plain_bytes, read_pairs, readable
+from pipeline.text.lines import count_lines, plain_bytes, read_pairs
 from pipeline.text.overlap import check_apart
 
 
@@ -67,24 +67,12 @@ class FilePair(Settings):
     @model_validator(mode="before")
     @classmethod
     def _one_file(cls, value: Any) -> Any:
-        if not isinstance(value, str | dict | FilePair):
-            raise ValueError("name two files, {source = ..., target = ...}, or one with both columns")
-        return {"source": value, "target": value} if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _two_files(self) -> "FilePair":
-        if self.source.resolve() == self.target.resolve() and len(self.paths) == 2:
-            raise ValueError(f"source and target are the same file, {self.source}")
-        return self
+        return value if isinstance(value, dict | FilePair) else {"source": value, "target": value}
 
     @property
     def paths(self) -> list[Path]:
         """The file or the two."""
-        return [*dict.fromkeys((self.source, self.target))]
-
-    def sha256(self) -> list[str]:
-        """Returns the sha256 of each file. Raises UserError if one cannot be read."""
-        return [content_sha256(path) for path in self.paths]
+        return [self.source, self.target][: 1 + (self.source.resolve() != self.target.resolve())]
 
 
 class FilesText(Settings):
@@ -96,7 +84,13 @@ class FilesText(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Depends on the files' content, not their paths. Raises UserError if one cannot be read."""
-        return {"name": self.name, "languages": list(self.languages), "files": [sides.sha256() for sides in self.files]}
+        hashes = [[content_sha256(path) for path in sides.paths] for sides in self.files]
+        return {"name": self.name, "languages": list(self.languages), "files": hashes}
+
+    def amount(self) -> Amount:
+        """Returns pairs, counted once, and text size, roughly if compressed. Raises UserError if one is unreadable."""
+        pairs = sum(cached(sides.source, "lines-2", count_lines) for sides in self.files)
+        return Amount(pairs, sum(plain_bytes(path) for sides in self.files for path in sides.paths))
 
 
 class FilesSettings(Settings):
@@ -128,19 +122,15 @@ class FilesSettings(Settings):
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"] if part != "[key]")
-            message = first["msg"].removeprefix("Value error, ")
-            raise UserError(f"{path}: {place + ': ' if place else ''}{message}") from None
+            raise UserError(
+                f"{path}: {place + ': ' * bool(place)}{first['msg'].removeprefix('Value error, ')}"
+            ) from None
         for sides in (*settings.train, settings.dev, *settings.test.values()):
             for file in sides.paths:
                 if not file.is_file():
                     raise UserError(f"{path} names {file}, which is not a file; paths are relative to {folder}")
-            if len(sides.paths) == 1:
-                next(read_pairs(sides.source, sides.target, "surrogateescape"), None)  # raises before anything runs
+            next(read_pairs(sides.source, sides.target, "surrogateescape"), None)  # another format is an error now
         return settings
-
-    def count_train_pairs(self) -> int:
-        """Returns the number of training pairs, counted once (`cached`). Raises UserError if a file cannot be read."""
-        return sum(_count_lines(sides.source) for sides in self.train)
 
     def texts(self) -> list[FilesText]:
         """Returns the files of training text, dev set and test sets, main one first.
@@ -153,21 +143,16 @@ class FilesSettings(Settings):
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
 
     def amount(self) -> Amount:
-        """Returns pairs, counted once, and text size, roughly if compressed. Raises UserError for an unreadable file."""
-        text_bytes = sum(plain_bytes(path) for sides in self.train for path in sides.paths)
-        return Amount(self.count_train_pairs(), text_bytes)
-
-
-def _count_lines(path: Path) -> int:
-    with readable(path):
-        return cached(path, "lines-1", count_lines)
+        """Returns the size of the training text (`FilesText.amount`)."""
+        return FilesText(name="train", languages=(self.source, self.target), files=self.train).amount()
 
 
 def read(context: Context, settings: FilesText) -> Corpus:
     """Reads training text.
 
-    Raises UserError if a file is missing or no text, if two sides differ in length, or if all files are empty.
+    Raises UserError if a file is missing or no text, sides differ in length, all are empty, or the disk is too small.
     """
+    Origin((), None, context.folder).check([], context.folder, settings.amount())
     return copy_corpus(context, settings.languages, [(sides.source, sides.target) for sides in settings.files])
 
 

@@ -19,11 +19,7 @@ MAX_LINE_BYTES = 1 << 20
 """Maximum line length; anything longer is not text, and would break the bound on memory."""
 _PARQUET = """python -c 'import sys, pyarrow.parquet as p; print(*p.read_table(sys.argv[1])["COLUMN"], sep="\\n")' {}"""
 FORMATS = (
-    (
-        rb"\x1f[\x8b\x9d]|\xfd7zXZ\0|BZh\d1AY&SY",
-        "compressed, perhaps twice",
-        "unpack it by gzip -dc, bzip2 -dc or xz -dc",
-    ),
+    (rb"\x1f[\x8b\x9d]|\xfd7zXZ\0|BZh\d1AY&SY", "compressed, perhaps twice", "unpack it: gzip, bzip2 or xz, -dc"),
     (rb"\x28\xb5\x2f\xfd", "compressed by Zstandard", "convert it: zstd -dc {} > NEW"),
     (rb"\x04\x22\x4d\x18", "compressed by LZ4", "convert it: lz4 -dc {} > NEW"),
     (rb"PK\x03\x04", "a zip archive", "convert it: unzip -p {} > NEW"),

