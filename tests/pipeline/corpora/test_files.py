@@ -11,7 +11,7 @@ from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.text import aligned
+from pipeline.text import aligned, amount
 from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 from pipeline.text.normalisation import normalised
@@ -62,7 +62,7 @@ def test_a_test_set_has_any_name(name: str, folder: Path, here: Context) -> None
 
 
 def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training files keep their order, each in its own shards. Blank dev lines and the order of test sets stay."""
+    """Training files keep their order, each in its own shards. Blank dev lines stay. A full disk is noticed."""
     monkeypatch.setattr(aligned, "SHARD_PAIRS", 100)
     text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"))
     assert [*text.sets] == ["dev", "second", "a"]
@@ -78,6 +78,9 @@ def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeyp
             *read_lines(folder / f"more.{language}"),
         ]
     assert list(read_lines(text.sets["dev"].source)) == list(read_lines(folder / "dev.en"))
+    monkeypatch.setattr(amount, "TOKENS_A_PAIR", 10**15)
+    with pytest.raises(UserError, match=r"the text needs \d+\.0 GB, but the disk of .*large"):
+        read_text(here.folder / "large", FilesSettings.load(folder / "corpus.toml"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
