@@ -83,12 +83,11 @@ class Origin:
         needs_bytes = Counter[int]()
         for place, needed in ((folder, amount.kept_bytes), (self.downloads, missing_bytes)):
             disk = next(parent for parent in (place, *place.parents) if parent.exists())
-            needs_bytes[disk.stat().st_dev] += round(needed)
-            if needs_bytes[disk.stat().st_dev] > (free_bytes := shutil.disk_usage(disk).free):
+            needs_bytes[device := disk.stat().st_dev] += round(needed)
+            if needs_bytes[device] > (free_bytes := shutil.disk_usage(disk).free):
                 raise UserError(
-                    f"the text needs {amount.kept_bytes / 1e9:.1f} GB and its archives {missing_bytes / 1e9:.1f} GB "
-                    f"more, but the disk of {place} has only {free_bytes / 1e9:.1f} GB free; free some space, or "
-                    "choose another store"
+                    f"the text needs {needs_bytes[device] / 1e9:.1f} GB, but the disk of {place} has only "
+                    f"{free_bytes / 1e9:.1f} GB free; free some space, or choose another store"
                 )
 
     def on_disk(self, archive: Archive) -> Path | None:

@@ -13,7 +13,6 @@ With target "trees" the output is like a treebank's (`pipeline.parsing.treebank`
 symbols, and gold trees of dev and test.
 """
 
-import hashlib
 import time
 from collections.abc import Iterator
 from itertools import count, islice
@@ -22,6 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from pipeline.corpora.grammar import Derivation, derive, word_by_word
+from pipeline.corpora.splitting import hash_of
 from pipeline.parsing.linearisation import linearise
 from pipeline.parsing.trees import parse
 from pipeline.settings import Count, Seed, Settings
@@ -144,11 +144,6 @@ def _derivations(seed: int, split: SplitName, shard: int) -> Iterator[Derivation
             if split != "train":
                 seen.add(hashed)
             yield derivation
-
-
-def hash_of(english: str) -> int:
-    """Returns a 64-bit hash, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(english.encode(), digest_size=8).digest(), "big")
 
 
 def split_of(hashed: int) -> SplitName:

@@ -2,13 +2,13 @@
 
     source = "en"
     target = "de"
-    train = {source = "train.en.gz", target = "train.de.gz"}     # or a list of such tables
+    train = {source = "train.en.gz", target = "train.de.gz"}     # or "pairs.tsv.gz", or a list
     dev = {source = "dev.en", target = "dev.de"}
     [test.newstest2013]                                          # one or more, main test set first
     source = "newstest2013.en"
     target = "newstest2013.de"
 
-Files are UTF-8, plain or gzip, aligned line by line; paths are relative to the TOML file.
+Files are UTF-8, plain or compressed, aligned line by line, or one with a tab between the sides. Paths are relative.
 """
 
 import os
@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from pipeline.corpora.archives import Origin
 from pipeline.errors import UserError
 from pipeline.settings import Settings, read_toml
 from pipeline.store.artifact import Context
@@ -33,7 +34,7 @@ from pipeline.store.hashes import cached
 from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
 from pipeline.text.amount import Amount
 from pipeline.text.languages import pair_in, tag_of
-from pipeline.text.lines import count_lines, readable
+from pipeline.text.lines import count_lines, plain_bytes, read_pairs
 from pipeline.text.overlap import check_apart
 
 
@@ -58,20 +59,20 @@ File = Annotated[Path, AfterValidator(_absolute)]
 
 
 class FilePair(Settings):
-    """Two aligned files."""
+    """Two aligned files, or twice the path of a file with both columns (`read_pairs`), which users write once."""
 
     source: File
     target: File
 
-    @model_validator(mode="after")
-    def _two_files(self) -> "FilePair":
-        if self.source.resolve() == self.target.resolve():
-            raise ValueError(f"source and target are the same file, {self.source}")
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _one_file(cls, value: Any) -> Any:
+        return value if isinstance(value, dict | FilePair) else {"source": value, "target": value}
 
-    def sha256(self) -> list[str]:
-        """Returns the sha256 of both files. Raises UserError if one cannot be read."""
-        return [content_sha256(self.source), content_sha256(self.target)]
+    @property
+    def paths(self) -> list[Path]:
+        """The file or the two."""
+        return [self.source, self.target][: 1 + (self.source.resolve() != self.target.resolve())]
 
 
 class FilesText(Settings):
@@ -83,7 +84,13 @@ class FilesText(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Depends on the files' content, not their paths. Raises UserError if one cannot be read."""
-        return {"name": self.name, "languages": list(self.languages), "files": [sides.sha256() for sides in self.files]}
+        hashes = [[content_sha256(path) for path in sides.paths] for sides in self.files]
+        return {"name": self.name, "languages": list(self.languages), "files": hashes}
+
+    def amount(self) -> Amount:
+        """Returns pairs, counted once, and text size, roughly if compressed. Raises UserError if one is unreadable."""
+        pairs = sum(cached(sides.source, "lines-2", count_lines) for sides in self.files)
+        return Amount(pairs, sum(plain_bytes(path) for sides in self.files for path in sides.paths))
 
 
 class FilesSettings(Settings):
@@ -115,16 +122,15 @@ class FilesSettings(Settings):
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"] if part != "[key]")
-            raise UserError(f"{path}: {place + ': ' if place else ''}{first['msg']}") from None
+            raise UserError(
+                f"{path}: {place + ': ' * bool(place)}{first['msg'].removeprefix('Value error, ')}"
+            ) from None
         for sides in (*settings.train, settings.dev, *settings.test.values()):
-            for file in (sides.source, sides.target):
+            for file in sides.paths:
                 if not file.is_file():
                     raise UserError(f"{path} names {file}, which is not a file; paths are relative to {folder}")
+            next(read_pairs(sides.source, sides.target, "surrogateescape"), None)  # another format is an error now
         return settings
-
-    def count_train_pairs(self) -> int:
-        """Returns the number of training pairs, counted once (`cached`). Raises UserError if a file cannot be read."""
-        return sum(_count_lines(sides.source) for sides in self.train)
 
     def texts(self) -> list[FilesText]:
         """Returns the files of training text, dev set and test sets, main one first.
@@ -133,28 +139,20 @@ class FilesSettings(Settings):
         """
         languages = self.source, self.target
         files = {"train": self.train, "dev": (self.dev,), **{name: (sides,) for name, sides in self.test.items()}}
-        check_apart(
-            {name: [path for pair in pairs for path in (pair.source, pair.target)] for name, pairs in files.items()}
-        )
+        check_apart({name: [path for pair in pairs for path in pair.paths] for name, pairs in files.items()})
         return [FilesText(name=name, languages=languages, files=pairs) for name, pairs in files.items()]
 
     def amount(self) -> Amount:
-        """Returns pairs, counted once, and text size, estimated for gzip. Raises UserError if a file cannot be read."""
-        files = [file for sides in self.train for file in (sides.source, sides.target)]
-        pairs = self.count_train_pairs()
-        return Amount(pairs, sum(file.stat().st_size * (3 if file.suffix == ".gz" else 1) for file in files))
-
-
-def _count_lines(path: Path) -> int:
-    with readable(path):
-        return cached(path, "lines-1", count_lines)
+        """Returns the size of the training text (`FilesText.amount`)."""
+        return FilesText(name="train", languages=(self.source, self.target), files=self.train).amount()
 
 
 def read(context: Context, settings: FilesText) -> Corpus:
     """Reads training text.
 
-    Raises UserError if a file is missing or no text, if two sides differ in length, or if all files are empty.
+    Raises UserError if a file is missing or no text, sides differ in length, all are empty, or the disk is too small.
     """
+    Origin((), None, context.folder).check([], context.folder, settings.amount())
     return copy_corpus(context, settings.languages, [(sides.source, sides.target) for sides in settings.files])
 
 

@@ -19,9 +19,7 @@ MAX_LINE_BYTES = 1 << 20
 """Maximum line length; anything longer is not text, and would break the bound on memory."""
 _PARQUET = """python -c 'import sys, pyarrow.parquet as p; print(*p.read_table(sys.argv[1])["COLUMN"], sep="\\n")' {}"""
 FORMATS = (
-    (rb"\x1f[\x8b\x9d]", "compressed twice", "convert it: gzip -dc {} > NEW"),
-    (rb"\xfd7zXZ\0", "compressed by xz", "convert it: xz -dc {} > NEW"),
-    (rb"BZh\d1AY&SY", "compressed by bzip2", "convert it: bzip2 -dc {} > NEW"),
+    (rb"\x1f[\x8b\x9d]|\xfd7zXZ\0|BZh\d1AY&SY", "compressed, perhaps twice", "unpack it: gzip, bzip2 or xz, -dc"),
     (rb"\x28\xb5\x2f\xfd", "compressed by Zstandard", "convert it: zstd -dc {} > NEW"),
     (rb"\x04\x22\x4d\x18", "compressed by LZ4", "convert it: lz4 -dc {} > NEW"),
     (rb"PK\x03\x04", "a zip archive", "convert it: unzip -p {} > NEW"),
@@ -44,11 +42,11 @@ NOTICED_LINES, NOTICED_SHARE = 10_000, 0.01
 """Lines that are searched for marks, and the share with a mark from which on a warning is due."""
 TOKENIZED = "spaces before punctuation, or Moses' @-@"
 MARKS = {
-    "JSON": re.compile(r'^\s*[{\[]\s*["{\[].*[}\]],?\s*$'),
+    "JSON": re.compile(r'(?m)^\s*[{\[]\s*["{\[].*[}\]],?\s*$'),
     "subword pieces (@@, ▁, ##)": re.compile(r"@@(?!\S)|▁|##\w"),
     "escaped characters such as &quot;": re.compile(r"(?i)&(apos|quot|amp|lt|gt|nbsp|#\d+|#x[\da-f]+);"),
     "columns separated by tabs": re.compile(r"\t\S"),
-    "markup such as <doc>": re.compile(r"^\s*<\w.*>\s*$"),
+    "markup such as <doc>": re.compile(r"(?m)^\s*<\w.*>\s*$"),
     TOKENIZED: re.compile(r" (?:@[-/.,]@|[.,](?!\S))"),
 }
 """Marks of other tools' formats and preparation."""

@@ -1,14 +1,18 @@
-"""Streams text as lines: plain or gzip, strict UTF-8, split only at "\\n".
+"""Streams text as lines: plain or compressed (gzip, bzip2, xz), strict UTF-8, split only at "\\n".
 
 U+2028, U+0085, "\\r" and the like stay inside a line; `str.splitlines` and text-mode files would split there and
 misalign parallel text.
 """
 
+import bz2
 import gzip
 import io
+import lzma
+import re
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -19,7 +23,8 @@ from pipeline.text.formats import HEAD_BYTES, MAX_LINE_BYTES, check_is_text, not
 Errors: TypeAlias = Literal["strict", "surrogateescape"]
 """Invalid UTF-8 raises UserError, or becomes surrogates that `is_utf8` finds and that are written back as bytes."""
 BYTE_ORDER_MARK = "\ufeff"
-GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files regardless of name
+COMPRESSIONS = {rb"\x1f\x8b": gzip.open, rb"BZh\d(1AY&SY|\x17rE8P\x90)": bz2.open, rb"\xfd7zXZ\0": lzma.open}
+"""How compressed content begins, whatever the file's name, and what opens it."""
 
 
 def is_utf8(line: str) -> bool:
@@ -32,7 +37,7 @@ def is_utf8(line: str) -> bool:
 
 
 def read_lines(path: Path, errors: Errors = "strict", notice: bool = False) -> Iterator[str]:
-    """Yields the lines of a plain or gzip file without "\\n"; a leading byte order mark is dropped.
+    """Yields the lines of a plain or compressed file without "\\n"; a leading byte order mark is dropped.
 
     Of WMT's SGML, yields the segments. Raises UserError, naming file and line, if the file is damaged, unreadable, of
     another format, not UTF-8 or has a line over 1 MiB. With `errors` "surrogateescape", invalid UTF-8 is kept. With
@@ -44,7 +49,7 @@ def read_lines(path: Path, errors: Errors = "strict", notice: bool = False) -> I
 
 
 def count_lines(path: Path) -> int:
-    """Counts the lines of a plain or gzip file; the last may lack its "\\n". Raises UserError if it is unreadable."""
+    """Counts the lines of a plain or compressed file; the last may lack its "\\n". Raises UserError like `readable`."""
     with readable(path), open_unzipped(path) as file:
         return sum(1 for _ in file)
 
@@ -54,10 +59,10 @@ def readable(path: Path) -> Iterator[None]:
     """Raises UserError if the body cannot read the file."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path}: damaged gzip file ({error}); download it again") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; check the path") from None
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if reason := getattr(error, "strerror", None):
+            raise UserError(f"cannot read {path}: {reason}; check the path") from None
+        raise UserError(f"{path}: damaged compressed file ({error}); download it again") from None
 
 
 def lines_of(file: io.BufferedReader, name: str, errors: Errors = "strict") -> Iterator[str]:
@@ -85,10 +90,13 @@ def _decoded(file: io.BufferedReader, name: str, errors: Errors) -> Iterator[str
 def read_pairs(
     source: Path, target: Path, errors: Errors = "strict", notice: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yields pairs of lines of two files.
+    """Yields pairs of lines of two files; or of one, named twice, with a tab between source and target.
 
-    Raises UserError like `read_lines`, and with both line counts at the end of the shorter file.
+    Raises UserError like `read_lines`, with both line counts if they differ, and for a line without exactly one tab.
     """
+    if source.resolve() == target.resolve():
+        yield from _columns(source, errors, notice)
+        return
     pairs = zip_longest(read_lines(source, errors, notice), read_lines(target, errors, notice))
     for number, (source_line, target_line) in enumerate(pairs):
         if source_line is None or target_line is None:
@@ -101,17 +109,20 @@ def read_pairs(
         yield source_line, target_line
 
 
-def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Writes lines, gzip-compressed if the name ends in .gz; returns their number.
+def _columns(path: Path, errors: Errors, notice: bool) -> Iterator[tuple[str, str]]:
+    lines = (line.replace("\t", "\n") for line in read_lines(path, errors))  # two, each with its marks
+    for number, line in enumerate(noticing(lines, str(path)) if notice else lines, 1):
+        first, *others = line.split("\n")
+        if len(others) != 1:
+            one = "one between source and target; keep two columns, e.g. by cut -f1,2, or name two files"
+            raise UserError(f"{path}, line {number}: {len(others)} tabs instead of {one}")
+        yield first, others[0]
 
-    The bytes depend only on the lines. Raises ValueError if a line contains "\\n".
-    """
+
+def write_lines(path: Path, lines: Iterable[str]) -> int:
+    """Writes lines; returns their number. Raises ValueError if a line contains "\\n"."""
     number = 0
-    with ExitStack() as stack:
-        binary: Any = stack.enter_context(path.open("wb"))
-        if path.suffix == ".gz":
-            binary = stack.enter_context(gzip.GzipFile("", "wb", fileobj=binary, mtime=0))
-        file = stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
+    with path.open("w", encoding="utf-8", newline="\n") as file:
         for number, line in enumerate(lines, 1):
             if "\n" in line:
                 raise ValueError(f"line {number} for {path} contains a line feed: {line!r}")
@@ -121,11 +132,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
 
 def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) -> int:
     """Writes two aligned plain files (`write_lines`); returns the number of pairs. No line may contain "\\n"."""
-    written = 0
-    with (
-        source.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as source_file,
-        target.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as target_file,
-    ):
+    written, opened = 0, partial(open, mode="w", encoding="utf-8", errors="surrogateescape", newline="\n")
+    with opened(source) as source_file, opened(target) as target_file:
         for source_line, target_line in pairs:
             source_file.write(source_line + "\n")
             target_file.write(target_line + "\n")
@@ -133,11 +141,16 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
     return written
 
 
-def open_unzipped(path: Path) -> io.BufferedReader:
-    """Opens a file's bytes, decompressed if it is gzip."""
-    file = path.open("rb")
-    if not file.peek(2).startswith(GZIP_MAGIC):
-        return file
-    unzipped: Any = gzip.GzipFile(fileobj=file, mode="rb")
-    unzipped.myfileobj = file  # closed along with it
-    return io.BufferedReader(unzipped)
+def plain_bytes(path: Path) -> int:
+    """Returns the size of a file's text, by real text's usual ratio if the file is compressed."""
+    with open_unzipped(path) as file:
+        return path.stat().st_size * (1 if isinstance(file.raw, io.FileIO) else 4)
+
+
+@contextmanager
+def open_unzipped(path: Path) -> Iterator[io.BufferedReader]:
+    """Opens a file's bytes, decompressed if they are compressed."""
+    with path.open("rb") as file:
+        unzip: Any = next((each for magic, each in COMPRESSIONS.items() if re.match(magic, file.peek(10))), None)
+        with io.BufferedReader(unzip(file)) if unzip else file as opened:
+            yield opened

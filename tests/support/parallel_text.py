@@ -1,5 +1,6 @@
 """Parallel text: corpora of it and, if AIAYN_DATA is unset, generated text in the same folders."""
 
+import gzip
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ from pipeline.store.artifact import Context
 from pipeline.store.artifacts import ALL, Corpus, EvaluationSet
 from pipeline.store.records import CorpusRecord
 from pipeline.text.aligned import write_set, write_shards
-from pipeline.text.lines import read_lines, read_pairs, write_lines
+from pipeline.text.lines import read_lines, read_pairs
 
 FILES = {
     "train": {"multi30k/train": (2000, 3), "europarl_sample/train": (1000, 6)},
@@ -35,7 +36,8 @@ def write_parallel_text(folder: Path) -> Path:
                 path = folder / f"{name}.{language}.gz"
                 path.parent.mkdir(exist_ok=True)
                 lengths = [min(random.randint(1, most), random.randint(1, most)) for _ in range(pairs)]
-                write_lines(path, (" ".join(pair[side] for pair in islice(sentences, length)) for length in lengths))
+                lines = (" ".join(pair[side] for pair in islice(sentences, length)) + "\n" for length in lengths)
+                path.write_bytes(gzip.compress("".join(lines).encode()))
     return folder
 
 

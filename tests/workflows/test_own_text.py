@@ -1,7 +1,7 @@
 """Settings for a user's own text: by its size unless a profile is named, stated in a line, equal for all commands."""
 
 import gzip
-import subprocess
+import lzma
 import sys
 from itertools import chain
 from pathlib import Path
@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from model.flops import count_parameters
+from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import Store
-from pipeline.text.lines import read_pairs
+from pipeline.text.normalisation import normalised
+from tests.support.command_line import CommandLine
 from tests.support.tiny_dag import run_table, table_of
 from workflows import reproduce_table2, stages
 from workflows.cli.prepared import PROFILE, record, recorded
-from workflows.engine.dag import ROOT, Step, in_order
+from workflows.engine.dag import Step, in_order
 from workflows.engine.plan import to_run
 from workflows.forecast import _text_bytes
 from workflows.profiles.loading import load_profile
@@ -40,19 +42,33 @@ def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) ->
     return toml
 
 
-def test_the_documented_split_keeps_pairs_together_and_sources_apart(tmp_path: Path) -> None:
-    """The page's own commands, on text with tabs, blank lines and several translations of a sentence."""
-    commands = (ROOT / "docs" / "own-text.md").read_text().split("```\n")[1]
-    pairs = [(f"Price {i}:\t5 euro" if i % 2 else f"a {i}", "\t" * (i % 3) + f"Preis {i}") for i in range(2500)]
-    pairs += [("", "leer"), ("leer", ""), *((source, f"auch {target}") for source, target in pairs[:500])]
-    for side, language in enumerate(("en", "de")):
-        (tmp_path / f"text.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
-    subprocess.run(["bash", "-euc", commands], cwd=tmp_path, check=True)
-    parts = [[*read_pairs(tmp_path / f"{name}.en", tmp_path / f"{name}.de")] for name in ("train", "dev", "test")]
-    assert sorted(chain(*parts)) == sorted(tuple(side.replace("\t", " ") for side in pair) for pair in pairs)
-    sources = [{source for source, _ in part} for part in parts]
-    assert [len(each) for each in sources] == [502, 1000, 1000]
-    assert len(set.union(*sources)) == 2502
+def test_a_split_keeps_lines_as_they_are_and_equal_sources_together(tmp_path: Path, command_line: CommandLine) -> None:
+    """With tabs, other separators, bad bytes and blank lines. The test set depends on neither order nor dev set."""
+    pairs = [(b"Price %d:\t5\x85" % i, b"\xff\tPreis %d" % i) for i in range(2500)] + [(b"", b"leer")] * 99
+    pairs += [(source + b"\r", b"auch " + target) for source, target in pairs[::5]]  # equal once normalised
+
+    def split(pairs: list[tuple[bytes, bytes]], name: str, dev: int) -> list[list[tuple[bytes, bytes]]]:
+        named, out = [str(tmp_path / f"text.{language}.txt.xz") for language in ("en", "de")], tmp_path / name
+        for path, lines in zip(named, zip(*pairs, strict=True), strict=True):
+            Path(path).write_bytes(lzma.compress(b"".join(line + b"\n" for line in lines)))
+        sizes = ["--out", str(out), "--dev", str(dev), "--test", "40"]
+        found = f"{len(pairs) - 40 - dev:,} pairs for train, 40 pairs for test, {dev} pairs for dev"
+        assert command_line.here("workflows.cli", "split", *named, *sizes).stdout == f"{out / 'text.toml'}: {found}\n"
+        text = FilesSettings.load(out / "text.toml")
+        files = [sides.paths for sides in (*text.train, text.dev, *text.test.values())]
+        return [[*zip(*(path.read_bytes().split(b"\n")[:-1] for path in paths), strict=True)] for paths in files]
+
+    parts = split(pairs, "own", 30)
+    assert sorted(chain(*parts)) == sorted(pairs)
+    sources = [{normalised(source.decode(errors="surrogateescape")) for source, _ in part} for part in parts]
+    assert len(set.union(*sources)) == sum(map(len, sources))
+    assert set(split(pairs[::-1], "again", 60)[2]) == set(parts[2])
+    (tmp_path / "t").write_text("".join(f"{i}\t{i}\n" for i in range(20)))
+    arguments = ["workflows.cli", "split", f"{tmp_path}/t", f"--out={tmp_path}/x", "--source=en", "--target=de"]
+    assert "too few lines, or too few different ones: 0 pairs for train, 20 " in command_line.here(*arguments).stderr
+    assert not [*tmp_path.glob("*x")]
+    assert ": 13 pairs for train, 6 " in command_line.here(*arguments, "--dev", "1", "--test", "6").stdout
+    assert (tmp_path / "x" / "dev.en").read_text() == (tmp_path / "x" / "dev.de").read_text()
 
 
 def test_every_size_has_settings_that_work() -> None:

@@ -2,6 +2,7 @@
 
 aiayn table2 --plan                                     what Table 2 would run; without --plan, the table
 aiayn forecast table2 --profile wmt14 --gpu h100        disk, FLOP and hours of the runs that it lacks
+aiayn split text.en text.de --out own                   text -> training text, dev set, test set, own/text.toml
 aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
 aiayn train prepared/dataset --out run                  token ids -> checkpoints
 aiayn average run --out averaged                        checkpoints -> one model
@@ -57,6 +58,7 @@ from workflows.cli.prepared import record, recorded, searched
 from workflows.cli.reproduce import app_of
 from workflows.cli.results import results
 from workflows.cli.runs import runs
+from workflows.cli.split import split_text
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
 from workflows.engine.runner import run
@@ -366,6 +368,7 @@ def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: d
         store.publish(name, make, manifest, holds_lock=lock.is_ours)
 
 
+app.command("split")(split_text)
 app.command()(runs)
 app.command()(claims)
 app.command()(results)

@@ -39,10 +39,8 @@ def load_profile(
     if named or not (recorded or texts):
         profile = translation_profile(known(named or "embedded", PROFILES))
     else:
-        all_have_spaces = all(
-            has_word_spaces(language) for text in texts.values() for language in (text.source, text.target)
-        )
-        profile = recorded or own_profile(min(text.count_train_pairs() for text in texts.values()), all_have_spaces)
+        spaced = all(has_word_spaces(language) for text in texts.values() for language in (text.source, text.target))
+        profile = recorded or own_profile(min(text.amount().train_pairs or 0 for text in texts.values()), spaced)
     described = describe(profile)
     if texts:
         described |= {"data": DATA, "corpora": texts}

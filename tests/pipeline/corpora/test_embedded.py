@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from pipeline.corpora.embedded import SPLITS, EmbeddedSettings, generate, hash_of, split_of
+from pipeline.corpora.embedded import SPLITS, EmbeddedSettings, generate, split_of
+from pipeline.corpora.splitting import hash_of
 from pipeline.parsing.linearisation import linearise
 from pipeline.parsing.trees import parse, words_of
 from pipeline.store.artifact import Context

@@ -1,5 +1,6 @@
 """pipeline.corpora.files: a user's own text from a TOML file, and mistakes in such a file."""
 
+import lzma
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.text import aligned
+from pipeline.text import aligned, amount
 from pipeline.text.cleaning import clean
-from pipeline.text.lines import read_lines, write_lines
+from pipeline.text.lines import read_lines, read_pairs, write_lines
 from pipeline.text.normalisation import normalised
 from tests.support.read_text import read_text
 from tests.support.tiny_text import NOISE
@@ -61,7 +62,7 @@ def test_a_test_set_has_any_name(name: str, folder: Path, here: Context) -> None
 
 
 def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training files keep their order, each in its own shards. Blank dev lines and the order of test sets stay."""
+    """Training files keep their order, each in its own shards. Blank dev lines stay. A full disk is noticed."""
     monkeypatch.setattr(aligned, "SHARD_PAIRS", 100)
     text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"))
     assert [*text.sets] == ["dev", "second", "a"]
@@ -77,6 +78,9 @@ def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeyp
             *read_lines(folder / f"more.{language}"),
         ]
     assert list(read_lines(text.sets["dev"].source)) == list(read_lines(folder / "dev.en"))
+    monkeypatch.setattr(amount, "TOKENS_A_PAIR", 10**15)
+    with pytest.raises(UserError, match=r"the text needs \d+\.0 GB, but the disk of .*large"):
+        read_text(here.folder / "large", FilesSettings.load(folder / "corpus.toml"))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
@@ -110,6 +114,24 @@ def test_a_bad_byte_costs_its_training_pair_and_ends_an_evaluation_set(folder: P
     (folder / "dev.en").write_bytes((folder / "dev.en").read_bytes().replace(b"e", b"\xe9", 1))
     with pytest.raises(UserError, match=r"dev\.en, line \d+: not UTF-8 .*; convert the file"):
         read_text(tmp_path / "again", FilesSettings.load(folder / "corpus.toml"))
+
+
+def test_one_file_may_have_both_columns(folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """For any split, compressed or not: text and size are those of two files, but not the identity."""
+    (folder / "two.toml").write_text(HEAD + SPLITS + TEST)
+    write_lines(folder / "test.de", ["<p>"] * 20)  # to warn of
+    (folder / "one.toml").write_text(HEAD + 'train = "more.tsv"\ndev = "dev.tsv.xz"\ntest.t = "test.tsv"\n')
+    for name, pack in (("more.tsv", bytes), ("dev.tsv.xz", lzma.compress), ("test.tsv", bytes)):
+        pairs = read_pairs(*(folder / f"{name.partition('.')[0]}.{language}" for language in ("en", "de")))
+        (folder / name).write_bytes(pack("".join(f"{one}\t{other}\n" for one, other in pairs).encode()))
+    both = [FilesSettings.load(folder / name) for name in ("two.toml", "one.toml")]
+    two, one = (read_text(tmp_path / str(i), settings) for i, settings in enumerate(both))
+    assert [one.pairs(name) for name in ("train", "dev", "t")] == [two.pairs(name) for name in ("train", "dev", "t")]
+    assert (both[0].amount(), len(caplog.messages)) == (both[1].amount(), 2)
+    assert not any(a.identity() == b.identity() for a, b in zip(*(settings.texts() for settings in both), strict=True))
+    (folder / "test.tsv").write_text("a\tb\na\t b\tc\n")
+    with pytest.raises(UserError, match=r"test\.tsv, line 2: 2 tabs instead of one"):
+        read_text(tmp_path / "again", both[1])
 
 
 def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
@@ -162,6 +184,8 @@ def test_a_file_of_two_splits_is_refused(folder: Path, one: str, other: str, mes
             HEAD.replace('"de"', '"en-de"') + SPLITS + TEST,
             "en-de is a pair of languages; name one for source and one for",
         ),
+        (HEAD + SPLITS.replace("more.de", "../mine/more.en") + TEST, r"more.en, line 1: 0 tabs .* or name two files"),
+        (HEAD + SPLITS + "test.t = 3\n", r"test.t.source: Input is not a valid path"),
         (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),
     ],
 )
@@ -169,5 +193,5 @@ def test_a_wrong_description_is_reported_in_one_line(folder: Path, toml: str, me
     (folder / "corpus.toml").write_text(toml)
     with pytest.raises(UserError, match=message) as caught:
         FilesSettings.load(folder / "corpus.toml")
-    assert "corpus.toml" in str(caught.value)
+    assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -71,7 +71,7 @@ def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Cont
     folder.mkdir()
     trees = [TREE.format(f"t{i}") for i in range(20)]
     write_lines(folder / "a.mrg", trees[:3])
-    write_lines(folder / "b.mrg.gz", trees[3:19])
+    write_lines(folder / "b.mrg", trees[3:19])
     write_lines(folder / "c.mrg", trees[19:])
     write_lines(folder / "files.tsv", [f"text{i}\t{size}" for i, size in enumerate([4, 3, 8, 2, 1, 1, 1])])
     text = read_text(here.folder, TreebankSettings(treebank=folder))
@@ -85,8 +85,8 @@ def test_a_folder_with_a_table_is_split_between_texts(tmp_path: Path, here: Cont
 
 
 def test_a_file_is_split_by_position(tmp_path: Path, here: Context) -> None:
-    write_lines(tmp_path / "all.gz", [" ".join(TREE.format(f"t{i}") for i in (n, n + 1)) for n in range(0, 50, 2)])
-    text = read_text(here.folder, TreebankSettings(treebank=tmp_path / "all.gz"))
+    write_lines(tmp_path / "all", [" ".join(TREE.format(f"t{i}") for i in (n, n + 1)) for n in range(0, 50, 2)])
+    text = read_text(here.folder, TreebankSettings(treebank=tmp_path / "all"))
     assert [len(names(text, split)) for split in SPLITS] == [40, 5, 5]
     assert names(text, "dev") == [f"t{i}" for i in range(40, 45)]
     write_lines(tmp_path / "few", [TREE.format("t")])
@@ -112,10 +112,10 @@ def test_a_word_with_a_space_inside_stays_one_word(tmp_path: Path, here: Context
 def test_tags_and_silver_and_recombined_trees(wsj: Path, tmp_path: Path, here: Context) -> None:
     """Words are written as tags in all splits. Silver files follow the gold trees in order, and recombined trees come
     last, each a collection, in training only, without new symbols."""
-    write_lines(tmp_path / "one.gz", [SILVER.format(i) for i in range(7)])
+    write_lines(tmp_path / "one", [SILVER.format(i) for i in range(7)])
     (tmp_path / "two").write_text(SILVER.format(7).replace(" ", "\n"))
     recombination = RecombinationSettings(trees=11, constituents=0)
-    silver = (tmp_path / "one.gz", tmp_path / "two")
+    silver = (tmp_path / "one", tmp_path / "two")
     settings = TreebankSettings(treebank=wsj, silver=silver, write_tags=True, recombination=recombination)
     text = read_text(here.folder, settings)
     assert names(text, "train")[60:68] == [f"silver{i}" for i in range(8)]
@@ -126,7 +126,7 @@ def test_tags_and_silver_and_recombined_trees(wsj: Path, tmp_path: Path, here: C
     )
     assert [(shard.pairs, shard.collection) for shard in text.corpus.shards] == [
         (60, "treebank"),
-        (7, "one.gz"),
+        (7, "one"),
         (1, "two"),
         (11, "recombined"),
     ]

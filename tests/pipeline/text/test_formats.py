@@ -44,9 +44,7 @@ def archived(kind: str) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("compressed twice", gzip.compress(gzip.compress(TEXT.encode()))),
-        ("compressed by xz", lzma.compress(TEXT.encode())),
-        ("compressed by bzip2", bz2.compress(TEXT.encode())),
+        *(("compressed, perhaps twice", gzip.compress(each.compress(TEXT.encode()))) for each in (gzip, lzma, bz2)),
         ("compressed by Zstandard", pa.compress(TEXT.encode(), "zstd", asbytes=True)),
         ("a zip archive", archived("zip")),
         ("a tar archive", archived("tar")),
@@ -123,11 +121,11 @@ def test_a_segment_without_an_end_is_an_error_soon(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("mark", "lines"),
     [
-        ("JSON", ['{"translation": {"en": "a", "de": "b"}}', '["a", "b"]']),
+        ("JSON", ['{"translation": {"en": "a", "de": "b"}}', 'two columns\n["a"]', '["a", "b"]']),
         ("subword", ["das Wieder@@ auf@@ nahme", "▁das ▁Haus", "das Haus ##tür", "a@@"]),
         ("escaped", ["l&apos; homme", "Tom &amp; Jerry", "&#124;"]),
         ("columns", ["two dogs\tzwei Hunde"]),
-        ("markup", ["<doc id=1>", "<url>http://x</url>"]),
+        ("markup", ["<doc id=1>", "<p>\ntwo columns", "<url>http://x</url>"]),
         ("spaces before punctuation", ["Er läuft .", "er ist , so", "rich @-@ text"]),
     ],
 )

@@ -98,6 +98,7 @@ def test_an_option_of_one_value_refuses_a_second(command_line: CommandLine) -> N
 
 
 TEXT = ["workflows.cli", "score", "--lang", "de", "--ref", "FILE", "--hyp"]
+SPLIT = ["workflows.cli", "split", "FILE", "--out"]
 AVERAGE = ["workflows.cli", "average", "RUN", "--last", "1", "--out"]
 
 
@@ -112,6 +113,10 @@ AVERAGE = ["workflows.cli", "average", "RUN", "--last", "1", "--out"]
         ([*AVERAGE, "/proc/nope"], "/proc/.locks: No such file or directory"),
         ([*AVERAGE, "FOLDER/" + "x" * 300], "File name too long"),
         ([*TEXT, "FOLDER"], "Is a directory"),
+        ([*SPLIT, "new"], "name two files, text.en text.de, or one and its languages, --source en --target de"),
+        ([*SPLIT, "new", "--source", "en", "--target", "eng"], "source en and target eng are one language; name two"),
+        ([*SPLIT, "FILE", "--source", "en", "--target", "de"], "file already exists; move it elsewhere or choose"),
+        ([*SPLIT, "FOLDER/new", "x.de", "--source", "en"], "cannot read x.de: No such file or directory; check the"),
         (["workflows.cli", "score-trees", "--gold", "FOLDER", "--test", "FILE"], "Is a directory"),
     ],
 )

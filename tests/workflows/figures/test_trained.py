@@ -4,7 +4,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from model.config import TransformerConfig
-from pipeline.corpora.embedded import hash_of, split_of
+from pipeline.corpora.embedded import split_of
+from pipeline.corpora.splitting import hash_of
 from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 from tests.support.parallel_text import set_of

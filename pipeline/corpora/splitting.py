@@ -1,0 +1,68 @@
+"""Splits text into training text, dev set and test set by its source sentences, which may have several translations.
+
+pairs = split(Path("own"), (Path("text.en"), Path("text.de")), ("en", "de"), {"test": 1000, "dev": 1000})
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from heapq import nsmallest
+from pathlib import Path
+
+from pipeline.errors import UserError
+from pipeline.text.lines import read_pairs, write_pairs
+from pipeline.text.normalisation import normalised
+
+DESCRIPTION = """\
+source = "{0}"
+target = "{1}"
+train = {{source = "train.{0}", target = "train.{1}"}}
+dev = {{source = "dev.{0}", target = "dev.{1}"}}
+test.held-out = {{source = "test.{0}", target = "test.{1}"}}
+"""
+
+
+def hash_of(sentence: str) -> int:
+    """Returns a 64-bit hash of a sentence as it is normalised, the same in every process."""
+    read = normalised(sentence).encode(errors="surrogateescape")
+    return int.from_bytes(hashlib.blake2b(read, digest_size=8).digest(), "big")
+
+
+def split(folder: Path, sides: tuple[Path, Path], languages: tuple[str, str], sizes: Mapping[str, int]) -> str:
+    """Writes `text.toml` and its files, with lines as they are; returns a line with the number of pairs in each split.
+
+    Reads the text twice (`read_pairs`). Pairs with one source stay together, so a set may be smaller than in `sizes`.
+    A set does not depend on those after it. Raises UserError if the text is too small.
+    """
+    split_of, sets = _held_out(sides, sizes), {name: list[tuple[str, str]]() for name in sizes}
+
+    def training() -> Iterator[tuple[str, str]]:
+        for pair in read_pairs(*sides, "surrogateescape"):
+            if name := split_of.get(hash_of(pair[0])):
+                sets[name].append(pair)
+            else:
+                yield pair
+
+    counts = {}
+    for name, pairs in {"train": training(), **sets}.items():
+        counts[name] = write_pairs(folder / f"{name}.{languages[0]}", folder / f"{name}.{languages[1]}", pairs)
+    found = ", ".join(f"{count:,} pairs for {name}" for name, count in counts.items())
+    if not all(counts.values()):
+        raise UserError(f"{sides[0]} has too few lines, or too few different ones: {found}; lower --dev and --test")
+    (folder / "text.toml").write_text(DESCRIPTION.format(*languages), encoding="utf-8")
+    return found
+
+
+def _held_out(sides: tuple[Path, Path], sizes: Mapping[str, int]) -> dict[int, str]:
+    """Maps hashes of sources to their set: those that are smallest and whose pairs fit in it."""
+    room, counts, split_of = sum(sizes.values()), Counter[int](), dict[int, str]()
+    for source, _ in read_pairs(*sides, "surrogateescape"):
+        counts[hash_of(source)] += 1
+        if len(counts) > 2 * room:  # bounds memory; a hash that comes back is again among the largest
+            counts = Counter({each: counts[each] for each in nsmallest(room, counts)})
+    for name, size in sizes.items():
+        for hashed in nsmallest(room, counts):
+            if hashed not in split_of and counts[hashed] <= size:
+                split_of[hashed] = name
+                size -= counts[hashed]
+    return split_of

@@ -1,0 +1,40 @@
+"""`aiayn split`: a user's text into training text, dev set and test set."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.corpora.files import FilesSettings
+from pipeline.corpora.splitting import split
+from pipeline.errors import UserError
+from pipeline.store.artifact import Artifact, publish
+from workflows.cli.options import OutOption
+from workflows.cli.reproduce import say
+from workflows.profiles.changes import checked
+
+LanguageOption = Annotated[str | None, typer.Option(metavar="CODE", help="Language.  [default: the file's extension]")]
+
+
+def split_text(
+    text: Annotated[list[Path], typer.Argument(help="Two aligned files, or one with a tab between its sides.")],
+    out: OutOption,
+    dev: Annotated[int, typer.Option(min=1, help="Pairs of the dev set.")] = 1000,
+    test: Annotated[int, typer.Option(min=1, help="Pairs of the test set.")] = 1000,
+    source: LanguageOption = None,
+    target: LanguageOption = None,
+) -> None:
+    """Split text into training text, dev set and test set, and describe them for --files in OUT/text.toml."""
+    endings = [Path(re.sub(r"(\.(gz|bz2|xz|txt|tsv))+$", "", path.name)).suffix[1:] for path in text]
+    languages = source or endings[0], target or endings[-1]
+    if len(text) > 2 or not all(languages):
+        raise UserError("name two files, text.en text.de, or one and its languages, --source en --target de")
+    checked(FilesSettings, source=languages[0], target=languages[1], train="-", dev="-", test={"a": "-"})
+
+    def build(folder: Path) -> Artifact:
+        found = split(folder, (text[0], text[-1]), languages, {"test": test, "dev": dev})
+        say(f"{out / 'text.toml'}: {found}")
+        return Artifact(folder)
+
+    publish(out.absolute(), build, {"stage": "split"})
