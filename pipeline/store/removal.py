@@ -8,10 +8,12 @@ Folders are renamed before deletion, so nobody finds a partial artifact. `leftov
 deleted by a killed process.
 """
 
+import json
 import os
 import secrets
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import UserError
@@ -25,6 +27,17 @@ HIDDEN = ".deleted-"
 """Prefix of folders about to be deleted."""
 ERROR_PREFIX = ".error-"
 """Prefix of the files with the traceback of a step that failed. Its next success removes it."""
+
+
+@dataclass(frozen=True)
+class Unneeded:
+    """An unused folder of the store."""
+
+    name: str
+    what: str
+    size_bytes: int
+    modified_s: float | None = None
+    """Seconds since 1970; None if it is in a bucket."""
 
 
 def locks_closed(store: Store) -> AbstractContextManager[None]:
@@ -76,6 +89,40 @@ def size_bytes(folder: Path) -> int:
             with suppress(FileNotFoundError):
                 total += Path(parent, file).lstat().st_size
     return total
+
+
+def copies(store: Store) -> list[Unneeded]:
+    """Returns what a store in a bucket does not need: the folders of this machine that no process uses and whose
+    artifacts the bucket has, and what nobody reads in the bucket."""
+    used = owners(store)
+    here = [
+        described(store, name)
+        for name in (*published(store), *unfinished(store))
+        if not {name, lock_name(name)} & used.keys() and store.find(lock_name(name))
+    ]
+    left = store.mirror.orphans() if store.mirror else {}
+    return [*here, *(Unneeded(place, "left in the bucket", size_bytes) for place, size_bytes in left.items())]
+
+
+def described(store: Store, name: str) -> Unneeded:
+    """Describes a folder of the store."""
+    folder, artifact = store.folder(name), lock_name(name)
+    label = artifact.rpartition("-")[0].lstrip(".")
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
+    if name.startswith(HIDDEN):
+        label = "left by an interrupted cleaning"
+    elif store.uri and not name.startswith((ASIDE_PREFIX, BUILD_PREFIX, ERROR_PREFIX)):
+        label = f"copy of {label}"
+    elif name.startswith(ASIDE_PREFIX):
+        label = f"{label}, set aside as damaged"
+    elif name.startswith(ERROR_PREFIX):
+        label = f"traceback of {label}"
+    elif name != artifact:
+        label = f"partial {label}"
+    elif name.startswith("."):
+        label = f"files of {label.partition('-')[0]}, left by a killed command"
+    return Unneeded(name, label, size_bytes(folder), folder.stat().st_mtime)
 
 
 def hide(store: Store, names: Iterable[str]) -> list[Path]:

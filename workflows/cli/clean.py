@@ -11,11 +11,8 @@ Of a store in a bucket, the copies on this machine go, which can be pulled again
 whether a run of another machine uses an artifact there is not known here.
 """
 
-import json
 import time
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -24,27 +21,14 @@ from rich.table import Column, Table
 
 from pipeline.errors import UserError
 from pipeline.store import removal
-from pipeline.store.artifact import MANIFEST
-from pipeline.store.folders import ASIDE_PREFIX, BUILD_PREFIX
 from pipeline.store.locks import guarded
-from pipeline.store.removal import lock_name
+from pipeline.store.removal import Unneeded, lock_name
 from pipeline.store.store import Store
 from workflows.cli.console import console
 from workflows.cli.options import StoreOption
 from workflows.engine.dag import behind
 from workflows.names import names_into
 from workflows.quantities import duration
-
-
-@dataclass(frozen=True)
-class Unneeded:
-    """An unused folder of the store."""
-
-    name: str
-    what: str
-    size_bytes: int
-    modified_s: float | None = None
-    """Seconds since 1970; None if it is in a bucket."""
 
 
 def plan(store: Store) -> list[Unneeded]:
@@ -55,9 +39,8 @@ def plan(store: Store) -> list[Unneeded]:
     """
     if not store.artifacts.is_dir():
         raise UserError(f"--store {store}: not a store: it has no folder {store.artifacts}; check --store")
-    if store.mirror:
-        left = (Unneeded(place, "left in the bucket", size) for place, size in store.mirror.orphans().items())
-        return [*(_described(store, name) for name in _copies(store)), *left]
+    if store.uri:
+        return removal.copies(store)
     making, named = removal.owners(store), set(names_into(store))
     needed = named | {artifact.folder.name for artifact in behind(store, (name.rpartition("-")[2] for name in named))}
     for name, owner in making.items():
@@ -68,7 +51,7 @@ def plan(store: Store) -> list[Unneeded]:
     ]
     unneeded = [name for name in (*removal.published(store), *partial) if name not in {*needed, *making}]
     free = [name for name in unneeded if lock_name(name) not in making]
-    return [_described(store, name) for name in (*free, *removal.leftovers(store))]
+    return [removal.described(store, name) for name in (*free, *removal.leftovers(store))]
 
 
 def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
@@ -82,33 +65,6 @@ def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
         if folder.modified_s is None:
             store.bucket.remove_folder(folder.name)
     return folders
-
-
-def _copies(store: Store) -> list[str]:
-    """Returns the folders of this machine that no process uses, and whose artifacts the bucket has."""
-    used = removal.owners(store)
-    here = [*removal.published(store), *removal.unfinished(store)]
-    return [name for name in here if not {name, lock_name(name)} & used.keys() and store.find(lock_name(name))]
-
-
-def _described(store: Store, name: str) -> Unneeded:
-    folder, artifact = store.folder(name), lock_name(name)
-    label = artifact.rpartition("-")[0].lstrip(".")
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
-    if name.startswith(removal.HIDDEN):
-        label = "left by an interrupted cleaning"
-    elif store.uri and not name.startswith((ASIDE_PREFIX, BUILD_PREFIX, removal.ERROR_PREFIX)):
-        label = f"copy of {label}"
-    elif name.startswith(ASIDE_PREFIX):
-        label = f"{label}, set aside as damaged"
-    elif name.startswith(removal.ERROR_PREFIX):
-        label = f"traceback of {label}"
-    elif name != artifact:
-        label = f"partial {label}"
-    elif name.startswith("."):
-        label = f"files of {label.partition('-')[0]}, left by a killed command"
-    return Unneeded(name, label, removal.size_bytes(folder), folder.stat().st_mtime)
 
 
 def clean_store(

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from pipeline.environment import busy_text, usable_cpus
 from pipeline.errors import UserError
+from pipeline.store.folders import forgetful_mount
 from pipeline.store.locks import FileLock, Lock
 from pipeline.store.store import Store
 from workflows.cli.console import console
@@ -122,7 +123,9 @@ def output(where: str | Path) -> Iterator[Finding]:
         yield Finding("store", "fails", f"{there} is not writable ({reason})", "choose another folder with --store")
         return
     yield Finding("store", "ok", f"{root} is writable" if there == root else f"{root} can be created")
-    yield from _nfs(there)
+    if place := forgetful_mount(there):
+        text, remedy = f"{place} may miss for a minute what other nodes publish", "lookupcache=positive on every node"
+        yield Finding("nfs", "warning", text, f"mount it with {remedy}")
     with suppress(UserError), tempfile.TemporaryDirectory(prefix=".aiayn-doctor-", dir=there) as scratch:
         target = Path(scratch) / "artifact"
         if _is_exclusive(FileLock(target, "doctor"), FileLock(target, "doctor")):
@@ -130,16 +133,6 @@ def output(where: str | Path) -> Iterator[Finding]:
             return
     remedy = "choose a file system with flock for --store, or mount this one with flock"
     yield Finding("file locks", "fails", f"locks in {there} are not exclusive, or cannot be taken", remedy)
-
-
-def _nfs(folder: Path, mounts: Path = Path("/proc/mounts")) -> Iterator[Finding]:
-    """Warns of an NFS client that remembers for up to a minute which artifacts it has not found."""
-    fields = [line.split() for line in mounts.read_text().splitlines()] if mounts.is_file() else []
-    above = [field for field in fields if folder.resolve().is_relative_to(field[1])]
-    for _, place, kind, options, *_ in sorted(above, key=lambda field: len(field[1]))[-1:]:
-        if kind.startswith("nfs") and "lookupcache=pos" not in options:
-            remedy = "mount it with lookupcache=positive on every node"
-            yield Finding("nfs", "warning", f"{place} may miss for a minute what other nodes publish", remedy)
 
 
 def _bucket(store: Store) -> Finding:

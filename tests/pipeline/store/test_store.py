@@ -10,6 +10,7 @@ from pipeline.errors import BucketError, LockLostError, UserError
 from pipeline.store import removal
 from pipeline.store.artifact import Artifact, build_folder, publish
 from pipeline.store.build import Build
+from pipeline.store.folders import forgetful_mount
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.s3_server import S3Server
@@ -57,6 +58,14 @@ def test_a_client_of_nfs_looks_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
     missing.discard(store.artifacts)
     monkeypatch.setattr(os, "open", opened)
     assert store.find("words-1") == store.folder("words-1")
+
+
+@pytest.mark.parametrize("options", ["rw,vers=4.2", "rw,lookupcache=pos,vers=4.2"])
+def test_a_mount_of_nfs_that_remembers_is_told(tmp_path: Path, options: str) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nhost:/export {tmp_path} nfs4 {options} 0 0\n")
+    assert forgetful_mount(tmp_path / "runs", mounts) == (None if "lookupcache" in options else str(tmp_path))
+    assert forgetful_mount(Path("/"), mounts) is None
 
 
 def test_a_damaged_artifact_may_become_its_build_folder_again(store: Store) -> None:

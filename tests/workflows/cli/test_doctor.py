@@ -72,16 +72,6 @@ def test_a_container_s_small_shared_memory(tmp_path: Path, monkeypatch: pytest.M
     assert [(one.name, one.verdict) for one in doctor.ray("local")][-1] == ("shared memory", "warning")
 
 
-def test_a_client_of_nfs_that_remembers_what_it_did_not_find(tmp_path: Path) -> None:
-    mounts = tmp_path / "mounts"
-    for options, n_warnings in (("rw,vers=4.2", 1), ("rw,lookupcache=pos,vers=4.2", 0)):
-        mounts.write_text(f"/dev/sda / ext4 rw 0 0\nhost:/export {tmp_path} nfs4 {options} 0 0\n")
-        found = [*doctor._nfs(tmp_path / "runs", mounts)]
-        assert [finding.remedy for finding in found] == [
-            "mount it with lookupcache=positive on every node"
-        ] * n_warnings
-
-
 def test_locks_that_do_not_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> None:
     """Some file systems grant every lock; none of that kind can be mounted by a test. Others refuse every lock."""
     monkeypatch.setattr(fcntl, "flock", lambda *_: None)
