@@ -25,7 +25,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, deal, plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.workers import Workers
+from pipeline.training.workers import Workers, depth_first
 
 AHEAD_UPDATES = 2
 """Number of updates read ahead."""
@@ -121,7 +121,7 @@ class Updates:
         """Returns the units of each pass of a worker's parts of an update, by number of part."""
         size, n, most = self.workers.size, self.n_passes, self.settings.most_workers
         if self.settings.exact_reduction:
-            return {number: [units[number::most]] for number in range(rank, most, size)}
+            return {number: [units[number::most]] for number in depth_first(range(rank, most, size))}
         mine = units[rank::size]  # units are sorted by length, so each pass has like lengths
         return {rank: [mine[len(mine) * i // n : len(mine) * (i + 1) // n] for i in range(n)]}
 
