@@ -136,9 +136,6 @@ class Run:
             changes = {"artifacts": {**self.record.artifacts, **table}, "metrics": {**metrics}}
             self.is_kept &= self.record.status == "finished"
             self.end(store, "failed" if failures else "finished", reason, **changes)
-            for entry in profile.iterdir():
-                if entry.is_symlink() and os.readlink(entry).startswith(f"{NEWEST}/"):
-                    entry.unlink()  # of earlier versions
             for file in artifact.folder.iterdir():
                 for folder in (self.folder, profile):
                     _copy(file, folder / file.name)
@@ -216,8 +213,8 @@ def runs_in(store: Store) -> Iterator[Run | UserError]:
 
 def run_numbers(profile: Path) -> list[int]:
     """Returns the numbers of a profile's runs: that of the one finished last, then the highest first."""
-    newest = profile / NEWEST  # a link of earlier versions, or a file
-    last = os.readlink(newest) if newest.is_symlink() else newest.read_text().strip() if newest.is_file() else ""
+    newest = profile / NEWEST
+    last = newest.read_text().strip() if newest.is_file() else ""
     numbers = (int(run.name) for run in profile.glob("*") if run.name.isdecimal())
     return sorted(numbers, key=lambda number: (str(number) == last, number), reverse=True)
 

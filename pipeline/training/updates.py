@@ -37,8 +37,6 @@ COUNTED_PAIRS = 1 << 20
 """Pairs whose FLOP are counted at a time, so that counting needs little memory."""
 Form = Literal["padded", "blocks", "packed"]
 """How a batch is laid out (`model.batch`)."""
-Rows = NDArray[np.integer]
-"""Row numbers of the training split."""
 Item = TypeVar("Item")
 
 
@@ -191,7 +189,7 @@ class Updates:
         self._planner.shutdown(wait=False, cancel_futures=True)
         self._plans.clear()
 
-    def _batches(self, units: Sequence[Rows], update: int) -> list[Batch]:
+    def _batches(self, units: Sequence[NDArray[np.integer]], update: int) -> list[Batch]:
         """Reads the units of a pass, on the host, with the dropout of an update of the run; pinned for a GPU.
 
         The result is one batch, unless it exceeds the size of packed ones.

@@ -31,7 +31,7 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
     """
     runs = [(run.folder, run.record.settings) for run in runs_with(named, dataset)]
     for folder, settings in ((dataset.parent, {}), *runs):
-        path = folder / (RUN if settings else PROFILE)  # in runs, too, of earlier versions
+        path = folder / (RUN if settings else PROFILE)
         if path.is_file():
             try:
                 described = {"corpora": {}, **(settings or json.loads(path.read_text(encoding="utf-8")))}
