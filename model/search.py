@@ -24,7 +24,7 @@ from model.config import BEGIN_ID, END_ID, PAD_ID, SearchConfig
 from model.decoder import LOGITS_MULTIPLE, Decoder, HypothesisCache, compacted
 from model.transformer import EncoderDecoder
 
-CHUNK_ROWS = {"cpu": 512, "cuda": 8192}
+SEARCH_ROWS = {"cpu": 512, "cuda": 8192}
 """Hypotheses whose logits are processed at a time, by device type."""
 NEVER_PRODUCED = range(PAD_ID, BEGIN_ID + 1)
 """PAD_ID, UNKNOWN_ID and BEGIN_ID."""
@@ -189,7 +189,7 @@ class _Search:
         closing = bool(closing_B.any())
         forbidden_BWV = ~self.constraint.allowed() if self.constraint is not None else None
         parts = []
-        for first in range(0, batch, size := max(1, CHUNK_ROWS[hidden_BWD.device.type] // width)):
+        for first in range(0, batch, size := max(1, SEARCH_ROWS[hidden_BWD.device.type] // width)):
             sentences = slice(first, first + size)
             logits_NV = decoder.logits(hidden_BWD[sentences].flatten(0, 1))
             log_p_NV = torch.log_softmax(logits_NV, dim=-1, out=logits_NV)

@@ -1,6 +1,7 @@
-"""CPUs and environment variables of processes that compute. Fast to import."""
+"""CPUs, environment variables and start-up times of processes that compute. Fast to import."""
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -76,3 +77,17 @@ def worker_environment() -> dict[str, str]:
     if "OMP_WAIT_POLICY" in os.environ:  # it implies a spin count, which an explicit one would override
         del chosen["GOMP_SPINCOUNT"]
     return {name: os.environ.get(name, value) for name, value in chosen.items()}
+
+
+class Laps(dict[str, float]):
+    """A stopwatch: seconds by part of a run's start, each from the end of the one before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began_s = self._ended_s = time.monotonic()
+
+    def end(self, part: str) -> None:
+        """Ends a lap of the named part."""
+        now_s = time.monotonic()
+        self[part] = self.get(part, 0.0) + now_s - self._ended_s
+        self._ended_s = now_s

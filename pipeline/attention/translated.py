@@ -27,7 +27,7 @@ from pipeline.text.normalisation import normalised
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import SPACE_SIGN
 
-LONGEST_TOKENS = 256
+LONGEST_DRAWN = 256
 """Maximum source length, END_ID included: every head has a weight for each pair of tokens."""
 BEGIN, END = "⟨begin⟩", "⟨end⟩"
 """How BEGIN_ID and END_ID are displayed."""
@@ -84,7 +84,7 @@ class AttentionTranslator(Translator):
         if not sentence:
             raise UserError("the sentence is empty; write one")
         (source,) = encode_lines(self._vocabulary, [sentence])
-        longest = min(LONGEST_TOKENS, self._max_positions)
+        longest = min(LONGEST_DRAWN, self._max_positions)
         if len(source) > longest:
             raise UserError(
                 f"the sentence has {len(source)} tokens, more than the {longest} that can be drawn; write a shorter one"

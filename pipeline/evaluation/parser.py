@@ -13,11 +13,9 @@ from pathlib import Path
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, one_word, rebuild, writes_trees
-from pipeline.parsing.trees import bracketed
+from pipeline.parsing.trees import WRITTEN_BRACKETS, bracketed
 from pipeline.settings import PARSING, DecodingSettings
 from pipeline.store.artifacts import CHOICE_FILE, ChosenParser
-
-_ESCAPED = str.maketrans({"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"})
 
 
 def settings_of(checkpoint_folder: Path) -> DecodingSettings:
@@ -40,7 +38,7 @@ class Parser(Translator):
 
     def parse(self, lines: Sequence[str]) -> list[Rebuilt | None]:
         """Returns a tree over each line's words, with its repairs; None for a blank line."""
-        sentences = [line.translate(_ESCAPED).split() for line in lines]
+        sentences = [line.translate(WRITTEN_BRACKETS).split() for line in lines]
         outputs = self.translations([" ".join(map(one_word, words)) for words in sentences])
         return [
             rebuild(output.text.split(), words) if words else None

@@ -18,9 +18,8 @@ class PerplexityRecord(Record):
     dev_perplexity: float
     tokens: int
     """Target tokens of the dev set, END_ID included."""
-    dev_accuracy: float | None = None
-    """Share of tokens predicted correctly given the reference prefix (§5.4: label smoothing "improves accuracy"). None
-    if written by an older version."""
+    dev_accuracy: float
+    """Share of tokens predicted correctly given the reference prefix (§5.4: label smoothing "improves accuracy")."""
 
 
 class Perplexity(JsonArtifact[PerplexityRecord]):

@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 from model.architectures import make_decoder, make_model
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.flops import count_parameters
-from model.search import CHUNK_ROWS, Hypothesis, beam_search
+from model.search import SEARCH_ROWS, Hypothesis, beam_search
 from model.transformer import EncoderDecoder, Transformer
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_of
@@ -244,7 +244,7 @@ def batch_tokens_within(memory_bytes: float, config: TransformerConfig) -> int:
 
     Estimates weights, keys and values, logits and CUDA itself, all in float32.
     """
-    weights = 3 * count_parameters(config) + 2 * CHUNK_ROWS["cuda"] * config.vocabulary_size
+    weights = 3 * count_parameters(config) + 2 * SEARCH_ROWS["cuda"] * config.vocabulary_size
     keys_values = 2 * config.n_layers * config.n_heads * (config.d_k + config.d_v)  # caches grow by doubling
     room_bytes = GPU_MEMORY_SHARE * memory_bytes - CUDA_CONTEXT_BYTES - FLOAT32_BYTES * weights
     tokens = room_bytes / (FLOAT32_BYTES * keys_values * (1 + DECODED_PER_SOURCE_TOKEN))

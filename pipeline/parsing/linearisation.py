@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.parsing.trees import TOP, Tree, walk
+from pipeline.parsing.trees import PUNCTUATION_TAGS, TOP, Tree, walk
 from pipeline.text.normalisation import normalised
 from pipeline.text.vocabulary import SPACE_SIGN
 
@@ -28,17 +28,6 @@ WORD_SYMBOL = "XX"
 BRACKET = re.compile(r"([()])([^()\s]+)", re.ASCII)
 """A bracket and its label: "(NP"."""
 _TAGGED = re.compile(rf"{WORD_SYMBOL}/([^()\s]+)", re.ASCII)
-PUNCTUATION_TAGS = {
-    **dict.fromkeys([",", "``", "''", "$", "#", "-LRB-", "-RRB-"]),
-    **dict.fromkeys([".", "?", "!"], "."),
-    **dict.fromkeys([":", ";", "--", "-", "..."], ":"),
-    "`": "``",
-    "-LCB-": "-LRB-",
-    "-RCB-": "-RRB-",
-}
-"""Penn tags of words that are always punctuation or symbols; None for the word itself."""
-
-
 _SPACES = re.compile(rf"[\s{SPACE_SIGN}]")
 
 

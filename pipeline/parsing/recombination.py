@@ -19,7 +19,7 @@ from itertools import chain
 
 from pydantic import Field
 
-from pipeline.parsing.layouts import Selection
+from pipeline.parsing.splits import Selection
 from pipeline.parsing.trees import PlacedTree, Tree, cleaned, walk, words_of
 from pipeline.settings import Count, Seed, Settings
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import UserError
-from pipeline.parsing.layouts import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
 from pipeline.parsing.recombination import Recombination, RecombinationSettings
+from pipeline.parsing.splits import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.trees import Tree, bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, Settings
 from pipeline.store.artifact import Context
@@ -35,7 +35,7 @@ class TreebankSettings(Settings):
     """The treebank and automatically parsed trees."""
 
     treebank: AbsolutePath
-    """A folder in a layout of `pipeline.parsing.layouts`, or a file."""
+    """A folder in a layout of `pipeline.parsing.splits`, or a file."""
     silver: tuple[AbsolutePath, ...] = ()
     """Files of automatically parsed trees, plain or gzip."""
     write_tags: bool = False

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pipeline.errors import UserError
@@ -23,6 +24,17 @@ OUTER_LABELS = frozenset(["", "TOP", "ROOT", "S1"])
 TOP = "TOP"
 """Label of an artificial root over several constituents; COLLINS.prm ignores it."""
 TRACE_TAG = "-NONE-"
+PUNCTUATION_TAGS = {
+    **dict.fromkeys([",", "``", "''", "$", "#", "-LRB-", "-RRB-"]),
+    **dict.fromkeys([".", "?", "!"], "."),
+    **dict.fromkeys([":", ";", "--", "-", "..."], ":"),
+    "`": "``",
+    "-LCB-": "-LRB-",
+    "-RCB-": "-RRB-",
+}
+"""Penn tags of words that are always punctuation or symbols; None for the word itself."""
+WRITTEN_BRACKETS = MappingProxyType(str.maketrans({"(": "-LRB-", ")": "-RRB-", "{": "-LCB-", "}": "-RCB-"}))
+"""How words have brackets, which would be a tree's; for `str.translate`."""
 MAX_TREE_TOKENS = 1 << 16
 """Maximum brackets, labels and words of a tree: more mean an unclosed bracket, and unbounded memory."""
 _TOKEN = re.compile(r"\(([^()\s]+)\s+([^()\s]+)\s*\)|([()]|[^()\s]+)", re.ASCII)

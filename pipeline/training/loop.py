@@ -24,6 +24,8 @@ from model.config import TransformerConfig
 from model.loss import perplexity_of
 from model.training_step import TrainingStep
 from model.transformer import EncoderDecoder
+from pipeline.environment import Laps
+from pipeline.errors import UserError
 from pipeline.hardware import dtype_name, make_deterministic
 from pipeline.memory import garbage_frozen
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
@@ -31,6 +33,7 @@ from pipeline.store.artifact import Listener, ignore
 from pipeline.store.artifacts import METRICS, EncodedDataset
 from pipeline.store.build import Build
 from pipeline.store.records import TrainingRecord
+from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import (
     RECOVERY,
     CheckpointWriter,
@@ -39,16 +42,13 @@ from pipeline.training.checkpoints import (
     restore_all,
     truncate_metrics,
 )
-from pipeline.training.data import Data
 from pipeline.training.devices import begin_segment, negotiate
-from pipeline.training.exact import ExactSum
-from pipeline.training.laps import Laps
+from pipeline.training.preflight import capture, try_largest
 from pipeline.training.profiling import UpdateProfiler
 from pipeline.training.report import Applied, Report
-from pipeline.training.trial import capture, try_largest
 from pipeline.training.updates import Update, Updates
 from pipeline.training.validation import check_replicas, split_sums
-from pipeline.training.workers import Workers
+from pipeline.training.workers import ExactSum, Workers
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,40 @@ UPDATE_TIMEOUT = timedelta(minutes=10)
 """Timeout of collectives during training. Rank 0 may be waiting for a slow store to accept a checkpoint."""
 COLLECT_UPDATES = 500
 """Updates between garbage collections, at all workers at once; validation and kept checkpoints trigger others."""
+
+
+class Data(NamedTuple):
+    """The splits that a run trains and validates on."""
+
+    train: EncodedSplit
+    dev: EncodedSplit
+    longest_tokens: int
+    """The longest length that the model will see."""
+
+    @classmethod
+    def open(cls, dataset: EncodedDataset, model: TransformerConfig) -> "Data":
+        """Opens a dataset. Raises UserError if it does not fit the model, or no dev pair is short enough."""
+        dataset.check_vocabulary(model.vocabulary_size)
+        train, dev = EncodedSplit.open(dataset, "train"), EncodedSplit.open(dataset, "dev")
+        rows = dev.computed_rows
+        if not len(rows):
+            raise UserError(
+                f"{dataset.folder} has no dev pair of at most {LONGEST_TOKENS} tokens for validation; "
+                "add dev text, or split its lines"
+            )
+        longest_tokens = max(train.longest_tokens, *(int(side.max()) for side in dev.lengths_of(rows)))
+        if model.positions == "learned" and longest_tokens > model.max_positions:
+            raise UserError(
+                f"a sentence has {longest_tokens} tokens, but learned positions end at max_positions = "
+                f"{model.max_positions}; raise max_positions, lower the encoding's max_tokens, or split the longest "
+                "lines of the dev text"
+            )
+        return cls(train, dev, longest_tokens)
+
+    @property
+    def dev_left_out(self) -> int:
+        """The number of dev pairs too long to be computed."""
+        return len(self.dev) - len(self.dev.computed_rows)
 
 
 class Due(NamedTuple):
@@ -112,7 +146,7 @@ class Training:
         self.step = self._make_step(make)
         restore_all(workers, checkpoint, self.step)  # seeded draws differ between CPU models in the last bits
         self.start.end("model")
-        self.exact_sum = ExactSum(workers, self.step) if settings.exact_reduction else None
+        self.exact_sum = ExactSum(workers, self.step.sums) if settings.exact_reduction else None
         if workers.rank == 0:
             truncate_metrics(folder / METRICS, self.state.update)
         self.report = Report(workers, settings, self.state, folder, self.writer.build, emit)
@@ -212,7 +246,7 @@ class Training:
     def _update(self, update: Update) -> None:
         """Queues one update on the device without synchronising."""
         number = self.state.update + 1
-        for part in self.exact_sum.in_order(update.mine) if self.exact_sum else update.mine:
+        for part in update.mine:
             for batch in part.batches:
                 self.step.accumulate(batch)
             if self.exact_sum:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 
-from pipeline.environment import worker_environment
+from pipeline.environment import Laps, worker_environment
 from pipeline.errors import LostProcessError, UserError
 from pipeline.memory import release_gpu_memory
 from pipeline.ray_private import LOST, handler_kept, lean_torch_trainer, lost_process, remove_abandoned_placement_groups
@@ -35,7 +35,6 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Context, Listener
 from pipeline.store.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
 from pipeline.store.build import Build
-from pipeline.training.laps import Laps
 from pipeline.training.layout import ClusterLayout, layout_on, listed, may_grow, process_options, resources
 from pipeline.warning_events import emitting_warnings
 

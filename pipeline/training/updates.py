@@ -25,7 +25,7 @@ from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.text.batching import EpochPlan, deal, plan_epoch
 from pipeline.text.encoding import EncodedSplit
-from pipeline.training.workers import Workers
+from pipeline.training.workers import Workers, depth_first
 
 AHEAD_UPDATES = 2
 """Number of updates read ahead."""
@@ -37,8 +37,6 @@ COUNTED_PAIRS = 1 << 20
 """Pairs whose FLOP are counted at a time, so that counting needs little memory."""
 Form = Literal["padded", "blocks", "packed"]
 """How a batch is laid out (`model.batch`)."""
-Rows = NDArray[np.integer]
-"""Row numbers of the training split."""
 Item = TypeVar("Item")
 
 
@@ -121,7 +119,7 @@ class Updates:
         """Returns the units of each pass of a worker's parts of an update, by number of part."""
         size, n, most = self.workers.size, self.n_passes, self.settings.most_workers
         if self.settings.exact_reduction:
-            return {number: [units[number::most]] for number in range(rank, most, size)}
+            return {number: [units[number::most]] for number in depth_first(range(rank, most, size))}
         mine = units[rank::size]  # units are sorted by length, so each pass has like lengths
         return {rank: [mine[len(mine) * i // n : len(mine) * (i + 1) // n] for i in range(n)]}
 
@@ -191,7 +189,7 @@ class Updates:
         self._planner.shutdown(wait=False, cancel_futures=True)
         self._plans.clear()
 
-    def _batches(self, units: Sequence[Rows], update: int) -> list[Batch]:
+    def _batches(self, units: Sequence[NDArray[np.integer]], update: int) -> list[Batch]:
         """Reads the units of a pass, on the host, with the dropout of an update of the run; pinned for a GPU.
 
         The result is one batch, unless it exceeds the size of packed ones.

@@ -2,6 +2,7 @@
 
     connect("10.0.0.5", broadcast_object, rank=0, size=2, device="cpu")
     workers = Workers(rank=0, size=2)
+    workers.all_reduce(sums)      # or ExactSum(workers, sums), for sums in a fixed order
 
 `connect` binds torch's store to one address: by default it listens on all interfaces of rank 0's machine, without
 authentication. It also names the interface: gloo's default is the host name's address, on many machines 127.0.1.1,
@@ -10,7 +11,7 @@ which other machines cannot reach.
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -141,3 +142,58 @@ class Workers:
         for reported in self.gather_objects(message):
             if reported is not None:
                 raise UserError(reported)
+
+
+def depth_first(numbers: Iterable[int]) -> list[int]:
+    """Orders parts of an update, each after all that `ExactSum` adds to it.
+
+    One worker, or a power of two, then holds at most log2(parts) + 1 sums at a time.
+    """
+    return sorted(numbers, key=lambda number: f"{number:b}"[::-1], reverse=True)
+
+
+def parent(number: int) -> int:
+    """Returns the part that part `number` (not 0) is added to: its number without the highest bit."""
+    return number - (1 << (number.bit_length() - 1))
+
+
+class ExactSum:
+    """Sums gradients and losses in a fixed order: identical bits with any number of workers (`exact_reduction`).
+
+    Floating-point sums depend on the order of their terms. This one always adds parts in the same binary tree: number i
+    adds number i + stride, for strides ..., 4, 2, 1. For 8 parts that is ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)).
+    Rank i % size computes number i, so with 1, 2, 4 or 8 workers the lower levels of the tree stay within workers, and
+    the rest are pairwise exchanges, concurrent within a level. Other numbers of workers give the same bits, but wait
+    longer and hold more sums.
+    """
+
+    def __init__(self, workers: Workers, sums: Tensor) -> None:
+        """`sums` holds the sums of one part, then those of an update."""
+        self.workers, self.sums = workers, sums
+        self._partial: dict[int, Tensor] = {}
+        """Partial sums by part number."""
+
+    def add(self, number: int) -> None:
+        """Moves the sums of part `number`, the next `depth_first`, out of `sums`."""
+        sums = self.sums.clone()
+        self.sums.zero_()
+        for deeper in sorted(self._partial, reverse=True):
+            if parent(deeper) == number:
+                sums.add_(self._partial.pop(deeper))
+        self._partial[number] = sums
+
+    def reduce(self, n_parts: int) -> None:
+        """Sets `sums` to the totals of all `n_parts` of the update, at every rank."""
+        rank, size = self.workers.rank, self.workers.size
+        for taken in sorted(range(1, n_parts), key=lambda number: (-number.bit_length(), number)):
+            sender, receiver = taken % size, parent(taken) % size
+            if sender == receiver:  # already added by `add`
+                continue
+            if rank == sender:
+                dist.send(self._partial.pop(taken), receiver)
+            elif rank == receiver:
+                dist.recv(received := torch.empty_like(self.sums), sender)
+                self._partial[parent(taken)].add_(received)
+        if rank == 0:
+            self.sums.copy_(self._partial.pop(0))
+        self.workers.broadcast(self.sums)

@@ -22,7 +22,6 @@ from workflows.quantities import in_words, percent, rate_text, rounded
         (percent(0.000_003_12), "0.00031%"),
         (percent(0.967), "96.7%"),
         (in_words("paper_bleu.EN-DE base"), "paper BLEU EN-DE base"),
-        (in_words("paper BLEU EN-DE base"), "paper BLEU EN-DE base"),  # of runs of earlier versions
     ],
 )
 def test_numbers_and_names_have_one_style(text: str, wanted: str) -> None:

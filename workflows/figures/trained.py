@@ -98,8 +98,8 @@ def _of_folder(folder: Path, store: Store) -> ExaminedModel:
         stage = artifact.manifest["stage"]
         if stage.startswith("evaluation_set."):
             known.setdefault("dev", EvaluationSet(artifact.folder))
-        elif stage == "embedded.generate" and "name" in (fields := artifact.manifest["settings"][0]):
-            settings = GeneratedText(**fields)  # in earlier versions one text had all splits, and no name
+        elif stage == "embedded.generate":
+            settings = GeneratedText(**artifact.manifest["settings"][0])
             known.setdefault("generated", None if settings.target == "trees" else settings)
     # The model's name is that of the tables, such as `en-de base`, or else its folder's.
     return ExaminedModel(str(manifest.get("label", "")).partition(" ")[2] or folder.name, checkpoint, **known)

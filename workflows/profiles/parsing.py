@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
-from pipeline.parsing.layouts import SECTION_FOLDERS, SECTIONS
+from pipeline.parsing.splits import SECTION_FOLDERS, SECTIONS
 from pipeline.parsing.treebank import TreebankSettings
 from pipeline.settings import PARSING, BeamSize, CleaningSettings, DecodingSettings, Settings
 from workflows.profiles.changes import known, read_config, read_profile

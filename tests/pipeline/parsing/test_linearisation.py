@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.parsing.linearisation import PUNCTUATION_TAGS, Repair, linearise, rebuild, tag_of
-from pipeline.parsing.trees import Tree, bracketed, parse, preterminals, with_tags_of, words_of
+from pipeline.parsing.linearisation import Repair, linearise, rebuild, tag_of
+from pipeline.parsing.trees import PUNCTUATION_TAGS, Tree, bracketed, parse, preterminals, with_tags_of, words_of
 from tests.support.random_trees import LABELS, trees
 
 SENTENCE = "(S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .))"

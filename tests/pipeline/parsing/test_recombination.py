@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.parsing.layouts import Selection
 from pipeline.parsing.recombination import MAX_WORDS, Recombination, RecombinationSettings
+from pipeline.parsing.splits import Selection
 from pipeline.parsing.trees import Tree, bracketed, cleaned, walk, words_of
 
 

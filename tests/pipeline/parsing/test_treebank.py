@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import UserError
-from pipeline.parsing.layouts import SPLITS, splits_of
 from pipeline.parsing.recombination import RecombinationSettings
+from pipeline.parsing.splits import SPLITS, splits_of
 from pipeline.parsing.treebank import TreebankSettings
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context

@@ -1,11 +1,10 @@
-"""pipeline.training.exact and workers: order of addition and curve do not depend on the number of workers."""
+"""pipeline.training.workers: order of addition and curve do not depend on the number of workers."""
 
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +15,8 @@ from hypothesis import strategies as st
 from model.config import OptimizerConfig
 from pipeline.store.artifacts import EncodedDataset
 from pipeline.training import loop
-from pipeline.training.exact import ExactSum
 from pipeline.training.loop import Training
-from pipeline.training.updates import Part
-from pipeline.training.workers import Workers
+from pipeline.training.workers import ExactSum, Workers, depth_first
 from tests.support.tiny_training import TINY, curve, free_port, group, start_processes, train_in_processes, with_fields
 
 LAYOUTS = [3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, 4, 8))]
@@ -29,16 +26,6 @@ SLOW = with_fields(
     updates=UPDATES, checkpoint_updates=UPDATES, validation_updates=6, optimizer=OptimizerConfig(warmup_steps=400)
 )
 """At TINY's own learning rate, 60 times as high, rounding grows to 3e-4 of the loss within 30 updates."""
-
-
-class Sums:
-    """Stands in for a training step, with one value that each part sets."""
-
-    def __init__(self) -> None:
-        self.sums = torch.zeros(1)
-
-    def discard(self) -> None:
-        self.sums.zero_()
 
 
 def in_a_tree(values: Sequence[float], first: int = 0, stride: int = 1) -> float:
@@ -53,14 +40,14 @@ def in_a_tree(values: Sequence[float], first: int = 0, stride: int = 1) -> float
 def test_parts_are_added_in_a_tree(n: int, random: Random) -> None:
     """The sum is bit-identical to the tree's for any terms, and few partial sums exist at a time."""
     values = [float(np.float32(random.uniform(-1, 1))) for _ in range(n)]
-    step: Any = Sums()
-    exact, most = ExactSum(Workers(), step), 0
-    for part in exact.in_order([Part(number, []) for number in range(n)]):
-        step.sums += values[part.number]
-        exact.add(part.number)
+    sums = torch.zeros(1)
+    exact, most = ExactSum(Workers(), sums), 0
+    for number in depth_first(range(n)):
+        sums += values[number]
+        exact.add(number)
         most = max(most, len(exact._partial))
     exact.reduce(n)
-    assert step.sums.item() == in_a_tree(values)
+    assert sums.item() == in_a_tree(values)
     assert most <= (n - 1).bit_length() + 1
 
 

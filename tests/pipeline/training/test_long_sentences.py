@@ -14,7 +14,7 @@ from pipeline.settings import EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
 from pipeline.text.encoding import EncodedSplit, encode
-from pipeline.training import devices, trial
+from pipeline.training import devices, preflight
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
@@ -79,7 +79,7 @@ def test_the_largest_dev_batch_is_tried_before_the_first_update(
     dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If torch finds no memory for it, the error is one line, and nothing has been trained."""
-    monkeypatch.setattr(trial, "split_sums", lambda *_, **__: torch.empty(10**15))
+    monkeypatch.setattr(preflight, "split_sums", lambda *_, **__: torch.empty(10**15))
     training = Training(Workers(), dataset, TINY, tmp_path)
     with pytest.raises(UserError, match=r"the largest dev batch, \d+ pairs of \d+ and \d+ tokens, does not fit"):
         training.train()
