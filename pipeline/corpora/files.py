@@ -8,7 +8,8 @@
     source = "newstest2013.en"
     target = "newstest2013.de"
 
-Files are UTF-8, plain or compressed, aligned line by line, or one with a tab between the sides. Paths are relative.
+Files are UTF-8, plain or compressed, aligned line by line, or one with a tab between the sides. Paths are relative to
+the TOML file.
 """
 
 import os
@@ -122,9 +123,8 @@ class FilesSettings(Settings):
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"] if part != "[key]")
-            raise UserError(
-                f"{path}: {place + ': ' * bool(place)}{first['msg'].removeprefix('Value error, ')}"
-            ) from None
+            message = first["msg"].removeprefix("Value error, ")
+            raise UserError(f"{path}: {place + ': ' if place else ''}{message}") from None
         for sides in (*settings.train, settings.dev, *settings.test.values()):
             for file in sides.paths:
                 if not file.is_file():

@@ -3,10 +3,9 @@
 pairs = split(Path("own"), (Path("text.en"), Path("text.de")), ("en", "de"), {"test": 1000, "dev": 1000})
 """
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from heapq import nsmallest
+from hashlib import blake2b
 from pathlib import Path
 
 from pipeline.errors import UserError
@@ -24,8 +23,7 @@ test.held-out = {{source = "test.{0}", target = "test.{1}"}}
 
 def hash_of(sentence: str) -> int:
     """Returns a 64-bit hash of a sentence as it is normalised, the same in every process."""
-    read = normalised(sentence).encode(errors="surrogateescape")
-    return int.from_bytes(hashlib.blake2b(read, digest_size=8).digest(), "big")
+    return int.from_bytes(blake2b(normalised(sentence).encode(errors="surrogateescape"), digest_size=8).digest(), "big")
 
 
 def split(folder: Path, sides: tuple[Path, Path], languages: tuple[str, str], sizes: Mapping[str, int]) -> str:
@@ -59,9 +57,9 @@ def _held_out(sides: tuple[Path, Path], sizes: Mapping[str, int]) -> dict[int, s
     for source, _ in read_pairs(*sides, "surrogateescape"):
         counts[hash_of(source)] += 1
         if len(counts) > 2 * room:  # bounds memory; a hash that comes back is again among the largest
-            counts = Counter({each: counts[each] for each in nsmallest(room, counts)})
+            counts = Counter({each: counts[each] for each in sorted(counts)[:room]})
     for name, size in sizes.items():
-        for hashed in nsmallest(room, counts):
+        for hashed in sorted(counts)[:room]:
             if hashed not in split_of and counts[hashed] <= size:
                 split_of[hashed] = name
                 size -= counts[hashed]

@@ -51,9 +51,8 @@ def test_a_split_keeps_lines_as_they_are_and_equal_sources_together(tmp_path: Pa
         named, out = [str(tmp_path / f"text.{language}.txt.xz") for language in ("en", "de")], tmp_path / name
         for path, lines in zip(named, zip(*pairs, strict=True), strict=True):
             Path(path).write_bytes(lzma.compress(b"".join(line + b"\n" for line in lines)))
-        sizes = ["--out", str(out), "--dev", str(dev), "--test", "40"]
-        found = f"{len(pairs) - 40 - dev:,} pairs for train, 40 pairs for test, {dev} pairs for dev"
-        assert command_line.here("workflows.cli", "split", *named, *sizes).stdout == f"{out / 'text.toml'}: {found}\n"
+        done = command_line.here("workflows.cli", "split", *named, f"--out={out}", f"--dev={dev}", "--test=40")
+        assert f": {len(pairs) - 40 - dev:,} pairs for train, 40 pairs for test, {dev} pairs for dev\n" in done.stdout
         text = FilesSettings.load(out / "text.toml")
         files = [sides.paths for sides in (*text.train, text.dev, *text.test.values())]
         return [[*zip(*(path.read_bytes().split(b"\n")[:-1] for path in paths), strict=True)] for paths in files]
@@ -66,9 +65,7 @@ def test_a_split_keeps_lines_as_they_are_and_equal_sources_together(tmp_path: Pa
     (tmp_path / "t").write_text("".join(f"{i}\t{i}\n" for i in range(20)))
     arguments = ["workflows.cli", "split", f"{tmp_path}/t", f"--out={tmp_path}/x", "--source=en", "--target=de"]
     assert "too few lines, or too few different ones: 0 pairs for train, 20 " in command_line.here(*arguments).stderr
-    assert not [*tmp_path.glob("*x")]
     assert ": 13 pairs for train, 6 " in command_line.here(*arguments, "--dev", "1", "--test", "6").stdout
-    assert (tmp_path / "x" / "dev.en").read_text() == (tmp_path / "x" / "dev.de").read_text()
 
 
 def test_every_size_has_settings_that_work() -> None:

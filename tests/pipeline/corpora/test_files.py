@@ -185,7 +185,6 @@ def test_a_file_of_two_splits_is_refused(folder: Path, one: str, other: str, mes
             "en-de is a pair of languages; name one for source and one for",
         ),
         (HEAD + SPLITS.replace("more.de", "../mine/more.en") + TEST, r"more.en, line 1: 0 tabs .* or name two files"),
-        (HEAD + SPLITS + "test.t = 3\n", r"test.t.source: Input is not a valid path"),
         (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),
     ],
 )

@@ -53,10 +53,9 @@ def test_only_line_feeds_split(tmp_path: Path) -> None:
         (b"a" * (1 << 20) + b"b\n", "line 1: longer than 1048576 bytes"),
         *((pack(os.urandom(99_000).hex().encode())[:-30_000], "damaged .*ended before") for pack in PACKS),
         (gzip.compress(b"a\n")[:-8] + b"\0" * 8, "damaged .*CRC"),
-        (bz2.compress(b"a\n")[:-8] + b"\0" * 8, "damaged .*Invalid data"),
         (lzma.compress(b"a\n")[:-40] + b"\0" * 40, "damaged .*orrupt"),
     ],
-    ids=["latin-1", "no line ends", *(f"{how} {kind}" for how in ("cut", "wrong") for kind in ("gz", "bz2", "xz"))],
+    ids=["latin-1", "no line ends", "cut gz", "cut bz2", "cut xz", "wrong gz", "wrong xz"],
 )
 def test_what_is_not_text_is_named_with_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "x").write_bytes(content)
