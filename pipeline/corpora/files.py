@@ -12,6 +12,8 @@ Files are UTF-8, plain or gzip, aligned line by line; paths are relative to the 
 """
 
 import os
+from collections.abc import Iterator
+from os.path import commonpath, relpath
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,12 +28,13 @@ from pydantic import (
 )
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings, read_toml
+from pipeline.settings import CleaningSettings, Settings, read_toml
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import cached
-from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
+from pipeline.text.aligned import Part, content_sha256, copy_set, no_pair, parts_of
 from pipeline.text.amount import Amount
+from pipeline.text.cleaning import write_corpus
 from pipeline.text.languages import pair_in, tag_of
 from pipeline.text.lines import count_lines, readable
 from pipeline.text.overlap import check_apart
@@ -150,12 +153,21 @@ def _count_lines(path: Path) -> int:
         return cached(path, "lines-1", count_lines)
 
 
-def read(context: Context, settings: FilesText) -> Corpus:
-    """Reads training text.
+def read(context: Context, settings: FilesText, cleaning: CleaningSettings) -> Corpus:
+    """Reads training text. A collection is named after its source file, from the folder common to all.
 
     Raises UserError if a file is missing or no text, if two sides differ in length, or if all files are empty.
     """
-    return copy_corpus(context, settings.languages, [(sides.source, sides.target) for sides in settings.files])
+    pairs = sum(_count_lines(sides.source) for sides in settings.files)
+    folder = commonpath([sides.source.absolute().parent for sides in settings.files])
+
+    def parts() -> Iterator[Part]:
+        for sides in settings.files:
+            yield from parts_of(relpath(sides.source, folder), sides.source, sides.target, cleaning.shard_pairs)
+        if not pairs:
+            raise no_pair(sides.source, sides.target)
+
+    return write_corpus(context, settings.languages, parts(), cleaning, expected=pairs)
 
 
 def read_set(context: Context, settings: FilesText) -> EvaluationSet:

@@ -328,8 +328,6 @@ def publish(
         try:
             building.mkdir(parents=True, exist_ok=True)
             artifact = build(building)
-            for leftover in building.glob(f"{HIDDEN}*"):  # or written since by a task of a killed process
-                shutil.rmtree(leftover, ignore_errors=True)
             for folder in sorted(path for path in building.rglob("*") if path.is_dir())[::-1]:
                 with suppress(OSError):  # only empty folders, left by `Context.add`, can be removed
                     os.rmdir(folder)
@@ -360,6 +358,8 @@ def publish(
             artifact.write_json(MANIFEST, {**complete, "sha256": _canonical_sha256(complete)})
             if not holds_lock():
                 raise LockLostError.of(target)
+            for leftover in building.glob(f"{HIDDEN}*"):  # or written since by a task of a killed process
+                shutil.rmtree(leftover, ignore_errors=True)
             if deliver:
                 deliver(building)
             for path in (*files.values(), building / MANIFEST, building) if flush else ():

@@ -1,7 +1,7 @@
 """The store: finds, publishes and locks artifacts by name.
 
     store = Store(Path("runs"))                     # or Store.at("s3://bucket/aiayn")
-    store.find("cleaning-0123456789abcdef")         # its folder, or None if it is not published
+    store.find("vocabulary-0123456789abcdef")         # its folder, or None if it is not published
 
 A store is a folder. Without a shared disk, it is a folder on each machine, in `$AIAYN_CACHE` (default
 `~/.cache/aiayn`), synchronised with a bucket (`pipeline.store.bucket_artifacts`): a machine downloads the files that

@@ -7,7 +7,7 @@ misalign parallel text.
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -16,10 +16,18 @@ from typing import Any, Literal, TypeAlias
 from pipeline.errors import UserError
 from pipeline.text.formats import HEAD_BYTES, MAX_LINE_BYTES, check_is_text, noticing, segments
 
-Errors: TypeAlias = Literal["strict", "surrogateescape"]
-"""Invalid UTF-8 raises UserError, or becomes surrogates that `is_utf8` finds and that are written back as bytes."""
+Errors: TypeAlias = Literal["strict", "surrogateescape", "drop"]
+"""Invalid UTF-8 raises UserError, becomes surrogates that `is_utf8` finds, or makes a DroppedLine."""
 BYTE_ORDER_MARK = "\ufeff"
 GZIP_MAGIC = b"\x1f\x8b"  # never valid UTF-8, so content identifies gzip files regardless of name
+INVALID, TOO_LONG = "invalid", "too_long"
+
+
+class DroppedLine(str):
+    """Stands for a line that is not UTF-8 or too long: the reason, INVALID or TOO_LONG."""
+
+    problem: str
+    """What is wrong, with file and line."""
 
 
 def is_utf8(line: str) -> bool:
@@ -35,7 +43,7 @@ def read_lines(path: Path, errors: Errors = "strict", notice: bool = False) -> I
     """Yields the lines of a plain or gzip file without "\\n"; a leading byte order mark is dropped.
 
     Of WMT's SGML, yields the segments. Raises UserError, naming file and line, if the file is damaged, unreadable, of
-    another format, not UTF-8 or has a line over 1 MiB. With `errors` "surrogateescape", invalid UTF-8 is kept. With
+    another format, not UTF-8 or has a line over 1 MiB; with `errors` "drop", yields a DroppedLine for such a line. With
     `notice`, warns of the marks of other tools (`pipeline.text.formats`).
     """
     with readable(path), open_unzipped(path) as file:
@@ -63,32 +71,42 @@ def readable(path: Path) -> Iterator[None]:
 def lines_of(file: io.BufferedReader, name: str, errors: Errors = "strict") -> Iterator[str]:
     """Like `read_lines`, for an open file of plain bytes such as standard input; messages use `name`."""
     head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
-    sgml, lines = check_is_text(head, name), _decoded(file, name, errors)
+    sgml = check_is_text(head, name)
+    lines = _decoded(file, name, "strict" if sgml and errors == "drop" else errors)
     yield from segments(lines, name) if sgml else lines
 
 
 def _decoded(file: io.BufferedReader, name: str, errors: Errors) -> Iterator[str]:
-    number = 0
-    try:
-        while raw := file.readline(MAX_LINE_BYTES):
-            number += 1
-            if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-                raise UserError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text?")
-            line = raw.removesuffix(b"\n").decode("utf-8", errors)
-            yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{name}, line {number}: not UTF-8 ({error.reason}, byte {error.start + 1} of the line); convert the file"
-        ) from None
+    number, decoding = 0, "strict" if errors == "drop" else errors
+    while raw := file.readline(MAX_LINE_BYTES):
+        number += 1
+        if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            reason, problem, remedy = TOO_LONG, f"longer than {MAX_LINE_BYTES} bytes", "is it text?"
+        else:
+            try:
+                line = raw.removesuffix(b"\n").decode("utf-8", decoding)
+                yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+                continue
+            except UnicodeDecodeError as error:
+                reason, remedy = INVALID, "convert the file"
+                problem = f"not UTF-8 ({error.reason}, byte {error.start + 1} of the line)"
+        if errors != "drop":
+            raise UserError(f"{name}, line {number}: {problem}; {remedy}")
+        while raw and not raw.endswith(b"\n"):  # the rest of a long line, in bounded memory
+            raw = file.readline(MAX_LINE_BYTES)
+        dropped = DroppedLine(reason)
+        dropped.problem = f"{name}, line {number}: {problem}"
+        yield dropped
 
 
 def read_pairs(
-    source: Path, target: Path, errors: Errors = "strict", notice: bool = False
+    source: Path, target: Path, notice: bool = False, drop: Callable[[DroppedLine], None] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yields pairs of lines of two files.
+    """Yields pairs of lines of two files; with `drop`, calls it instead with a line that is not UTF-8 or too long.
 
     Raises UserError like `read_lines`, and with both line counts at the end of the shorter file.
     """
+    errors: Errors = "drop" if drop else "strict"
     pairs = zip_longest(read_lines(source, errors, notice), read_lines(target, errors, notice))
     for number, (source_line, target_line) in enumerate(pairs):
         if source_line is None or target_line is None:
@@ -98,7 +116,11 @@ def read_pairs(
                 f"{source} has {counts[0]} lines and {target} has {counts[1]}; "
                 "they must be translations of each other, line by line"
             )
-        yield source_line, target_line
+        bad = source_line if isinstance(source_line, DroppedLine) else target_line
+        if drop and isinstance(bad, DroppedLine):
+            drop(bad)
+        else:
+            yield source_line, target_line
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
@@ -123,8 +145,8 @@ def write_pairs(source: Path, target: Path, pairs: Iterable[tuple[str, str]]) ->
     """Writes two aligned plain files (`write_lines`); returns the number of pairs. No line may contain "\\n"."""
     written = 0
     with (
-        source.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as source_file,
-        target.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as target_file,
+        source.open("w", encoding="utf-8", newline="\n") as source_file,
+        target.open("w", encoding="utf-8", newline="\n") as target_file,
     ):
         for source_line, target_line in pairs:
             source_file.write(source_line + "\n")

@@ -68,7 +68,7 @@ class Nodes:
         return self._folder / f"cache-{host.name}"
 
     def cleaned_shards(self, host: Host) -> int:
-        return len([*self.cache(host).glob("*/store/cleaning-*/*.en")])
+        return len([*self.cache(host).glob("*/store/embedded-*/*.en")])
 
     def bucket(self) -> str:
         head, log = self.hosts[0], self._folder / "s3.log"
