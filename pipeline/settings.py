@@ -114,7 +114,7 @@ class CleaningSettings(Settings):
     max_ratio: float = Field(9.0, ge=1, le=1e6)
     """Maximum ratio of the longer side to the shorter one."""
     shard_pairs: Count = 100_000
-    """Pairs per shard of the cleaned corpus."""
+    """Pairs read for a shard of the corpus, before any is dropped; generated text has shards of its own."""
 
 
 class VocabularySettings(Settings):

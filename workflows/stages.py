@@ -14,7 +14,7 @@ from typing import Any
 from pipeline.corpora import embedded, files, multi30k, wmt14
 from pipeline.evaluation import costs, dev_scores, parses, perplexity, search_choice, tree_scores
 from pipeline.parsing import treebank
-from pipeline.settings import DecodingSettings, Settings, TrainingSettings
+from pipeline.settings import CleaningSettings, DecodingSettings, Settings, TrainingSettings
 from pipeline.store.artifacts import (
     Checkpoint,
     ChosenParser,
@@ -26,7 +26,7 @@ from pipeline.store.artifacts import (
     TrainingRun,
     Vocabulary,
 )
-from pipeline.text import cleaning, overlap
+from pipeline.text import overlap
 from workflows.engine.dag import A, Imported, Stage, Step
 from workflows.profiles.profile import Profile, Recipe, SearchGrid
 from workflows.tables.corpus import CorpusReport, report_corpus
@@ -39,16 +39,15 @@ READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable
     files.FilesSettings: ("files.read", 1, files.read, files.read_set),
     treebank.TreebankSettings: ("treebank.read", 3, treebank.read, treebank.read_set),
 }
-"""By class of a text's settings: its stage's name and version, and the functions that read text and evaluation sets."""
+"""By class of a text's settings: its stages' name, a version, and the functions that read text and evaluation sets."""
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses, cpus=0)
-CLEAN = Stage("cleaning.clean", cleaning.clean, Corpus, version=3, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary, version=2)
-ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0)
+ENCODE = Stage(
+    "encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0, resumes=True
+)
 OVERLAP = Stage("overlap.count", overlap.count, overlap.Overlaps, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)  # so that no run waits for it
-TRAIN = Stage(
-    "training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=5, cpus=0, resumes=True
-)
+TRAIN = Stage("training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=5, cpus=0, trains=True)
 AVERAGE = Stage(
     "averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, cpus=0, computes=True
 )
@@ -71,7 +70,7 @@ class Prepared:
     pair: str
     data: str
     corpus: Step[Corpus]
-    """The cleaned training text."""
+    """The training text."""
     dev: Step[EvaluationSet]
     test_sets: Mapping[str, Step[EvaluationSet]]
     """By name, the main one first."""
@@ -91,16 +90,16 @@ def prepared(profile: Profile, pair: str, out: Path | None = None, rows: Trainin
         return replace(step, out=out / folder) if out else step
 
     profile = profile.for_pair(pair)
-    text, sets = text_of(pair, profile.corpora[pair])
+    text, sets = text_of(pair, profile.corpora[pair], profile.cleaning)
     test_sets = {each: placed(step, f"evaluation-{each}") for each, step in sets.items()}
-    dev, clean = test_sets.pop("dev"), placed(CLEAN(f"clean {pair}", placed(text, "text"), profile.cleaning), "corpus")
-    learned = placed(LEARN_VOCABULARY(f"vocabulary {pair}", clean, profile.vocabulary), "vocabulary")
-    dataset = placed(ENCODE(f"encode {pair}", clean, dev, learned, profile.encoding), "dataset")
-    overlaps = placed(OVERLAP(f"overlap {pair}", clean, [dev, *(() if rows else test_sets.values())]), "overlap")
+    dev, corpus = test_sets.pop("dev"), placed(text, "corpus")
+    learned = placed(LEARN_VOCABULARY(f"vocabulary {pair}", corpus, profile.vocabulary), "vocabulary")
+    dataset = placed(ENCODE(f"encode {pair}", corpus, dev, learned, profile.encoding), "dataset")
+    overlaps = placed(OVERLAP(f"overlap {pair}", corpus, [dev, *(() if rows else test_sets.values())]), "overlap")
     training = rows or next(iter(profile.recipes.values())).training
     batches = TrainingSettings(budget_tokens=training.budget_tokens, seed=training.seed)
-    report = placed(REPORT(f"report {pair}", clean, learned, dataset, overlaps, profile.data, batches), "report")
-    return Prepared(pair, profile.data, clean, dev, test_sets, learned, dataset, report)
+    report = placed(REPORT(f"report {pair}", corpus, learned, dataset, overlaps, profile.data, batches), "report")
+    return Prepared(pair, profile.data, corpus, dev, test_sets, learned, dataset, report)
 
 
 def trained(
@@ -161,14 +160,17 @@ def trained(
     )
 
 
-def text_of(name: str, settings: Any) -> tuple[Step[Corpus], dict[str, Step[EvaluationSet]]]:
+def text_of(
+    name: str, settings: Any, cleaning: CleaningSettings
+) -> tuple[Step[Corpus], dict[str, Step[EvaluationSet]]]:
     """Returns the steps that read a text: training text, and dev and test sets by name, the main one first."""
     stage_name, version, read, read_set = READERS[type(settings)]
     label = f"{stage_name.partition('.')[2]} {name}"
     train, *sets = settings.texts()
     of_sets = Stage(f"evaluation_set.{stage_name}", read_set, EvaluationSet, version + 2, cpus=0)  # of normalisation
     steps = {each.name: of_sets(f"{label} {each.name}", each) for each in sets}
-    return Stage(stage_name, read, Corpus, version, cpus=0)(label, train), steps
+    of_corpus = Stage(stage_name, read, Corpus, version + 1, cpus=0, resumes=True)  # of reading and cleaning in one
+    return of_corpus(label, train, cleaning), steps
 
 
 def word_by_word(text: Prepared, settings: Settings) -> Step[Scores] | None:

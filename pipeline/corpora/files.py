@@ -13,6 +13,8 @@ the TOML file.
 """
 
 import os
+from collections.abc import Iterator
+from os.path import commonpath, relpath
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,12 +30,13 @@ from pydantic import (
 
 from pipeline.corpora.archives import Origin
 from pipeline.errors import UserError
-from pipeline.settings import Settings, read_toml
+from pipeline.settings import CleaningSettings, Settings, read_toml
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import cached
-from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
+from pipeline.text.aligned import Part, content_sha256, copy_set, no_pair, parts_of
 from pipeline.text.amount import Amount
+from pipeline.text.cleaning import write_corpus
 from pipeline.text.languages import pair_in, tag_of
 from pipeline.text.lines import count_lines, plain_bytes, read_pairs
 from pipeline.text.overlap import check_apart
@@ -147,13 +150,22 @@ class FilesSettings(Settings):
         return FilesText(name="train", languages=(self.source, self.target), files=self.train).amount()
 
 
-def read(context: Context, settings: FilesText) -> Corpus:
-    """Reads training text.
+def read(context: Context, settings: FilesText, cleaning: CleaningSettings) -> Corpus:
+    """Reads training text. A collection is named after its source file, from the folder common to all.
 
     Raises UserError if a file is missing or no text, sides differ in length, all are empty, or the disk is too small.
     """
-    Origin((), None, context.folder).check([], context.folder, settings.amount())
-    return copy_corpus(context, settings.languages, [(sides.source, sides.target) for sides in settings.files])
+    amount = settings.amount()
+    Origin((), None, context.folder).check([], context.folder, amount)
+    folder = commonpath([sides.source.absolute().parent for sides in settings.files])
+
+    def parts() -> Iterator[Part]:
+        for sides in settings.files:
+            yield from parts_of(relpath(sides.source, folder), sides.source, sides.target, cleaning.shard_pairs)
+        if not amount.train_pairs:
+            raise no_pair(sides.source, sides.target)
+
+    return write_corpus(context, settings.languages, parts(), cleaning, expected=amount.train_pairs)
 
 
 def read_set(context: Context, settings: FilesText) -> EvaluationSet:

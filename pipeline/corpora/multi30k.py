@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
-from pipeline.settings import AbsolutePath, Settings, not_in_fingerprint
+from pipeline.settings import AbsolutePath, CleaningSettings, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.folders import temporary_folder
-from pipeline.text.aligned import content_sha256, copy_corpus, copy_set
+from pipeline.text.aligned import content_sha256, copy_set, parts_of
 from pipeline.text.amount import Amount
+from pipeline.text.cleaning import write_corpus
 from pipeline.text.overlap import check_apart
 
 log = logging.getLogger(__name__)
@@ -77,14 +78,15 @@ class Multi30kText(Settings):
         return {"name": self.name, "target": self.source.target, "files": sha256}
 
 
-def read(context: Context, settings: Multi30kText) -> Corpus:
+def read(context: Context, settings: Multi30kText, cleaning: CleaningSettings) -> Corpus:
     """Reads training text.
 
     Raises UserError if a file is missing or damaged, a download is not the published file, or the sides differ in
     length.
     """
-    with _files(context, settings) as files:
-        return copy_corpus(context, (SOURCE, settings.source.target), [files])
+    with _files(context, settings) as (source, target):
+        parts = parts_of(source.name, source, target, cleaning.shard_pairs)
+        return write_corpus(context, (SOURCE, settings.source.target), parts, cleaning, expected=TRAIN_PAIRS)
 
 
 def read_set(context: Context, settings: Multi30kText) -> EvaluationSet:

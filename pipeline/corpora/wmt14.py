@@ -23,12 +23,13 @@ from pydantic import Field
 
 from pipeline.corpora.archives import Archive, Checksum, Origin, extract, report_downloads
 from pipeline.errors import UserError
-from pipeline.settings import AbsolutePath, Count, Settings, not_in_fingerprint
+from pipeline.settings import AbsolutePath, CleaningSettings, Count, Settings, not_in_fingerprint
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.folders import temporary_folder
-from pipeline.text.aligned import CorpusWriter, copy_files, write_set
+from pipeline.text.aligned import Part, parts_of, write_set
 from pipeline.text.amount import Amount
+from pipeline.text.cleaning import write_corpus
 from pipeline.text.lines import read_pairs
 
 STATMT = "https://www.statmt.org/"
@@ -134,30 +135,37 @@ class Wmt14Settings(Wmt14Text):
         )
 
 
-def read(context: Context, settings: Wmt14Text) -> Corpus:
+def read(context: Context, settings: Wmt14Text, cleaning: CleaningSettings) -> Corpus:
     """Reads the training text, archive by archive.
 
-    One call of `context.map` per archive extracts its members, and `copy_files` copies them. The report is {"read":
-    pairs, "archives": {path: {"pairs", "bytes", "sha256"}}}. Raises UserError, naming archive and member, if one cannot
+    One call of `context.map` per archive extracts its members. The report has, beside the counts of cleaning,
+    {"archives": {path: {"pairs", "bytes", "sha256"}}}. Raises UserError, naming archive and member, if one cannot
     be downloaded, is not the published one, or has sides of different length, and if the disk has no room for the text.
     """
     origin, languages = settings.origin(context), (SOURCE, settings.target)
     archives = list(settings.archives.values())
     origin.check(archives, context.folder, settings.amount())
-    writer = CorpusWriter(context, languages)
+    report = dict[str, Any]()
     with temporary_folder(context.folder) as folder:
         members_of = {folder / f"{i}": archive for i, archive in enumerate(archives)}
         with report_downloads(context, archives, origin):
             calls = [(archive, origin, own) for own, archive in members_of.items()]
             extracted = list(context.map(extract, calls))
-        files = [(name, source, target) for name, (source, target, _) in zip(settings.archives, extracted, strict=True)]
+
+        def parts() -> Iterator[Part]:
+            for (name, archive), (source, target, about) in zip(settings.archives.items(), extracted, strict=True):
+                pairs = 0
+                for part in parts_of(name, source, target, cleaning.shard_pairs, f"{archive.name}, member "):
+                    pairs += part.read
+                    yield part
+                _check(archive, pairs)
+                report[archive.path] = {"pairs": pairs, **about}
+                for path in (source, target):
+                    path.unlink()
+
         with _naming(members_of):
-            sizes = copy_files(context, writer, files)
-    report = {}
-    for archive, (*_, about), pairs in zip(archives, extracted, sizes, strict=True):
-        _check(archive, pairs)
-        report[archive.path] = {"pairs": pairs, **about}
-    return writer.finish({"read": writer.pairs, "archives": report})
+            expected = settings.amount().train_pairs
+            return write_corpus(context, languages, parts(), cleaning, expected=expected, report={"archives": report})
 
 
 def read_set(context: Context, settings: Wmt14Set) -> EvaluationSet:

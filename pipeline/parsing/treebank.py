@@ -8,6 +8,7 @@ They are streamed, and may only have labels of the treebank's own training trees
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,18 +18,19 @@ from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag
 from pipeline.parsing.recombination import Recombination, RecombinationSettings
 from pipeline.parsing.splits import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.trees import Tree, bracketed, cleaned, words_of
-from pipeline.settings import AbsolutePath, Settings
+from pipeline.settings import AbsolutePath, CleaningSettings, Settings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
-from pipeline.text.aligned import SHARD_PAIRS, CorpusWriter, content_sha256, write_set, write_shards
+from pipeline.text.aligned import Pairs, Part, blocks, content_sha256, write_set
 from pipeline.text.amount import Amount
+from pipeline.text.cleaning import write_corpus
 from pipeline.text.lines import write_lines
 from pipeline.text.overlap import check_apart
 
 LANGUAGES = ("en", "trees")
 GOLD_COLLECTION, RECOMBINED_COLLECTION = "treebank", "recombined"
 PART_TREES = 20_000
-"""Recombined trees per call."""
+"""Recombined trees per shard."""
 
 
 class TreebankSettings(Settings):
@@ -87,23 +89,41 @@ def _identity(treebank: Path, split: str, write_tags: bool) -> dict[str, Any]:
     return {"treebank": digest.hexdigest(), **({"write_tags": True} if write_tags else {})}
 
 
-def read(context: Context, settings: TreebankSettings) -> Corpus:
-    """Reads train (gold, then silver, then recombined trees), with one `context.map` call per part.
+def read(context: Context, settings: TreebankSettings, cleaning: CleaningSettings) -> Corpus:
+    """Reads train: gold trees, then silver trees, then recombined ones, each part of which is a task.
 
-    The symbols are the gold trees'. The report is {"read": pairs, "without_words": trees left out}. Raises UserError if
-    the treebank has no known layout, a tree is malformed, or a silver tree has a label that no gold tree has.
+    The symbols are the gold trees'. The report has, beside the counts of cleaning, {"without_words": trees left out}.
+    Raises UserError if the treebank has no known layout, a tree is malformed, or a silver tree has a label that no gold
+    tree has.
     """
-    selections, writer = splits_of(settings.treebank)["train"], CorpusWriter(context, LANGUAGES)
-    ((without_words, symbols),) = writer.add(_read_part, [(GOLD_COLLECTION, (selections, settings.write_tags, None))])
-    if not writer.pairs:
-        raise _no_tree(settings.treebank, "train")
-    known = frozenset([WORD_SYMBOL, *symbols])
-    more = list(_more_sources(settings, selections))
-    calls = [(name, ([source], settings.write_tags, known)) for name, source in more]
-    for done, (left_out, _) in enumerate(writer.add(_read_part, calls), start=1):
-        without_words += left_out
-        context.progress(done, len(more), "parts")
-    return writer.finish({"read": writer.pairs, "without_words": without_words}, known)
+    selections, with_tags = splits_of(settings.treebank)["train"], settings.write_tags
+    counts, known = Counter(without_words=0), {WORD_SYMBOL}
+
+    def pairs(selections: Sequence[Selection], is_gold: bool) -> Pairs:
+        for words, tree, place in _words_and_trees(selections, counts):
+            symbols = linearise(tree, with_tags)
+            if new := set(symbols) - known:
+                if not is_gold:
+                    raise _unknown(place, min(new))
+                known.update(new)
+            yield _line(words), " ".join(symbols)
+
+    def parts() -> Iterator[Part]:
+        gold_pairs = 0
+        for part in blocks(GOLD_COLLECTION, pairs(selections, True), cleaning.shard_pairs):
+            gold_pairs += part.read
+            yield part
+        if not gold_pairs:
+            raise _no_tree(settings.treebank, "train")
+        for path in settings.silver:
+            yield from blocks(path.name, pairs([Selection(path)], False), cleaning.shard_pairs)
+        if recombination := settings.recombination:
+            for number, begin in enumerate(range(0, recombination.trees, PART_TREES)):
+                trees = min(PART_TREES, recombination.trees - begin)
+                source = Recombination(selections, recombination, number, trees)
+                yield Part(RECOMBINED_COLLECTION, partial(_recombined, source, with_tags), trees)
+
+    return write_corpus(context, LANGUAGES, parts(), cleaning, symbols=known, report=counts)
 
 
 def read_set(context: Context, settings: TreebankSet) -> EvaluationSet:
@@ -121,38 +141,9 @@ def read_set(context: Context, settings: TreebankSet) -> EvaluationSet:
     return text
 
 
-def _more_sources(
-    settings: TreebankSettings, train: Sequence[Selection]
-) -> Iterator[tuple[str, Selection | Recombination]]:
-    """Yields the silver files and the parts of recombined trees, with collection names."""
-    for path in settings.silver:
-        yield path.name, Selection(path)
-    if recombination := settings.recombination:
-        for part, begin in enumerate(range(0, recombination.trees, PART_TREES)):
-            trees = min(PART_TREES, recombination.trees - begin)
-            yield RECOMBINED_COLLECTION, Recombination(train, recombination, part, trees)
-
-
-def _read_part(
-    part: Corpus, sources: Sequence[Selection | Recombination], with_tags: bool, known: frozenset[str] | None
-) -> tuple[list[int], tuple[int, set[str]]]:
-    """Returns the pairs of each shard, and the number of trees without words and the symbols of the others.
-
-    Raises UserError, with file and line, for a symbol not in `known`, if given.
-    """
-    counts: Counter[str] = Counter()
-    seen: set[str] = set()
-
-    def pairs() -> Iterator[tuple[str, str]]:
-        for words, tree, place in _words_and_trees(sources, counts):
-            symbols = linearise(tree, with_tags)
-            if new := set(symbols) - seen:
-                if known is not None and new - known:
-                    raise _unknown(place, min(new - known))
-                seen.update(new)
-            yield _line(words), " ".join(symbols)
-
-    return write_shards(part, LANGUAGES, pairs(), SHARD_PAIRS), (counts["without_words"], seen)
+def _recombined(source: Recombination, with_tags: bool) -> Pairs:
+    trees = _words_and_trees([source], Counter())
+    return ((_line(words), " ".join(linearise(tree, with_tags))) for words, tree, _ in trees)
 
 
 def _words_and_trees(

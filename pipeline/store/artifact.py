@@ -13,7 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -80,19 +80,6 @@ class Context:
     def on_node(self) -> Callable[[Path], Path]:
         """Returns, in a process on any node, the folder there of one of the stage's inputs (`Build.input`)."""
         return self.build.input if self.build else Path
-
-    @property
-    def scratch(self) -> Any:
-        from pipeline.store.scratch import Scratch
-
-        return Scratch(self.folder)
-
-    def add(self, written: Any, name: str | None = None) -> None:
-        name = name or written.name
-        if name != written.name:
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(self.folder / written.name, path)
 
     def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
         """Reports progress. Raises LockLostError if another process has taken over (`Build.check`)."""
@@ -308,11 +295,6 @@ def publish(
         try:
             building.mkdir(parents=True, exist_ok=True)
             artifact = build(building)
-            for leftover in building.glob(f"{HIDDEN}*"):  # or written since by a task of a killed process
-                shutil.rmtree(leftover, ignore_errors=True)
-            for folder in sorted(path for path in building.rglob("*") if path.is_dir())[::-1]:
-                with suppress(OSError):  # only empty folders, left by `Context.add`, can be removed
-                    os.rmdir(folder)
             found = {path.relative_to(building).as_posix(): path for path in sorted(building.rglob("*"))}
             files = {  # but those in folders that could not be removed (`temporary_folder`)
                 name: path
@@ -331,6 +313,8 @@ def publish(
             artifact.write_json(MANIFEST, {**complete, "sha256": _canonical_sha256(complete)})
             if not holds_lock():
                 raise LockLostError.of(target)
+            for leftover in building.glob(f"{HIDDEN}*"):  # or written since by a task of a killed process
+                shutil.rmtree(leftover, ignore_errors=True)
             for path in (*files.values(), building / MANIFEST, building) if flush else ():
                 _flush(path)
             try:

@@ -70,11 +70,12 @@ class Corpus(JsonArtifact[CorpusRecord]):
 
     @property
     def shards(self) -> list[Shard]:
-        """The aligned files, in order."""
+        """The aligned files, in order; empty ones are left out."""
         record = self.load()
         return [
             Shard(self.shard_path(i, record.source), self.shard_path(i, record.target), pairs, collection)
             for i, (pairs, collection) in enumerate(zip(record.shards, record.collections, strict=True))
+            if pairs
         ]
 
     @property

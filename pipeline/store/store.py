@@ -1,7 +1,7 @@
 """The store: finds, publishes and locks artifacts by name.
 
     store = Store(Path("runs"))                     # or Store.at("s3://bucket/aiayn")
-    store.find("cleaning-0123456789abcdef")         # its folder, or None if it is not published
+    store.find("vocabulary-0123456789abcdef")         # its folder, or None if it is not published
 
 A store is a folder. Without a shared disk, it is a folder on each machine, in `$AIAYN_CACHE` (default
 `~/.cache/aiayn`), mirrored by a bucket (`pipeline.store.mirror`): what a machine publishes it pushes, and what its

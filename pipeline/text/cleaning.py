@@ -1,4 +1,6 @@
-"""Drops useless training pairs: blank or overlong sides, and sides of very different length.
+"""Writes training text as shards, without useless pairs: blank or overlong sides, sides of very different length.
+
+    write_corpus(context, ("en", "de"), parts_of("train.en", source, target, 100_000), CleaningSettings())
 
 WMT14's archives need this; the paper states no rule (§5.1). Lines are `normalised`. Evaluation sets are not cleaned,
 since scores need every line.
@@ -8,85 +10,113 @@ Lengths are counted in words, or in characters if either language is written wit
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, Shard
-from pipeline.store.scratch import Scratch
-from pipeline.text.aligned import CorpusWriter, write_shards
+from pipeline.store.artifacts import Corpus
+from pipeline.store.parts import written
+from pipeline.store.records import CorpusRecord
+from pipeline.text.aligned import Part, normalised_pairs
 from pipeline.text.languages import has_word_spaces
-from pipeline.text.lines import is_utf8, read_pairs
-from pipeline.text.normalisation import normalised
+from pipeline.text.lines import INVALID, TOO_LONG, write_pairs
 
-REASONS = ("blank", "too_long", "ratio", "invalid")
+REASONS = ("blank", TOO_LONG, "ratio", INVALID)
 CHARACTERS_PER_WORD = 5
 """Multiplies `max_words` where lengths are counted in characters."""
 
 
-def clean(context: Context, corpus: Corpus, settings: CleaningSettings) -> Corpus:
-    """Filters the pairs of a corpus, with one call of `context.map` per shard.
+def write_corpus(
+    context: Context,
+    languages: tuple[str, str],
+    parts: Iterable[Part],
+    settings: CleaningSettings,
+    *,
+    expected: int | None = None,
+    symbols: Iterable[str] | None = None,
+    report: Mapping[str, Any] = MappingProxyType({}),
+) -> Corpus:
+    """Cleans the pairs of each part and writes them as a shard, with one task per part (`pipeline.store.parts`).
 
-    The report is {"read", "kept", "dropped": {reason: pairs}, "normalised": lines changed within,
-    "collections": {name: {"read", "kept", "dropped"}}}. Each shard holds pairs of one collection. Raises UserError if
+    `expected` is the number of pairs, if known, for progress. Linearised trees have `symbols`, to which those of the
+    text are added. The corpus's report is `report`, which is read at the end, and {"read", "kept", "dropped": {reason:
+    pairs}, "normalised": lines changed within, "collections": {name: {"read", "kept", "dropped"}}}. Raises UserError if
     no pair is kept.
     """
-    shards, in_words = corpus.shards, all(map(has_word_spaces, corpus.languages))
-    counts_of: dict[str, Counter[str]] = {shard.collection: Counter() for shard in shards}
-    writer = CorpusWriter(context, corpus.languages)
-    calls = [(shard.collection, (context.scratch, shard, corpus.languages, settings, in_words)) for shard in shards]
-    read, done = corpus.pairs, 0
-    for shard, counted in zip(shards, writer.add(clean_shard, calls), strict=True):
-        counts_of[shard.collection] += counted
-        done += shard.pairs
-        context.progress(done, read, "pairs")
-    total = sum(counts_of.values(), Counter[str]())
-    report = _report(total)
-    if not report["kept"]:
-        dropped = ", ".join(f"{pairs} {reason}" for reason, pairs in report["dropped"].items())
+    corpus, in_words = Corpus(context.folder), all(map(has_word_spaces, languages))
+
+    def calls() -> Iterator[tuple[list[str], tuple[Any, ...]]]:
+        for number, part in enumerate(parts):
+            names = [corpus.shard_path(number, language).name for language in languages]
+            yield names, (part, settings, in_words, symbols is not None)
+
+    shards, collections, known = list[int](), list[str](), set(symbols or ())
+    counts_of: dict[str, Counter[str]] = {}
+    total = Counter[str]()
+    for done in written(context, write_shard, calls()):
+        counts = Counter(done["counts"])
+        shards.append(counts["kept"])
+        collections.append(done["collection"])
+        counts_of.setdefault(done["collection"], Counter()).update(counts)
+        known.update(done["symbols"])
+        total += counts
+        context.progress(total["read"], max(expected or 0, total["read"]), "pairs")
+    all_counts = _report(total)
+    if not total["kept"]:
+        dropped = ", ".join(f"{pairs} {reason}" for reason, pairs in all_counts["dropped"].items())
         raise UserError(
-            f"cleaning drops all {read:,} training pairs ({dropped}); "
+            f"cleaning drops all {total['read']:,} training pairs ({dropped}); "
             "check that the two sides are the right files, or raise max_words or max_ratio"
         )
-    report["normalised"] = total["normalised"]
-    report["collections"] = {name: _report(counted) for name, counted in counts_of.items()}
-    return writer.finish(report, corpus.symbols)
+    of_collections = {name: _report(counts) for name, counts in counts_of.items()}
+    return corpus.write(
+        CorpusRecord(
+            source=languages[0],
+            target=languages[1],
+            shards=tuple(shards),
+            collections=tuple(collections),
+            symbols=tuple(sorted(known)),
+            report={**report, **all_counts, "normalised": total["normalised"], "collections": of_collections},
+        )
+    )
 
 
-def clean_shard(
-    part: Corpus, scratch: Scratch, shard: Shard, languages: tuple[str, str], settings: CleaningSettings, in_words: bool
-) -> tuple[list[int], Counter[str]]:
-    """Filters a shard into shards of `part`; returns their numbers of pairs and the counts."""
-    counts, shard = Counter[str](read=shard.pairs), shard
+def write_shard(
+    paths: Sequence[Path], part: Part, settings: CleaningSettings, in_words: bool, of_trees: bool
+) -> dict[str, Any]:
+    """Writes the cleaned pairs of a part to a source and a target file; returns its collection, counts and symbols."""
+    raw, symbols = list(part.pairs()), set[str]()
+    counts = Counter({**part.dropped, "read": len(raw) + sum(part.dropped.values())})
 
     def kept() -> Iterator[tuple[str, str]]:
-        for source, target in read_pairs(shard.source, shard.target, "surrogateescape"):
-            pair = normalised(source), normalised(target)
-            counts["normalised"] += (pair[0] != source.strip()) + (pair[1] != target.strip())
-            if reason := reason_to_drop(*pair, settings, in_words=in_words):
+        for (raw_source, raw_target), (source, target) in zip(raw, normalised_pairs(raw), strict=True):
+            counts["normalised"] += (source != raw_source.strip()) + (target != raw_target.strip())
+            if of_trees:
+                symbols.update(target.split(" "))
+            if reason := reason_to_drop(source, target, settings, in_words=in_words):
                 counts[reason] += 1
             else:
-                counts["kept"] += 1
-                yield pair
+                yield source, target
 
-    return write_shards(part, languages, kept(), settings.shard_pairs), counts
+    counts["kept"] = write_pairs(paths[0], paths[1], kept())
+    return {"collection": part.collection, "counts": counts, "symbols": sorted(symbols - {""})}
 
 
 def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_words: bool = True) -> str | None:
-    """Returns the first reason to drop a training pair (one of REASONS; "invalid" if a side is not UTF-8), or None.
+    """Returns the first reason to drop a training pair (one of REASONS), or None.
 
     Lengths are counted in words, or without `in_words` in characters other than spaces.
     """
-    if not is_utf8(source + target):
-        return "invalid"
     words = source.split(), target.split()
     shorter, longer = sorted(len(side) if in_words else sum(map(len, side)) for side in words)
     if not shorter:
         return "blank"
     if longer > settings.max_words * (1 if in_words else CHARACTERS_PER_WORD):
-        return "too_long"
+        return TOO_LONG
     return "ratio" if longer / shorter > settings.max_ratio else None
 
 

@@ -27,7 +27,8 @@ from pipeline.errors import UserError
 from pipeline.settings import LONGEST_TOKENS, EncodingSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Shard, Vocabulary
-from pipeline.store.scratch import Scratch, Written, temporary_folder
+from pipeline.store.folders import temporary_folder
+from pipeline.store.parts import written
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import segmenter
 from pipeline.text.vocabulary import load
@@ -45,7 +46,7 @@ BLOCK_PAIRS = 4096
 def encode(
     context: Context, corpus: Corpus, dev: EvaluationSet, vocabulary: Vocabulary, settings: EncodingSettings
 ) -> EncodedDataset:
-    """Encodes the splits train and dev, with one call of `context.map` per shard, and adds a copy of `joint.model`.
+    """Encodes the splits train and dev, with one task per shard, and adds a copy of `joint.model`.
 
     dataset.json is {"vocabulary_size", "languages", "splits": {name: [{"pairs", "source_tokens", "target_tokens",
     "unknown", "sha256"}, ...]}, "left_out", "collections": {name: these counts and "left_out"}}. Token counts include
@@ -59,12 +60,11 @@ def encode(
     for split, shards in shards_of.items():
         limit = settings.max_tokens if split == "train" else None
         for i, shard in enumerate(shards):
-            calls.append((context.scratch, f"{split}/{i:05d}.arrow", shard, vocabulary.path, limit))
+            calls.append(([f"{split}/{i:05d}.arrow"], (shard, vocabulary.path, limit)))
     splits: dict[str, list[dict[str, Any]]] = {split: [] for split in shards_of}
     collections: dict[str, Counter[str]] = {shard.collection: Counter() for shard in corpus.shards}
-    done, total = 0, sum(shard.pairs for _, _, shard, *_ in calls)
-    for (_, name, shard, *_), (counts, written) in zip(calls, context.map(write_encoded, calls), strict=True):
-        context.add(written)
+    done, total = 0, sum(shard.pairs for _, (shard, *_) in calls)
+    for ((name,), (shard, *_)), counts in zip(calls, written(context, write_encoded, calls), strict=True):
         split, sha256 = name.partition("/")[0], counts.pop("sha256")
         if split == "train":
             collections[shard.collection].update(counts)
@@ -103,14 +103,9 @@ def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator[
         yield split
 
 
-def write_encoded(
-    scratch: Scratch, name: str, shard: Shard, model: Path, max_tokens: int | None
-) -> tuple[dict[str, Any], Written]:
-    """Encodes one shard in this task; returns the result of `encode_shard`, and the file."""
-    with scratch.writing(name) as writing:
-        here, model = shard, scratch.on_this_node(model)
-        counts = encode_shard(here, model, writing.paths[0], max_tokens)
-    return counts, writing.written[0]
+def write_encoded(paths: Sequence[Path], shard: Shard, model: Path, max_tokens: int | None) -> dict[str, Any]:
+    """Encodes one shard to the only path; returns the result of `encode_shard`."""
+    return encode_shard(shard, model, paths[0], max_tokens)
 
 
 def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import io
 import lzma
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import zip_longest
@@ -20,11 +20,19 @@ from typing import Any, Literal, TypeAlias
 from pipeline.errors import UserError
 from pipeline.text.formats import HEAD_BYTES, MAX_LINE_BYTES, check_is_text, noticing, segments
 
-Errors: TypeAlias = Literal["strict", "surrogateescape"]
-"""Invalid UTF-8 raises UserError, or becomes surrogates that `is_utf8` finds and that are written back as bytes."""
+Errors: TypeAlias = Literal["strict", "surrogateescape", "drop"]
+"""Invalid UTF-8 raises UserError, becomes surrogates that `is_utf8` finds, or makes a DroppedLine."""
 BYTE_ORDER_MARK = "\ufeff"
 COMPRESSIONS = {rb"\x1f\x8b": gzip.open, rb"BZh\d(1AY&SY|\x17rE8P\x90)": bz2.open, rb"\xfd7zXZ\0": lzma.open}
 """How compressed content begins, whatever the file's name, and what opens it."""
+INVALID, TOO_LONG = "invalid", "too_long"
+
+
+class DroppedLine(str):
+    """Stands for a line that is not UTF-8 or too long: the reason, INVALID or TOO_LONG."""
+
+    problem: str
+    """What is wrong, with file and line."""
 
 
 def is_utf8(line: str) -> bool:
@@ -40,7 +48,7 @@ def read_lines(path: Path, errors: Errors = "strict", notice: bool = False) -> I
     """Yields the lines of a plain or compressed file without "\\n"; a leading byte order mark is dropped.
 
     Of WMT's SGML, yields the segments. Raises UserError, naming file and line, if the file is damaged, unreadable, of
-    another format, not UTF-8 or has a line over 1 MiB. With `errors` "surrogateescape", invalid UTF-8 is kept. With
+    another format, not UTF-8 or has a line over 1 MiB; with `errors` "drop", yields a DroppedLine for such a line. With
     `notice`, warns of the marks of other tools (`pipeline.text.formats`).
     """
     with readable(path), open_unzipped(path) as file:
@@ -68,35 +76,60 @@ def readable(path: Path) -> Iterator[None]:
 def lines_of(file: io.BufferedReader, name: str, errors: Errors = "strict") -> Iterator[str]:
     """Like `read_lines`, for an open file of plain bytes such as standard input; messages use `name`."""
     head = file.peek(HEAD_BYTES)[:HEAD_BYTES]
-    sgml, lines = check_is_text(head, name), _decoded(file, name, errors)
+    sgml = check_is_text(head, name)
+    lines = _decoded(file, name, "strict" if sgml and errors == "drop" else errors)
     yield from segments(lines, name) if sgml else lines
 
 
 def _decoded(file: io.BufferedReader, name: str, errors: Errors) -> Iterator[str]:
-    number = 0
-    try:
-        while raw := file.readline(MAX_LINE_BYTES):
-            number += 1
-            if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-                raise UserError(f"{name}, line {number}: longer than {MAX_LINE_BYTES} bytes; is it text?")
-            line = raw.removesuffix(b"\n").decode("utf-8", errors)
-            yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{name}, line {number}: not UTF-8 ({error.reason}, byte {error.start + 1} of the line); convert the file"
-        ) from None
+    number, decoding = 0, "strict" if errors == "drop" else errors
+    while raw := file.readline(MAX_LINE_BYTES):
+        number += 1
+        if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
+            reason, problem, remedy = TOO_LONG, f"longer than {MAX_LINE_BYTES} bytes", "is it text?"
+        else:
+            try:
+                line = raw.removesuffix(b"\n").decode("utf-8", decoding)
+                yield line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+                continue
+            except UnicodeDecodeError as error:
+                reason, remedy = INVALID, "convert the file"
+                problem = f"not UTF-8 ({error.reason}, byte {error.start + 1} of the line)"
+        if errors != "drop":
+            raise UserError(f"{name}, line {number}: {problem}; {remedy}")
+        while raw and not raw.endswith(b"\n"):  # the rest of a long line, in bounded memory
+            raw = file.readline(MAX_LINE_BYTES)
+        dropped = DroppedLine(reason)
+        dropped.problem = f"{name}, line {number}: {problem}"
+        yield dropped
 
 
 def read_pairs(
-    source: Path, target: Path, errors: Errors = "strict", notice: bool = False
+    source: Path,
+    target: Path,
+    errors: Errors = "strict",
+    notice: bool = False,
+    drop: Callable[[DroppedLine], None] | None = None,
 ) -> Iterator[tuple[str, str]]:
     """Yields pairs of lines of two files; or of one, named twice, with a tab between source and target.
 
-    Raises UserError like `read_lines`, with both line counts if they differ, and for a line without exactly one tab.
+    With `drop`, calls it instead with a line that is not UTF-8 or too long. Raises UserError like `read_lines`, with
+    both line counts if they differ, and for a line without exactly one tab.
     """
-    if source.resolve() == target.resolve():
-        yield from _columns(source, errors, notice)
+    read = _columns if source.resolve() == target.resolve() else _aligned
+    pairs = read(source, target, "drop" if drop else errors, notice)
+    if not drop:
+        yield from pairs
         return
+    for source_line, target_line in pairs:
+        bad = source_line if isinstance(source_line, DroppedLine) else target_line
+        if isinstance(bad, DroppedLine):
+            drop(bad)
+        else:
+            yield source_line, target_line
+
+
+def _aligned(source: Path, target: Path, errors: Errors, notice: bool) -> Iterator[tuple[str, str]]:
     pairs = zip_longest(read_lines(source, errors, notice), read_lines(target, errors, notice))
     for number, (source_line, target_line) in enumerate(pairs):
         if source_line is None or target_line is None:
@@ -109,10 +142,11 @@ def read_pairs(
         yield source_line, target_line
 
 
-def _columns(path: Path, errors: Errors, notice: bool) -> Iterator[tuple[str, str]]:
-    lines = (line.replace("\t", "\n") for line in read_lines(path, errors))  # two, each with its marks
+def _columns(path: Path, _: Path, errors: Errors, notice: bool) -> Iterator[tuple[str, str]]:
+    read = read_lines(path, errors)
+    lines = (line if isinstance(line, DroppedLine) else line.replace("\t", "\n") for line in read)  # two
     for number, line in enumerate(noticing(lines, str(path)) if notice else lines, 1):
-        first, *others = line.split("\n")
+        first, *others = (line, line) if isinstance(line, DroppedLine) else line.split("\n")
         if len(others) != 1:
             one = "one between source and target; keep two columns, e.g. by cut -f1,2, or name two files"
             raise UserError(f"{path}, line {number}: {len(others)} tabs instead of {one}")

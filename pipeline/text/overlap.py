@@ -14,7 +14,6 @@ from pathlib import Path
 from pipeline.errors import UserError
 from pipeline.store.artifact import Context, JsonArtifact
 from pipeline.store.artifacts import Corpus, EvaluationSet, Shard
-from pipeline.store.scratch import Scratch
 from pipeline.text.aligned import content_sha256
 from pipeline.text.lines import read_pairs
 
@@ -83,9 +82,8 @@ def count(context: Context, corpus: Corpus, sets: Sequence[EvaluationSet]) -> Ov
     Raises UserError if a file cannot be read.
     """
     shards, held_out = corpus.shards, [text.shard for text in sets]
-    calls = [(context.scratch, shard, held_out) for shard in shards]
     sources, targets, pairs = set[str](), set[str](), set[tuple[str, str]]()
-    for done, found in enumerate(context.map(found_in, calls), start=1):
+    for done, found in enumerate(context.map(found_in, ((shard, held_out) for shard in shards)), start=1):
         for seen, here in zip((sources, targets, pairs), found, strict=True):
             seen |= here
         context.progress(done, len(shards), "shards")
@@ -107,15 +105,11 @@ def count(context: Context, corpus: Corpus, sets: Sequence[EvaluationSet]) -> Ov
     return Overlaps(context.folder).write(OverlapRecord(overlaps))
 
 
-def found_in(
-    scratch: Scratch, shard: Shard, held_out: Sequence[Shard]
-) -> tuple[set[str], set[str], set[tuple[str, str]]]:
+def found_in(shard: Shard, held_out: Sequence[Shard]) -> tuple[set[str], set[str], set[tuple[str, str]]]:
     """Returns the evaluation sources, targets and pairs that are in a shard."""
-    sets = [text for text in held_out]
-    wanted = {pair for text in sets for pair in read_pairs(text.source, text.target)}
+    wanted = {pair for text in held_out for pair in read_pairs(text.source, text.target)}
     wanted_sources, wanted_targets = {source for source, _ in wanted}, {target for _, target in wanted}
     sources, targets, pairs = set[str](), set[str](), set[tuple[str, str]]()
-    shard = shard
     for pair in read_pairs(shard.source, shard.target):
         source, target = pair
         if source in wanted_sources:

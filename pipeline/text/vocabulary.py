@@ -25,7 +25,6 @@ from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, Shard, Vocabulary
-from pipeline.store.scratch import Scratch
 from pipeline.text.formats import MAX_LINE_BYTES
 from pipeline.text.languages import has_word_spaces
 from pipeline.text.lines import read_pairs, write_lines
@@ -111,7 +110,6 @@ def load(path: Path) -> SentencePieceProcessor:
 
 
 def count_words(
-    scratch: Scratch,
     shard: Shard,
     rows_before: int,
     sample_pairs: int,
@@ -126,7 +124,6 @@ def count_words(
     """
     words: Counter[str] = Counter()
     unspaced: Counter[str] = Counter()
-    shard = shard
     for row, pair in enumerate(read_pairs(shard.source, shard.target), rows_before):
         sampled = (row + 1) * sample_pairs // pairs
         if row * sample_pairs // pairs != sampled:
@@ -150,14 +147,14 @@ def _count(context: Context, corpus: Corpus, at_most_pairs: int) -> list[tuple[s
     source, target = corpus.languages
     has_spaces = has_word_spaces(source), has_word_spaces(target)
     calls = [
-        (context.scratch, shard, before, sample_pairs, pairs, has_spaces, line_every)
+        (shard, before, sample_pairs, pairs, has_spaces, line_every)
         for shard, before in zip(shards, rows_before, strict=False)
     ]
     words: Counter[str] = Counter()
     unspaced: Counter[str] = Counter()
     characters: set[str] = set()
     done = 0
-    for (_, shard, *_), (counted, of_lines) in zip(calls, context.map(count_words, calls), strict=True):
+    for (shard, *_), (counted, of_lines) in zip(calls, context.map(count_words, calls), strict=True):
         words.update(counted)
         unspaced.update(of_lines)
         if len(words) > 3 * KEPT_WORDS or shard is shards[-1]:

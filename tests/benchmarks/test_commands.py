@@ -122,7 +122,7 @@ def test_decoding(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_preparation(tmp_path: Path) -> None:
     options = ("--pair=en-fr", "--pairs=8000", "--vocabulary-size=2000", "--folder=kept", "--json")
     result: dict[str, Any] = json.loads(run(tmp_path, "preparation", *options, blocked=False).split("\n")[-2])
-    names = ("read", "clean", "read dev", "vocabulary", "encode", "report", "read newstest2014")
+    names = ("read", "read dev", "vocabulary", "encode", "report", "read newstest2014")
     assert [*result["stages"]] == [" ".join([first, "en-fr", *rest]) for first, *rest in map(str.split, names)]
     for rates in result["stages"].values():
         assert rates["pairs_s"] == pytest.approx(8000 / rates["seconds"])

@@ -20,7 +20,7 @@ ABSENCE_S = 1, 5
 """Range of the time from the end of the second node to the start of a new one."""
 DRIVER, SECOND_NODE = "driver", "raylet of the second node"
 TITLES = {
-    "preparation task": r"(generate|clean|vocabulary|encode|report) .*|write_part|count_words|write_encoded",
+    "preparation task": r"(generate|vocabulary|encode|report) .*|write_part|count_words",
     "task of another stage": r"(train|average|decode|perplexity|cost|score|substitute|table) .*",
     "controller of Ray Train": r"TrainController(\.\w+)?",
     "training worker": r"RayTrainWorker(\.\w+)?|single_worker",

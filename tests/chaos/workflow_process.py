@@ -28,7 +28,6 @@ SETTINGS = {
     "corpora.en-de.shard_pairs": 400,
     "corpora.en-de.dev_pairs": 40,
     "corpora.en-de.test_pairs": 160,
-    "cleaning.shard_pairs": 200,
     "vocabulary.size": 400,
     "decoding.workers": 2,
     "decoding.dtype": "float32",  # like training's

@@ -8,11 +8,12 @@ from random import Random
 from typing import Any
 
 from pipeline.corpora.embedded import EmbeddedSettings, generate, generate_set
+from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import ALL, Corpus, EvaluationSet
 from pipeline.store.records import CorpusRecord
-from pipeline.text.aligned import write_set, write_shards
-from pipeline.text.lines import read_lines, read_pairs
+from pipeline.text.aligned import blocks, write_set
+from pipeline.text.lines import read_lines, read_pairs, write_pairs
 
 FILES = {
     "train": {"multi30k/train": (2000, 3), "europarl_sample/train": (1000, 6)},
@@ -44,7 +45,7 @@ def write_parallel_text(folder: Path) -> Path:
 def _sentences(folder: Path, settings: EmbeddedSettings, split: Any) -> Iterator[tuple[str, str]]:
     if split == "train":
         (folder / split).mkdir()
-        for shard in generate(Context(folder / split), settings.text(split)).shards:
+        for shard in generate(Context(folder / split), settings.text(split), CleaningSettings()).shards:
             yield from read_pairs(shard.source, shard.target)
     else:
         text = generate_set(Context(folder), settings.text(split))
@@ -66,7 +67,10 @@ def corpus_of(
     """Training text in shards of at most `shard_pairs`; `described` are its statistics."""
     corpus = Corpus(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    shards = write_shards(corpus, languages, pairs, shard_pairs)
+    shards = [
+        write_pairs(*(corpus.shard_path(number, language) for language in languages), part.pairs())
+        for number, part in enumerate(blocks(ALL, pairs, shard_pairs))
+    ]
     record = {"source": languages[0], "target": languages[1], "shards": shards, "collections": [ALL] * len(shards)}
     corpus.write(CorpusRecord(**record | described))
     return corpus

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.settings import Settings
+from pipeline.settings import CleaningSettings, Settings
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.text.lines import read_pairs
@@ -20,13 +20,13 @@ class Text(NamedTuple):
         return pairs_of(self.corpus) if name == "train" else pairs_of_set(self.sets[name])
 
 
-def read_text(folder: Path, settings: Settings) -> Text:
+def read_text(folder: Path, settings: Settings, **cleaning: Any) -> Text:
 
     def made(step: Step[Artifact], name: str) -> Any:
         (folder / name).mkdir(parents=True)
         return step.stage.function(Context(folder / name), *step.arguments)
 
-    corpus, sets = stages.text_of("text", settings)
+    corpus, sets = stages.text_of("text", settings, CleaningSettings(**cleaning))
     return Text(made(corpus, "train"), {name: made(step, name) for name, step in sets.items()})
 
 

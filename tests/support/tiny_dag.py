@@ -37,14 +37,14 @@ def score(context: Context, model: Artifact, settings: SeedSettings) -> TinyScor
     return TinyScores(context.folder)
 
 
-TEXT, TRAIN = Stage("cleaning.clean", write, Artifact), Stage("training.train", write, Artifact, resumes=True)
+TEXT, TRAIN = Stage("files.read", write, Artifact), Stage("training.train", write, Artifact, trains=True)
 AVERAGE, TABULATE = Stage("averaging.average", write, Artifact), Stage("tabulating.table", tabulate, Artifact)
 SCORE = Stage("scoring.score", score, TinyScores)
 
 
 def table_of(seed: int) -> Step[Artifact]:
     settings = SeedSettings(seed=seed)
-    trained = TRAIN("train en-de base", TEXT("clean en-de", None, "text"), settings)
+    trained = TRAIN("train en-de base", TEXT("read en-de", None, "text"), settings)
     scored = SCORE("score en-de base", AVERAGE("average en-de base", trained, "last"), settings)
     return TABULATE("table 2", scored, CommandLine(typed=f"python -m workflows.reproduce_table2 --seed {seed}"))
 

@@ -6,11 +6,12 @@ from typing import NamedTuple
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
 from pipeline.store.artifact import Context
 from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
-from pipeline.text.cleaning import clean
+from pipeline.text.aligned import blocks
+from pipeline.text.cleaning import write_corpus
 from pipeline.text.encoding import encode
 from pipeline.text.overlap import Overlaps, count
 from pipeline.text.vocabulary import learn
-from tests.support.parallel_text import corpus_of, set_of, text_pairs
+from tests.support.parallel_text import set_of, text_pairs
 
 FLICKR_PAIRS, SAMPLED_PAIRS, PIECES, MAX_TOKENS = 400, 100, 400, 80
 NOISE = [
@@ -42,15 +43,15 @@ def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
         return [(source, target) for source, target in read if source.strip() and target.strip()]
 
     flickr = [("A sun: 日 .", "Eine Sonne: 日 ."), *pairs("multi30k/train", FLICKR_PAIRS - 1)]
-    train = [*flickr, *NOISE, *pairs("europarl_sample/train", 100)]
-    text = corpus_of(folder / "text", train, shard_pairs=FLICKR_PAIRS, collections=["flickr", "europarl"])
+    europarl = [*NOISE, *pairs("europarl_sample/train", 100)]
+    parts = [*blocks("flickr", flickr, FLICKR_PAIRS), *blocks("europarl", europarl, FLICKR_PAIRS)]
     dev = set_of(folder / "dev", [("日", ""), *pairs("multi30k/val", 30)])
 
     def context(name: str) -> Context:
         (folder / name).mkdir()
         return Context(folder / name)
 
-    corpus = clean(context("corpus"), text, CleaningSettings())
+    corpus = write_corpus(context("corpus"), ("en", "de"), parts, CleaningSettings())
     vocabulary = learn(context("vocabulary"), corpus, every_character(PIECES, sample_pairs=SAMPLED_PAIRS))
     dataset = encode(context("dataset"), corpus, dev, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
     return PreparedText(corpus, vocabulary, dataset, count(context("overlap"), corpus, [dev]))

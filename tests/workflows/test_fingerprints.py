@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipeline.parsing.treebank import TreebankSettings
+from pipeline.settings import CleaningSettings
 from workflows import stages
 from workflows.engine.dag import in_order
 from workflows.profiles.translation import PROFILES, translation_profile
@@ -41,7 +42,7 @@ def fingerprints() -> dict[str, dict[str, str]]:
         for section in ("21", "22", "23"):
             (Path(folder) / section).mkdir()
             (Path(folder) / section / "wsj.mrg").write_text(f"(S (NP (NN s{section})) (VP (VBZ is)))\n")
-        corpus, sets = stages.text_of("treebank", TreebankSettings(treebank=Path(folder)))
+        corpus, sets = stages.text_of("treebank", TreebankSettings(treebank=Path(folder)), CleaningSettings())
         found["treebank"] = {step.label: step.name for step in (corpus, *sets.values())}
     return found
 

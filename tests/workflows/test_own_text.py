@@ -209,14 +209,14 @@ def test_training_uses_the_settings_of_the_run_that_is_named(tmp_path: Path, mon
     store = Store(tmp_path / "runs")
     run_table(store, 1, **own_profile(700).recorded())
     run_table(store, 2, **own_profile(80_000).recorded())
-    clean = next(step.name for step in in_order([table_of(1)]) if step.label == "clean en-de")  # of both runs
+    text = next(step.name for step in in_order([table_of(1)]) if step.label == "read en-de")  # of both runs
     for named, pairs in (
         ("table2/embedded/1/en-de", 700),
         ("runs/table2/embedded/newest/en-de", 80_000),
         ("table2/embedded/en-de", 80_000),
-        (f"runs/store/{clean}", 80_000),
+        (f"runs/store/{text}", 80_000),
     ):
-        assert recorded(Path(named), store.folder(clean)).own_pairs == pairs
+        assert recorded(Path(named), store.folder(text)).own_pairs == pairs
 
 
 def test_a_missing_scorer_is_named_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
+from pipeline.settings import CleaningSettings
 from pipeline.store.artifacts import Corpus
 from pipeline.store.store import Store
 from tests.support.official_archives import settings_of, write_official
@@ -30,7 +31,7 @@ def test_an_interrupted_download_goes_on(tmp_path: Path) -> None:
     write_official(tmp_path / "official", "de", dict.fromkeys(official_archives("de"), pairs), pairs[:30], pairs[:12])
     with serving(tmp_path / "official") as server:
         fields = settings_of(tmp_path / "official", "de", 30, 12) | {"base_url": server.url}
-        step, _ = stages.text_of("en-de", Wmt14Settings(**fields))
+        step, _ = stages.text_of("en-de", Wmt14Settings(**fields), CleaningSettings())
         server.pause_s = 0.3
         with pytest.raises(KeyboardInterrupt):
             run([step], Store(tmp_path), [Interrupting()])

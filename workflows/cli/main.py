@@ -155,7 +155,7 @@ def prepare(
     overrides: SetOption = None,
     address: AddressOption = None,
 ) -> None:
-    """Convert text to token ids; write OUT/text, OUT/corpus (cleaned), OUT/evaluation-SET, OUT/vocabulary, OUT/dataset,
+    """Convert text to token ids; write OUT/corpus (cleaned), OUT/evaluation-SET, OUT/vocabulary, OUT/dataset,
     OUT/overlap and OUT/report; downloads are kept in OUT/downloads."""
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
     pair = next(iter(chosen.corpora)) if pair is None else pair

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import ray
@@ -31,6 +32,7 @@ LOCAL = "local"
 """The address for a new cluster on this machine."""
 ON_HEAD = {"node:__internal_head__": 0.001}
 """Places run controllers on the head node, which has 1.0 of this resource, so they survive the loss of other nodes."""
+AHEAD = 3  # tasks of a map per CPU that run or wait
 WAITING_S = 60.0
 """Seconds between reports of steps that wait for a node, and for the first answer of a node."""
 OUT_OF_MEMORY = ("RAY_task_oom_retries", "0")
@@ -48,8 +50,9 @@ def map_on_ray(
 ) -> Iterator[Any]:
     """Implements `Context.map` on Ray: one task per call, results in order.
 
-    `check` is called every few seconds. Its first error, or a task's, cancels the other tasks and is raised unchanged.
-    `here` keeps all tasks on this node. Warnings go to `emit`.
+    Takes calls as they are needed, so that all together may be larger than memory. `check` is called every few seconds.
+    Its first error, or a task's, cancels the other tasks and is raised unchanged. `here` keeps all tasks on this node.
+    Warnings go to `emit`.
     """
     options: dict[str, Any] = {"num_cpus": 1}
     if here:
@@ -58,17 +61,21 @@ def map_on_ray(
         strategy = NodeAffinitySchedulingStrategy(node, soft=False)
         options = {"num_cpus": min(1, cpus), "scheduling_strategy": strategy}  # a cluster's head may offer none
     task = ray.remote(emitting_warnings).options(name=function.__name__, **options)
-    references = [task.remote(emit, function, *arguments) for arguments in calls]
-    unfinished, results = references, dict[Any, Any]()
+    waiting, references, results = iter(calls), list[Any](), dict[Any, Any]()
     try:
-        for reference in references:
-            while reference not in results:
-                finished, unfinished = ray.wait(unfinished, timeout=CHECK_S)
-                results.update(zip(finished, ray.get(finished), strict=True))
-                check(CHECK_S)
-            yield results.pop(reference)
+        while True:
+            new = [*islice(waiting, int(len(references) < AHEAD * ray.cluster_resources().get("CPU", 1)))]
+            references += [task.remote(emit, function, *arguments) for arguments in new]
+            if not references:
+                return
+            unfinished = [reference for reference in references if reference not in results]
+            finished, _ = ray.wait(unfinished, timeout=0 if new else CHECK_S)
+            results.update(zip(finished, ray.get(finished), strict=True))
+            check(CHECK_S)
+            while references and references[0] in results:
+                yield results.pop(references.pop(0))
     except BaseException as error:
-        for reference in unfinished:
+        for reference in references:
             ray.cancel(reference)
         raise cause_of(error) from None
 

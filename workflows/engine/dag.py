@@ -1,7 +1,7 @@
 """The DAG: stages, and their steps, whose names are known before they run.
 
-    clean = Stage("cleaning.clean", cleaning.clean, Corpus)
-    step = clean("clean en-de", corpus_step, CleaningSettings())     # a Step[Corpus]
+    learn = Stage("vocabulary.learn", vocabulary.learn, Vocabulary)
+    step = learn("vocabulary en-de", corpus_step, VocabularySettings())     # a Step[Vocabulary]
 
 A step's name is a fingerprint of its stage's name and version, its settings and its inputs' fingerprints. The names
 show which steps are cached and which must run. Changing a setting reruns only the steps that depend on it.
@@ -50,7 +50,7 @@ class Stage(Generic[A_co]):
     """
 
     name: str
-    """E.g. `cleaning.clean`. It is part of every fingerprint, so it must not change if the function moves. The part
+    """E.g. `vocabulary.learn`. It is part of every fingerprint, so it must not change if the function moves. The part
     before the dot is the prefix of the steps' folders."""
     function: Callable[..., A_co]
     makes: type[A_co]
@@ -63,7 +63,9 @@ class Stage(Generic[A_co]):
     """Whether it runs in a process like a training worker's (`pipeline.environment`), which may have imported torch
     already. For stages that import torch and follow a training run."""
     resumes: bool = False
-    """Whether it resumes interrupted runs."""
+    """Whether it continues from the files that a killed process left (`pipeline.store.parts`)."""
+    trains: bool = False
+    """Whether it is a training run: it continues from its checkpoints, even if published, and runs on the head node."""
     follows_source: bool = False
     """Whether it reruns after any change to the project's source. For tables, which take a second and must never be
     older than the code and the paper's numbers behind them."""
@@ -110,7 +112,7 @@ class Step(Generic[A_co]):
     @cached_property
     def is_trained(self) -> bool:
         """Whether it is a training run or depends on one."""
-        return self.stage.resumes or any(needed.is_trained for needed in self.inputs)
+        return self.stage.trains or any(needed.is_trained for needed in self.inputs)
 
     def check_artifacts(self) -> None:
         """Raises UserError if an artifact passed directly as an argument, as to single stages, is damaged."""

@@ -1,6 +1,7 @@
 """Runs a step of a DAG as a Ray task: it locks, builds and publishes the step, and posts events
 (`workflows.engine.events`). `workflows.engine.schedule` submits the tasks."""
 
+import json
 import socket
 import time
 import traceback
@@ -22,6 +23,7 @@ from pipeline.ray_private import LOST, lost_process
 from pipeline.store.artifact import Artifact, Context
 from pipeline.store.build import Build
 from pipeline.store.locks import Lock
+from pipeline.store.parts import continuing
 from pipeline.store.removal import ERROR_PREFIX
 from pipeline.store.store import Store
 from pipeline.training.layout import lacking
@@ -85,7 +87,7 @@ def _take(lock: Lock, post: Poster, store: Store, name: str) -> None:
 def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> bool:
     """Whether the artifact is published, intact and built from the present content of its inputs. It is never deleted.
 
-    A stage that resumes continues from the intact part. Any other sets the artifact aside and rebuilds it.
+    A training run continues from the intact part. Any other sets the artifact aside and rebuilds it.
     """
     if store.find(step.name) is None and not store.push_left(step.name):
         return False
@@ -94,7 +96,7 @@ def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> 
     if not (stale or damage):
         return True
     Build.of(store, step.name, lock).check()  # checking the files may have outlasted the lease
-    continues = step.stage.resumes and not stale
+    continues = step.stage.trains and not stale
     store.reopen(step.name) if continues else store.set_aside(step.name)
     fault = f"was built from another generation of {stale}" if stale else f"is damaged ({damage})"
     outcome = "continuing from its intact part" if continues else "set aside; rerunning the step"
@@ -143,7 +145,10 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         manifest["warnings"] = ray.get(post.board.warnings.remote(step.fingerprint))
         return artifact
 
-    return store.publish(step.name, make, manifest, resume=step.stage.resumes, holds_lock=lock.is_ours)
+    identity = json.dumps([manifest[name] for name in ("fingerprint", "inputs", "libraries")])
+    build = continuing(make, identity) if step.stage.resumes else make
+    keeps = step.stage.resumes or step.stage.trains
+    return store.publish(step.name, build, manifest, resume=keeps, holds_lock=lock.is_ours)
 
 
 def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
@@ -186,7 +191,7 @@ def _placement(step: Step[Artifact], store: Store) -> dict[str, Any]:
     options: dict[str, Any] = {"scheduling_strategy": "DEFAULT"}
     if step.stage.computes:
         options["runtime_env"] = {"env_vars": worker_environment()}
-    if step.stage.resumes:  # a training run: Ray Train's controller runs on this task's node
+    if step.stage.trains:  # Ray Train's controller runs on this task's node
         options["resources"] = ON_HEAD
     if store.uri:
         options["num_gpus"] = needs(step).get("GPU", 0)

@@ -135,7 +135,7 @@ def grouped(why: Mapping[Step[Artifact], Reason]) -> list[str]:
 
 def _reached(step: Step[Artifact], store: Store) -> int:
     """Returns the update of an interrupted run's newest checkpoint on this machine, or 0."""
-    checkpoints = store.scratch(step.name).glob("recovery/[0-9]*") if step.stage.resumes else ()
+    checkpoints = store.scratch(step.name).glob("recovery/[0-9]*") if step.stage.trains else ()
     return max((int(checkpoint.name) for checkpoint in checkpoints if checkpoint.name.isdecimal()), default=0)
 
 

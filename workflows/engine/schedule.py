@@ -56,7 +56,7 @@ def execute_models(
         to_make = {name: to_run(model.results, store) for name, model in models.items()}
         results = relay.results = {name: model.results for name, model in models.items() if to_make[name]}
         for name in results:
-            if any(step.stage.resumes for step in to_make[name]):
+            if any(step.stage.trains for step in to_make[name]):
                 try:
                     at_once.append(layout_on(ray.nodes(), models[name].training).at_once)
                 except UserError as error:
@@ -113,15 +113,15 @@ def build(
     def before(step: Step[Artifact]) -> set[str]:
         inputs = {needed.fingerprint for needed in step.inputs}
         of_models = [needed for needed in behind.values() if step.fingerprint in needed] or [every]
-        return inputs | set.union(*of_models) & untrained if step.stage.resumes else inputs
+        return inputs | set.union(*of_models) & untrained if step.stage.trains else inputs
 
     with cancelled_on_error(running):
         while waiting or running:
             unbuilt = {step.fingerprint for step in (*waiting, *running.values())}
-            training = sum(step.stage.resumes for step in running.values())
+            training = sum(step.stage.trains for step in running.values())
             for step in [*waiting]:
-                if unbuilt.isdisjoint(before(step)) and not (step.stage.resumes and models and training >= at_once):
-                    training += step.stage.resumes
+                if unbuilt.isdisjoint(before(step)) and not (step.stage.trains and models and training >= at_once):
+                    training += step.stage.trains
                     waiting.remove(step)
                     running[submit(step, store, board)] = step
             done, _ = ray.wait([*running], timeout=POLL_S)

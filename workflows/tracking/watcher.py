@@ -21,7 +21,7 @@ from threading import Event
 from typing import Any, Literal, Self
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings, flatten
+from pipeline.settings import CleaningSettings, Settings, flatten
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.artifacts import METRICS, Corpus, EvaluationSet, read_metrics_line
 from pipeline.store.store import Store
@@ -293,13 +293,16 @@ def settings_of(model: Cell) -> dict[str, str]:
     """
     settings_by_kind: dict[str, Any] = {}
     for step in in_order(model.results):
-        kind = step.stage.short_name
         for argument in step.arguments:
             if isinstance(argument, Settings):
-                settings = argument.model_dump(mode="json")
-                if step.stage.makes is EvaluationSet:
+                kind, settings = step.stage.short_name, argument.model_dump(mode="json")
+                if isinstance(argument, CleaningSettings):
+                    kind = "cleaning"
+                elif step.stage.makes is EvaluationSet:
                     kind = f"{kind}.{settings['name']}"
-                settings_by_kind |= {"corpus": {**settings, "name": kind}} if _is_text(step) else {kind: settings}
+                elif step.stage.makes is Corpus:
+                    kind, settings = "corpus", {**settings, "name": kind}
+                settings_by_kind[kind] = settings
     return to_params(settings_by_kind)
 
 
@@ -309,11 +312,11 @@ def datasets_of(model: Cell, store: Store) -> list[Any]:
 
     datasets = []
     for step in in_order(model.results):
-        if _is_text(step) or step.stage.makes is EvaluationSet:
+        if step.stage.makes in (Corpus, EvaluationSet):
             place = f"{store.uri}/{step.name}" if store.uri else store.folder(step.name).absolute().as_uri()
             source = json.dumps({"uri": place})
             dataset = Dataset(step.label, step.fingerprint, "s3" if store.uri else "local", source)
-            context = "training" if _is_text(step) else "evaluation"
+            context = "training" if step.stage.makes is Corpus else "evaluation"
             datasets.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))
     return datasets
 
@@ -321,7 +324,3 @@ def datasets_of(model: Cell, store: Store) -> list[Any]:
 def to_params(settings: Any) -> dict[str, str]:
     """Flattens settings to MLflow's parameters, without passwords."""
     return {name: without_password(str(value)) for name, value in flatten(settings).items()}
-
-
-def _is_text(step: Step[Any]) -> bool:
-    return step.stage.makes is Corpus and not step.inputs

@@ -9,10 +9,8 @@ import pytest
 
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
-from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.text import aligned, amount
-from pipeline.text.cleaning import clean
+from pipeline.text import amount
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 from pipeline.text.normalisation import normalised
 from tests.support.read_text import read_text
@@ -63,8 +61,7 @@ def test_a_test_set_has_any_name(name: str, folder: Path, here: Context) -> None
 
 def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training files keep their order, each in its own shards. Blank dev lines stay. A full disk is noticed."""
-    monkeypatch.setattr(aligned, "SHARD_PAIRS", 100)
-    text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"))
+    text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"), shard_pairs=100, max_ratio=100)
     assert [*text.sets] == ["dev", "second", "a"]
     assert [(shard.pairs, shard.collection) for shard in text.corpus.shards] == [
         (100, "train.en.gz"),
@@ -74,8 +71,9 @@ def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeyp
     ]
     for side, language in enumerate(("en", "de")):
         assert [pair[side] for pair in text.pairs()] == [
-            *read_lines(folder / f"train.{language}.gz"),
-            *read_lines(folder / f"more.{language}"),
+            normalised(line)
+            for name in (f"train.{language}.gz", f"more.{language}")
+            for line in read_lines(folder / name)
         ]
     assert list(read_lines(text.sets["dev"].source)) == list(read_lines(folder / "dev.en"))
     monkeypatch.setattr(amount, "TOKENS_A_PAIR", 10**15)
@@ -102,17 +100,26 @@ def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
         read_text(here.folder / "empty", FilesSettings.load(folder / "corpus.toml"))
 
 
-def test_a_bad_byte_costs_its_training_pair_and_ends_an_evaluation_set(folder: Path, tmp_path: Path) -> None:
-    """One in millions of lines does not end the run: the pair is dropped and counted by cleaning."""
-    (folder / "more.en").write_bytes((folder / "more.en").read_bytes().replace(b"e", b"\xe9", 1))
-    text = read_text(tmp_path / "read", FilesSettings.load(folder / "corpus.toml"))
-    (tmp_path / "clean").mkdir()
-    cleaned = clean(Context(tmp_path / "clean"), text.corpus, CleaningSettings(max_ratio=100))
-    report = cleaned.load().report
-    assert (report["read"], report["dropped"]["invalid"]) == (270, 1)
-    assert report["collections"]["more.en"]["dropped"]["invalid"] == 1
-    (folder / "dev.en").write_bytes((folder / "dev.en").read_bytes().replace(b"e", b"\xe9", 1))
-    with pytest.raises(UserError, match=r"dev\.en, line \d+: not UTF-8 .*; convert the file"):
+def test_a_bad_line_costs_its_training_pair_and_ends_an_evaluation_set(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One in millions of lines does not end the run: pairs are dropped and counted, and the first is named."""
+    bad = {2: b"caf\xe9", 7: b"a" * (3 << 20), 9: b"\xff" * (1 << 20), 11: b"\xff"}
+    for name in ("more.en", "dev.en"):
+        lines = (folder / name).read_bytes().split(b"\n")
+        (folder / name).write_bytes(b"\n".join(bad.get(number, line) for number, line in enumerate(lines, 1)))
+        if name == "more.en":
+            text = read_text(tmp_path / "read", FilesSettings.load(folder / "corpus.toml"), max_ratio=100)
+    report = text.corpus.load().report
+    assert (report["read"], report["kept"]) == (270, 266)
+    assert report["collections"]["more.en"]["dropped"] == {"blank": 0, "too_long": 2, "ratio": 0, "invalid": 2}
+    assert [record.getMessage().partition("more.en, ")[2] for record in caplog.records] == [
+        "line 2: not UTF-8 (unexpected end of data, byte 4 of the line); pairs with such lines are dropped",
+        "line 7: longer than 1048576 bytes; pairs with such lines are dropped",
+    ]
+    kept = [line for number, line in enumerate(read_lines(folder / "more.de"), 1) if number not in bad]
+    assert [target for _, target in text.pairs()[250:]] == list(map(normalised, kept))
+    with pytest.raises(UserError, match=r"dev\.en, line 2: not UTF-8 .*; convert the file"):
         read_text(tmp_path / "again", FilesSettings.load(folder / "corpus.toml"))
 
 

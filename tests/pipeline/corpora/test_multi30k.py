@@ -74,7 +74,7 @@ def test_download_checks_and_reads(here: Context, served: tuple[Path, str], monk
             monkeypatch.delitem(published(), name)
     text = read_text(here.folder, Multi30kSettings(base_url=url))
     assert [source for source, _ in text.pairs()] == list(read_lines(folder / "train.en.gz"))
-    assert sorted(path.name for path in text.corpus.folder.iterdir()) == ["00000.de", "00000.en", "corpus.json"]
+    assert sorted(path.name for path in text.corpus.folder.glob("[!.]*")) == ["00000.de", "00000.en", "corpus.json"]
 
 
 @pytest.mark.parametrize(

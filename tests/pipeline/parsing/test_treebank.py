@@ -9,9 +9,7 @@ from pipeline.errors import UserError
 from pipeline.parsing.recombination import RecombinationSettings
 from pipeline.parsing.splits import SPLITS, splits_of
 from pipeline.parsing.treebank import TreebankSettings
-from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.text.cleaning import clean
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.text.vocabulary import SPACE_SIGN
 from tests.support.read_text import Text, read_text
@@ -58,9 +56,9 @@ def test_sections_of_the_wall_street_journal(wsj: Path, above: str, here: Contex
     assert lines(text, "dev", 1)[0] == "(S (NP XX )NP (VP XX (ADJP XX )ADJP )VP XX )S"
     assert next(read_lines(text.sets["test"].gold_trees)) == "(S (NP (NN s23a)) (VP (VBZ is) (ADJP (JJ red))) (. .))"
     assert text.corpus.symbols == ("(ADJP", "(NP", "(S", "(VP", ")ADJP", ")NP", ")S", ")VP", "XX")
-    assert text.corpus.read_json("corpus.json")["report"] == {"read": 60, "without_words": 1}
+    assert text.corpus.read_json("corpus.json")["report"]["without_words"] == 1
     assert [text.sets[name].load().report["without_words"] for name in ("dev", "test")] == [0, 1]
-    files = [sorted(path.name for path in part.folder.iterdir()) for part in (text.corpus, text.sets["test"])]
+    files = [sorted(path.name for path in part.folder.glob("[!.]*")) for part in (text.corpus, text.sets["test"])]
     assert files[0] == ["00000.en", "00000.trees", "corpus.json"]
     assert files[1] == ["evaluation_set.json", "gold.trees", "test.en", "test.trees"]
 
@@ -100,8 +98,6 @@ def test_a_word_with_a_space_inside_stays_one_word(tmp_path: Path, here: Context
     file = tmp_path / "trees.mrg"
     write_lines(file, [TREE.format(f"a{sign}b{sign}{i}") for i in range(20)])
     text = read_text(here.folder, TreebankSettings(treebank=file))
-    (tmp_path / "clean").mkdir()
-    text = text._replace(corpus=clean(Context(tmp_path / "clean"), text.corpus, CleaningSettings()))
     for split in SPLITS:
         for words in lines(text, split):
             assert words.replace(SPACE_SIGN, " ").split()[1:] == ["is", "red", "."]

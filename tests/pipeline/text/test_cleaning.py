@@ -10,8 +10,10 @@ import pytest
 
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Context
-from pipeline.text.cleaning import clean, reason_to_drop
-from tests.support.parallel_text import corpus_of, pairs_of, text_pairs
+from pipeline.store.artifacts import Corpus
+from pipeline.text.aligned import blocks
+from pipeline.text.cleaning import reason_to_drop, write_corpus
+from tests.support.parallel_text import pairs_of, text_pairs
 from tests.support.tiny_text import NOISE
 from tests.support.unspaced_text import ENGLISH, TEXTS
 
@@ -22,30 +24,32 @@ def map_processes(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) 
         yield from pool.map(function, *zip(*calls, strict=True))
 
 
+def clean(context: Context, pairs: list[tuple[str, str]], languages: Any = ("en", "de"), **settings: Any) -> Corpus:
+    cleaning = CleaningSettings(**settings)
+    return write_corpus(context, languages, blocks("all", pairs, cleaning.shard_pairs), cleaning)
+
+
 @pytest.fixture
 def europarl(parallel_text: Path) -> list[tuple[str, str]]:
     pairs = text_pairs(parallel_text, "europarl_sample/train", 120)
     return [(source, target) for source, target in pairs if source.strip() and target.strip()]
 
 
-def test_bad_pairs_are_dropped_and_counted(here: Context, tmp_path: Path, europarl: list[tuple[str, str]]) -> None:
-    corpus = corpus_of(tmp_path / "corpus", europarl[:30] + NOISE + europarl[30:], shard_pairs=50)
-    cleaned = clean(replace(here, map=map_processes), corpus, CleaningSettings(shard_pairs=20))
+def test_bad_pairs_are_dropped_and_counted(here: Context, europarl: list[tuple[str, str]]) -> None:
+    read = europarl[:20] + NOISE + europarl[20:]
+    cleaned = clean(replace(here, map=map_processes), read, shard_pairs=4)
     assert pairs_of(cleaned) == [(source.strip(), target.strip()) for source, target in europarl]
     dropped = {"blank": 2, "too_long": 1, "ratio": 1, "invalid": 0}
     counts = {"read": len(europarl) + 4, "kept": len(europarl), "dropped": dropped}
     report = {**counts, "normalised": 0, "collections": {"all": counts}}
     assert cleaned.read_json("corpus.json")["report"] == report
-    assert max(shard.pairs for shard in cleaned.shards) == 20
-    assert {path.suffix for path in cleaned.folder.iterdir()} == {".json", ".en", ".de"}
+    assert {shard.pairs for shard in cleaned.shards} == {4}
+    assert {path.suffix for path in cleaned.folder.glob("[!.]*")} == {".json", ".en", ".de"}
 
 
-def test_separators_inside_training_lines_become_spaces(here: Context, tmp_path: Path) -> None:
+def test_separators_inside_training_lines_become_spaces(here: Context) -> None:
     """No other program can split the lines again. Lines changed within are counted."""
-    corpus = corpus_of(
-        tmp_path / "corpus", [("a\u2028b\x85\tc\r", "Quoi\u00a0? \x0c\x1c oui\r"), ("x \r", "\ty"), ("ü", "u\u0308")]
-    )
-    cleaned = clean(here, corpus, CleaningSettings())
+    cleaned = clean(here, [("a\u2028b\x85\tc\r", "Quoi\u00a0? \x0c\x1c oui\r"), ("x \r", "\ty"), ("ü", "u\u0308")])
     assert pairs_of(cleaned) == [("a b c", "Quoi\u00a0?   oui"), ("x", "y"), ("ü", "ü")]
     assert cleaned.read_json("corpus.json")["report"]["normalised"] == 3
 
@@ -76,9 +80,8 @@ def test_where_no_spaces_separate_words_characters_are_counted(here: Context, tm
     pairs = list(zip(ENGLISH, TEXTS[language], strict=True))
     there = [*pairs, (" ".join(ENGLISH), TEXTS[language][4]), (ENGLISH[4], "".join(TEXTS[language]))]
     for name, read in (("there", there), ("back", [(target, source) for source, target in there])):
-        corpus = corpus_of(tmp_path / name, read, ("en", language))
-        (tmp_path / f"clean {name}").mkdir()
-        cleaned = clean(Context(tmp_path / f"clean {name}"), corpus, CleaningSettings())
+        (tmp_path / name).mkdir()
+        cleaned = clean(Context(tmp_path / name), read, ("en", language))
         assert pairs_of(cleaned) == read[: len(pairs)]
         dropped = {"blank": 0, "too_long": 0, "ratio": 2, "invalid": 0}
         assert cleaned.read_json("corpus.json")["report"]["dropped"] == dropped

@@ -59,7 +59,7 @@ def test_what_rests_on_another_generation_of_an_input_is_stale(tmp_path: Path) -
     """At any depth, by content: text that is rebuilt as it was changes nothing. Older manifests do not know."""
     store = Store(tmp_path)
     text = WRITE("text", WriteSettings(text="a"))
-    run = replace(JOIN, resumes=True)("train", [Pair(text)], tmp_path)
+    run = replace(JOIN, trains=True)("train", [Pair(text)], tmp_path)
     model, other = (JOIN(label, [Pair(run)], tmp_path / label) for label in ("average", "cost"))
     scores = JOIN("score", [Pair(model)], tmp_path)
     table = JOIN("table", [Pair(scores, other)], tmp_path)

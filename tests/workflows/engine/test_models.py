@@ -182,7 +182,7 @@ def test_a_training_that_fits_nowhere_fails_alone(tmp_path: Path) -> None:
 
 
 def _trained(label: str, log: Path, seconds: float) -> Step[Words]:
-    return replace(LINGER, resumes=True)(f"train {label}", label, seconds, log)
+    return replace(LINGER, trains=True)(f"train {label}", label, seconds, log)
 
 
 def _view() -> View:
@@ -201,7 +201,7 @@ def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
 def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
     log, began_s = tmp_path / "log", time.monotonic()
     long, short, good = _trained("long", log, 600), _trained("short", log, 3), _text("good", "a")
-    bad = replace(WRITE, resumes=True)("bad", WriteSettings(text="bad"))
+    bad = replace(WRITE, trains=True)("bad", WriteSettings(text="bad"))
     tiny = Tiny(tmp_path / "joined", short=short)
     made = {"failing": Model([long, bad, good], BASE), "short": Model([short, good], BASE)}
     table, failures = run_models(made, lambda _failures: tiny.step({}), Store(tmp_path / "runs"), [_view()])
@@ -212,7 +212,7 @@ def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
 
 
 def _meeting(label: str, log: Path, *behind: Step[Words]) -> Step[Words]:
-    return Stage("tiny_stages.meet", meet, Words, resumes=True)(f"train {label}", label, log, behind)
+    return Stage("tiny_stages.meet", meet, Words, trains=True)(f"train {label}", label, log, behind)
 
 
 def test_the_models_with_the_most_work_begin_first(tmp_path: Path) -> None:

@@ -135,13 +135,13 @@ def test_a_step_runs_is_cached_or_is_not_needed(tmp_path: Path) -> None:
     store, other, target = Store(tmp_path), table_of(1), table_of(2)
     make(store, other)
     text, train, *rest = planned([target], store, reasons(to_run([target], store), store))
-    assert (text["label"], text["state"], text["why"], text["inputs"]) == ("clean en-de", "cached", "", [])
+    assert (text["label"], text["state"], text["why"], text["inputs"]) == ("read en-de", "cached", "", [])
     assert (train["state"], train["why"].partition("; ")[2]) == ("to run", "built with seed 1 (here 2)")
-    assert (train["stage"], train["inputs"]) == ("training.train", ["clean en-de"])
+    assert (train["stage"], train["inputs"]) == ("training.train", ["read en-de"])
     assert [step["state"] for step in rest] == ["to run"] * 3
-    rmtree(store.folder(f"cleaning-{text['fingerprint']}"))
+    rmtree(store.folder(f"files-{text['fingerprint']}"))
     drawn = as_mermaid(planned([other], store, reasons(to_run([other], store), store))).splitlines()
-    assert drawn[:3] == ["flowchart TD", '    s1["clean en-de"]', "    style s1 opacity:0.4"]
+    assert drawn[:3] == ["flowchart TD", '    s1["read en-de"]', "    style s1 opacity:0.4"]
     assert drawn[-3:] == ['    s5["table 2"]', "    s4 --> s5", "    style s5 stroke-dasharray:4 3"]
 
 

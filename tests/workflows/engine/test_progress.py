@@ -61,7 +61,7 @@ def test_a_model_that_fails_has_a_line() -> None:
     """Its line has the reason. A step that another model continues may still finish."""
     file = io.StringIO()
     view = View(Console(file=file, width=120))
-    training = replace(STEP, stage=replace(STEP.stage, resumes=True))
+    training = replace(STEP, stage=replace(STEP.stage, trains=True))
     view.begin({training: Reason("never built")}, [])
     view.started(training)
     view.failed("en-de base", [training], "the loss is nan")

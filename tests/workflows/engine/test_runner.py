@@ -18,6 +18,7 @@ from rich.console import Console
 from pipeline.corpora.files import FilesSettings, FilesText
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
+from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Artifact, Context, build_folder
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
@@ -134,12 +135,13 @@ def test_text_that_is_replaced_after_it_was_hashed_is_not_published(tmp_path: Pa
     sides, store = {"source": tmp_path / "en", "target": tmp_path / "de"}, Store(tmp_path)
     function = READERS[FilesSettings][2 if name == "train" else 3]
     text = FilesText(name=name, languages=("en", "de"), files=(sides,))
-    step = Stage("files.read", function, Artifact)(f"read {name}", text)
+    settings = [CleaningSettings()] if name == "train" else []
+    step = Stage("files.read", function, Artifact, resumes=True)(f"read {name}", text, *settings)
     assert store.find(step.name) is None
     (tmp_path / "new").rename(tmp_path / "de")
     with pytest.raises(UserError, match=f"^the files of read {name} changed while they were read; run the same"):
         runner.run([step], store)
-    assert not [*store.artifacts.glob("[!.]*")]
+    assert not [*store.artifacts.glob("[!.]*"), *store.artifacts.glob(".making-*")]
 
 
 def _flip(path: Path) -> None:
@@ -152,10 +154,10 @@ def _draw(context: Context) -> Words:
     return written(context, secrets.token_hex(8))
 
 
-@pytest.mark.parametrize("resumes", [False, True])
-def test_no_table_holds_results_of_two_generations(tmp_path: Path, resumes: bool) -> None:
+@pytest.mark.parametrize("trains", [False, True])
+def test_no_table_holds_results_of_two_generations(tmp_path: Path, trains: bool) -> None:
     """A draw is rebuilt for a second result: the first, which was built from the former draw, is rebuilt with it."""
-    store, drawn = Store(tmp_path), Stage("tiny_stages.draw", _draw, Words, resumes=resumes)("draw")
+    store, drawn = Store(tmp_path), Stage("tiny_stages.draw", _draw, Words, trains=trains)("draw")
     first, second = (JOIN(f"{number}", [Pair(drawn)], tmp_path / f"log {number}") for number in (1, 2))
     runner.run([first], store)
     store.set_aside(drawn.name)
@@ -174,7 +176,7 @@ def _train(context: Context, log: Path) -> Words:
 def test_nothing_of_what_is_damaged_is_lost(tmp_path: Path) -> None:
     """A training run resumes from its intact part; any other stage's is set aside. Both are reported."""
     store, log = Store(tmp_path), tmp_path / "log"
-    train = Stage("tiny_stages.train", _train, Words, resumes=True)("train", log)
+    train = Stage("tiny_stages.train", _train, Words, trains=True)("train", log)
     join_step = JOIN("join", [Pair(train)], tmp_path / "joined")
     runner.run([join_step], store)
     _flip(store.folder(train.name) / "words.txt")
