@@ -23,11 +23,11 @@ import typer
 
 from benchmarks.contenders import OURS, Contender, is_installed, print_result, processes, ratio
 from benchmarks.translators import CTranslate2, Ours
+from pipeline.artifacts import Checkpoint
+from pipeline.context import Context
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint
 from pipeline.text.lines import read_lines, read_pairs
 from workflows.cli.console import App, help_text, run_app
 from workflows.names import named_folder

@@ -35,12 +35,12 @@ import typer
 from benchmarks import training
 from benchmarks.synthetic import write_dataset
 from benchmarks.training_loops import WARM_UP_UPDATES, OurLoop
+from pipeline.artifacts import EncodedDataset
+from pipeline.context import ignore
 from pipeline.corpora.lengths import LENGTHS
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import ignore
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.warning_events import emitting_warnings
 from workflows.cli.console import App, console, help_text, run_app
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from benchmarks.contenders import print_result
-from pipeline.store.artifacts import Shard
+from pipeline.artifacts import Shard
 from workflows.cli.console import App, help_text, run_app
 
 BARE_SHARDS = 4

@@ -25,9 +25,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from model.config import END_ID
+from pipeline.artifacts import EncodedDataset
 from pipeline.corpora.lengths import PairLengths, draw_lengths
 from pipeline.settings import EncodingSettings
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import id_lists, write_shard
 from pipeline.text.segmentation import id_type
 

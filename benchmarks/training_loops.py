@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from model.batch import Batch, shift_right
 from model.config import PAD_ID, TransformerConfig
 from model.training_step import learning_rate
+from pipeline.artifacts import EncodedDataset
 from pipeline.hardware import compute_dtype, device_name, dtype_name, dtype_of, matmul_flop_s
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import Dtype, TrainingSettings
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import TrainingState
 from pipeline.training.loop import Training

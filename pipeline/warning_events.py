@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pipeline.store.artifact import Listener
+from pipeline.context import Listener
 
 Result = TypeVar("Result")
 

@@ -132,6 +132,13 @@ def test_the_packages_keep_the_rules() -> None:
     assert {"model.transformer", "pipeline.corpora.grammar.rules", "workflows.engine.runner"} <= read(ROOT).keys()
 
 
+def test_the_store_knows_no_stage() -> None:
+    modules = read(ROOT)
+    stored = [module for name, module in modules.items() if name.startswith("pipeline.store.")]
+    imported = {name for module in stored for name in module.imported(modules) if not name.startswith("pipeline.store")}
+    assert {name for name in imported if name.startswith("pipeline.")} <= {"pipeline.errors", "pipeline.environment"}
+
+
 def test_files_beside_the_modules_are_packaged() -> None:
     """Every file that a module reads from its own folder is in an installed package, and part of a table's source."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

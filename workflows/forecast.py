@@ -18,13 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from model.flops import count_parameters, training_flop
+from pipeline.artifacts import TrainingRun
 from pipeline.corpora import embedded, multi30k
 from pipeline.corpora.lengths import drawn
 from pipeline.environment import busy_text, usable_cpus
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_of, matmul_flop_s
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import Store
 from workflows.profiles.profile import Profile
 from workflows.quantities import duration, flop_text

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from pipeline.artifacts import METRICS
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import METRICS
 from pipeline.store.hashes import STORE
 from pipeline.store.store import Store
 from workflows.runs import BUCKET, DEFAULT_ROOT, MODEL_STAGES, NEWEST, RUN, Run, file_name, run_numbers, short_name

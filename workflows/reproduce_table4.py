@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.store.artifacts import EvaluationSet
+from pipeline.artifacts import EvaluationSet
 from workflows import paper, stages
 from workflows.cli import options
 from workflows.cli.console import run_app

@@ -11,11 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipeline.corpora import embedded, files, multi30k, wmt14
-from pipeline.evaluation import costs, dev_scores, parses, perplexity, search_choice, tree_scores
-from pipeline.parsing import treebank
-from pipeline.settings import CleaningSettings, DecodingSettings, Settings, TrainingSettings
-from pipeline.store.artifacts import (
+from pipeline.artifacts import (
     Checkpoint,
     ChosenParser,
     Corpus,
@@ -26,6 +22,10 @@ from pipeline.store.artifacts import (
     TrainingRun,
     Vocabulary,
 )
+from pipeline.corpora import embedded, files, multi30k, wmt14
+from pipeline.evaluation import costs, dev_scores, parses, perplexity, search_choice, tree_scores
+from pipeline.parsing import treebank
+from pipeline.settings import CleaningSettings, DecodingSettings, Settings, TrainingSettings
 from pipeline.text import overlap
 from workflows.engine.dag import A, Imported, Stage, Step
 from workflows.profiles.profile import Profile, Recipe, SearchGrid

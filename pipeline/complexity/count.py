@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from pipeline.complexity.layers import Recurrent, make
 from pipeline.complexity.records import Counts, CountsArtifact, LayerCounts, SizeCounts
 from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, SweepSettings
-from pipeline.store.artifact import Context
+from pipeline.context import Context
 
 
 def count(context: Context, settings: LayerSettings, sweep: SweepSettings) -> CountsArtifact:

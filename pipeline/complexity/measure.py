@@ -21,10 +21,10 @@ from pipeline.complexity.records import (
     SizeMeasurements,
 )
 from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, SweepSettings, TimingSettings
+from pipeline.context import Context
 from pipeline.environment import busy_text, usable_cpus
 from pipeline.errors import UserError
 from pipeline.hardware import device_name, dtype_name
-from pipeline.store.artifact import Context
 
 SEED = 1
 log = logging.getLogger(__name__)

@@ -1,8 +1,8 @@
 """Records of the counts and measurements of Table 1's layer types."""
 
 from pipeline.complexity.settings import LayerSettings, LayerType, SweepSettings, TimingSettings
+from pipeline.records import Record
 from pipeline.store.artifact import JsonArtifact
-from pipeline.store.records import Record
 
 
 class SizeCounts(Record):

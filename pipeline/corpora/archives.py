@@ -20,10 +20,10 @@ from typing import IO, Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from pipeline.context import Context
 from pipeline.corpora.download import fetch, mismatch
 from pipeline.errors import UserError
 from pipeline.settings import Settings
-from pipeline.store.artifact import Context
 from pipeline.store.folders import Inside
 from pipeline.store.locks import FileLock
 from pipeline.text.aligned import content_sha256

@@ -21,13 +21,13 @@ from typing import Literal
 
 from pydantic import Field
 
+from pipeline.artifacts import Corpus, EvaluationSet, Hypotheses
+from pipeline.context import Context
 from pipeline.corpora.grammar import Derivation, derive, word_by_word
 from pipeline.corpora.splitting import hash_of
 from pipeline.parsing.linearisation import linearise
 from pipeline.parsing.trees import parse
 from pipeline.settings import CleaningSettings, Count, Seed, Settings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EvaluationSet, Hypotheses
 from pipeline.text.aligned import Pairs, Part, write_set
 from pipeline.text.amount import Amount
 from pipeline.text.cleaning import write_corpus

@@ -28,11 +28,11 @@ from pydantic import (
     model_validator,
 )
 
+from pipeline.artifacts import Corpus, EvaluationSet
+from pipeline.context import Context
 from pipeline.corpora.archives import Origin
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings, Settings, read_toml
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.hashes import cached
 from pipeline.text.aligned import Part, content_sha256, copy_set, no_pair, parts_of
 from pipeline.text.amount import Amount

@@ -11,11 +11,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from pipeline.artifacts import Corpus, EvaluationSet
+from pipeline.context import Context
 from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, CleaningSettings, Settings, not_in_fingerprint
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.folders import temporary_folder
 from pipeline.text.aligned import content_sha256, copy_set, parts_of
 from pipeline.text.amount import Amount

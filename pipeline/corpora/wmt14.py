@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from pipeline.artifacts import Corpus, EvaluationSet
+from pipeline.context import Context
 from pipeline.corpora.archives import Archive, Checksum, Origin, extract, report_downloads
 from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, CleaningSettings, Count, Settings, not_in_fingerprint
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.store.folders import temporary_folder
 from pipeline.text.aligned import Part, parts_of, write_set
 from pipeline.text.amount import Amount

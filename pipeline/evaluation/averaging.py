@@ -10,11 +10,11 @@ from collections.abc import Iterable
 import safetensors.torch
 from torch import Tensor
 
+from pipeline.artifacts import Checkpoint, TrainingRun
+from pipeline.context import Context
 from pipeline.errors import UserError
+from pipeline.records import AveragingRecord
 from pipeline.settings import AveragingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, TrainingRun
-from pipeline.store.records import AveragingRecord
 from pipeline.training.checkpoints import write_weights
 
 log = logging.getLogger(__name__)

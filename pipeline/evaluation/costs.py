@@ -9,9 +9,10 @@ import re
 from types import MappingProxyType
 from typing import Literal
 
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import TrainingRun
-from pipeline.store.records import Record
+from pipeline.artifacts import TrainingRun
+from pipeline.context import Context
+from pipeline.records import Record
+from pipeline.store.artifact import JsonArtifact
 
 PAPER_SUSTAINED_FLOP_S = MappingProxyType({"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12})
 """Sustained single-precision FLOP/s of one GPU (footnote 5)."""

@@ -20,12 +20,12 @@ import ray
 from ray.exceptions import RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pipeline.artifacts import Checkpoint, EvaluationSet, Hypotheses
+from pipeline.context import Context
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
+from pipeline.records import DecodingRecord
 from pipeline.settings import DecodingSettings, Dtype
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EvaluationSet, Hypotheses
-from pipeline.store.records import DecodingRecord
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.training.layout import lacking, listed, may_grow
 from pipeline.warning_events import emitting_warnings

@@ -6,13 +6,14 @@ measured = measure(Context(folder), run, dev, DecodingSettings())
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from pipeline.artifacts import Checkpoint, EvaluationSet, TrainingRun
+from pipeline.context import Context
 from pipeline.evaluation.parses import rebuild_parses
 from pipeline.evaluation.tree_scores import score_parses
+from pipeline.records import Record
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Checkpoint, EvaluationSet, TrainingRun
+from pipeline.store.artifact import JsonArtifact
 from pipeline.store.folders import temporary_folder
-from pipeline.store.records import Record
 
 if TYPE_CHECKING:
     from pipeline.evaluation.decoding import Translators

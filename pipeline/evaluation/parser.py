@@ -10,12 +10,12 @@ and -RCB-, as in the Penn Treebank, since they would be brackets in a tree.
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.artifacts import CHOICE_FILE, ChosenParser
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.parsing.linearisation import WORD_SYMBOL, Rebuilt, one_word, rebuild, writes_trees
 from pipeline.parsing.trees import WRITTEN_BRACKETS, bracketed
 from pipeline.settings import PARSING, DecodingSettings
-from pipeline.store.artifacts import CHOICE_FILE, ChosenParser
 
 
 def settings_of(checkpoint_folder: Path) -> DecodingSettings:

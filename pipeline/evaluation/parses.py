@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
+from pipeline.artifacts import Corpus, EvaluationSet, Hypotheses
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.parsing.linearisation import Repair, rebuild
 from pipeline.parsing.trees import Tree, bracketed, preterminals, read_trees, walk, with_tags_of, words_of
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Corpus, EvaluationSet, Hypotheses
-from pipeline.store.records import Record
+from pipeline.records import Record
+from pipeline.store.artifact import JsonArtifact
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 
 log = logging.getLogger(__name__)

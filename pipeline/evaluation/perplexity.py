@@ -5,9 +5,10 @@ Perplexity is exp of the mean negative log-likelihood, without label smoothing.
     measure(Context(folder), checkpoint, dev).load().dev_perplexity
 """
 
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Checkpoint, EvaluationSet
-from pipeline.store.records import Record
+from pipeline.artifacts import Checkpoint, EvaluationSet
+from pipeline.context import Context
+from pipeline.records import Record
+from pipeline.store.artifact import JsonArtifact
 
 
 class PerplexityRecord(Record):

@@ -22,10 +22,10 @@ from sacrebleu.significance import PairedTest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
 
+from pipeline.artifacts import EvaluationSet, Hypotheses, Scores
+from pipeline.context import Context
 from pipeline.errors import UserError
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EvaluationSet, Hypotheses, Scores
-from pipeline.store.records import BleuScores, ScoringRecord
+from pipeline.records import BleuScores, ScoringRecord
 from pipeline.text.languages import has_word_spaces, tag_of, tokenizer_of
 from pipeline.text.lines import read_lines
 

@@ -10,12 +10,13 @@ import shutil
 from collections.abc import Iterator, Sequence
 from itertools import product
 
+from pipeline.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, EvaluationSet
+from pipeline.context import Context
 from pipeline.evaluation.dev_scores import scores_of
 from pipeline.evaluation.tree_scores import ScoredTrees
+from pipeline.records import ChoiceRecord, Record
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import MANIFEST, Context, JsonArtifact
-from pipeline.store.artifacts import CHOICE_FILE, Checkpoint, ChosenParser, EvaluationSet
-from pipeline.store.records import ChoiceRecord, Record
+from pipeline.store.artifact import MANIFEST, JsonArtifact
 
 
 class SearchScores(Record):

@@ -27,11 +27,11 @@ from model.config import END_ID, PAD_ID, TransformerConfig
 from model.flops import count_parameters
 from model.search import SEARCH_ROWS, Hypothesis, beam_search
 from model.transformer import EncoderDecoder, Transformer
+from pipeline.artifacts import Checkpoint
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_of
 from pipeline.parsing.constraint import TreeTokens, WellFormed, tree_tokens
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
-from pipeline.store.artifacts import Checkpoint
 from pipeline.text.encoding import decode_ids
 from pipeline.text.normalisation import normalised
 from pipeline.text.segmentation import encode_lines

@@ -3,10 +3,11 @@
 f1 = score_parses(Context(folder), parses).load().total.f1
 """
 
+from pipeline.context import Context
 from pipeline.evaluation.parses import Parses
 from pipeline.parsing.evalb import Total, score_trees
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.records import Record
+from pipeline.records import Record
+from pipeline.store.artifact import JsonArtifact
 
 
 class BracketScores(Record):

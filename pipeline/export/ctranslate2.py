@@ -26,11 +26,12 @@ from torch import Tensor
 
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
 from model.transformer import Transformer, sinusoids
+from pipeline.artifacts import VOCABULARY_FILE, Checkpoint
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.export.transformer import load_transformer
 from pipeline.settings import LONGEST_TOKENS
-from pipeline.store.artifact import Artifact, Context
-from pipeline.store.artifacts import VOCABULARY_FILE, Checkpoint
+from pipeline.store.artifact import Artifact
 
 SAME_SEARCH = MappingProxyType(
     {"length_penalty": 0, "disable_unk": True, "suppress_sequences": [["<pad>"], ["<s>"]], "min_decoding_length": 0}

@@ -26,10 +26,11 @@ from torch import Tensor
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID, SearchConfig, TransformerConfig
 from model.search import NEVER_PRODUCED
 from model.transformer import Transformer, sinusoids
+from pipeline.artifacts import Checkpoint
+from pipeline.context import Context
 from pipeline.export.transformer import load_transformer
 from pipeline.settings import LONGEST_TOKENS
-from pipeline.store.artifact import Artifact, Context
-from pipeline.store.artifacts import Checkpoint
+from pipeline.store.artifact import Artifact
 from pipeline.store.tensors import write_tensors
 
 ATTENTIONS = {

@@ -19,9 +19,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from pipeline.artifacts import Checkpoint
 from pipeline.parsing.linearisation import writes_trees
 from pipeline.settings import PARSING, DecodingSettings
-from pipeline.store.artifacts import Checkpoint
 from pipeline.text.vocabulary import load
 
 LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "torch")

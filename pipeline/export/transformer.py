@@ -3,9 +3,9 @@
 from sentencepiece import SentencePieceProcessor
 
 from model.transformer import Transformer
+from pipeline.artifacts import Checkpoint
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_checkpoint
-from pipeline.store.artifacts import Checkpoint
 
 
 def load_transformer(checkpoint: Checkpoint, library: str) -> tuple[Transformer, SentencePieceProcessor]:

@@ -13,14 +13,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from pipeline.artifacts import Corpus, EvaluationSet
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.parsing.linearisation import WORD_SYMBOL, linearise, one_word, tag_of
 from pipeline.parsing.recombination import Recombination, RecombinationSettings
 from pipeline.parsing.splits import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.trees import Tree, bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, CleaningSettings, Settings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EvaluationSet
 from pipeline.text.aligned import Pairs, Part, blocks, content_sha256, write_set
 from pipeline.text.amount import Amount
 from pipeline.text.cleaning import write_corpus

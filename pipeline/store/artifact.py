@@ -1,8 +1,7 @@
 """Artifacts: folders that are published as a whole or not at all.
 
 An artifact is built in a temporary folder and published by a single rename. Its `manifest.json` holds the sha256 of
-each file and of itself. A published folder is never modified; `Artifact.damage` detects changes. `Context`, the first
-argument of every stage, has the folder to write to, a parallel map and a receiver of progress.
+each file and of itself. A published folder is never modified; `Artifact.damage` detects changes.
 """
 
 import errno
@@ -12,13 +11,13 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -26,66 +25,15 @@ from pipeline.errors import LockLostError, UserError
 from pipeline.store.folders import HIDDEN, MANIFEST, build_folder, inside, remove
 from pipeline.store.hashes import file_sha256, hashes_file, known_hashes, remember, stamp
 
-if TYPE_CHECKING:
-    from pipeline.store.build import Build
-
-Result = TypeVar("Result")
-
-
 ArtifactT = TypeVar("ArtifactT", bound="Artifact")
 Content = TypeVar("Content")
 
 
 logger = logging.getLogger(__name__)
 
-CHECK_S = 5.0
-"""Minimum seconds between lock checks of a stage that reports often."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """errno values for a full disk or quota."""
 EXISTS = (errno.EEXIST, errno.ENOTEMPTY)
-
-
-def map_here(function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
-    """Applies `function` to each argument list in this process; workflows use Ray tasks instead."""
-    return (function(*arguments) for arguments in calls)
-
-
-Listener = Callable[[dict[str, Any]], None]
-"""Receives a stage's events."""
-
-
-def ignore(event: dict[str, Any]) -> None:
-    """Discards an event."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a running stage works with: its build folder, an event receiver and a parallel map."""
-
-    folder: Path
-    """The folder to write to. Initially empty, except that training finds the files of an interrupted run."""
-    emit: Listener = ignore
-    """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} metrics,
-    {"waiting": "no GPU is free"} goes to the screen, {"warning": ...} to the screen and the manifest."""
-    map: Callable[..., Iterable[Any]] = map_here
-    """`map(function, argument_lists)` yields results in order. `function` must be importable in other processes."""
-    build: "Build | None" = None
-    """The build folder for processes on other nodes; None: they see the same folders, and there is no lock."""
-    device: str = "cpu"
-    """The torch device reserved for the stage."""
-    warnings: Sequence[str] = ()
-    """For a table, the warnings of all stages behind it, each with its stages' labels; empty for other stages."""
-
-    @property
-    def on_node(self) -> Callable[[Path], Path]:
-        """Returns, in a process on any node, the folder there of one of the stage's inputs (`Build.input`)."""
-        return self.build.input if self.build else Path
-
-    def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
-        """Reports progress. Raises LockLostError if another process has taken over (`Build.check`)."""
-        if self.build:
-            self.build.check(every_s=CHECK_S)
-        self.emit({"done": done, "total": total, "unit": unit, **more})
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from pipeline.artifacts import EvaluationSet
+from pipeline.context import Context
 from pipeline.errors import UserError
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EvaluationSet
+from pipeline.records import EvaluationSetRecord
 from pipeline.store.hashes import cached, file_sha256
-from pipeline.store.records import EvaluationSetRecord
 from pipeline.text.lines import DroppedLine, read_pairs, readable, write_pairs
 from pipeline.text.normalisation import normalised
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pipeline.artifacts import Corpus
+from pipeline.context import Context
 from pipeline.errors import UserError
+from pipeline.parts import written
+from pipeline.records import CorpusRecord
 from pipeline.settings import CleaningSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
-from pipeline.store.parts import written
-from pipeline.store.records import CorpusRecord
 from pipeline.text.aligned import Part, normalised_pairs
 from pipeline.text.languages import has_word_spaces
 from pipeline.text.lines import INVALID, TOO_LONG, write_pairs
@@ -40,7 +40,7 @@ def write_corpus(
     symbols: Iterable[str] | None = None,
     report: Mapping[str, Any] = MappingProxyType({}),
 ) -> Corpus:
-    """Cleans the pairs of each part and writes them as a shard, with one task per part (`pipeline.store.parts`).
+    """Cleans the pairs of each part and writes them as a shard, with one task per part (`pipeline.parts`).
 
     `expected` is the number of pairs, if known, for progress. Linearised trees have `symbols`, to which those of the
     text are added. The corpus's report is `report`, which is read at the end, and {"read", "kept", "dropped": {reason:

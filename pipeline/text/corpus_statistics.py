@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipeline.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import ALL, Corpus, EncodedDataset, Vocabulary
 from pipeline.text.batching import plan_epoch
 from pipeline.text.overlap import Overlap, Overlaps
 

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
+from pipeline.artifacts import Corpus, EncodedDataset, EvaluationSet, Shard, Vocabulary
+from pipeline.context import Context
 from pipeline.errors import UserError
+from pipeline.parts import written
 from pipeline.settings import LONGEST_TOKENS, EncodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Shard, Vocabulary
 from pipeline.store.folders import temporary_folder
-from pipeline.store.parts import written
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import segmenter
 from pipeline.text.vocabulary import load

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.artifacts import Corpus, EvaluationSet, Shard
+from pipeline.context import Context
 from pipeline.errors import UserError
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Corpus, EvaluationSet, Shard
+from pipeline.store.artifact import JsonArtifact
 from pipeline.text.aligned import content_sha256
 from pipeline.text.lines import read_pairs
 

@@ -21,10 +21,10 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
+from pipeline.artifacts import Corpus, Shard, Vocabulary
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, Shard, Vocabulary
 from pipeline.text.formats import MAX_LINE_BYTES
 from pipeline.text.languages import has_word_spaces
 from pipeline.text.lines import read_pairs, write_lines

@@ -29,12 +29,12 @@ from pydantic import TypeAdapter
 from torch import Tensor
 
 from model.training_step import Adam, TrainingStep, views
+from pipeline.artifacts import METRICS, read_metrics_line
 from pipeline.errors import UserError
+from pipeline.records import Segment
 from pipeline.store.artifact import Artifact, publish
-from pipeline.store.artifacts import METRICS, read_metrics_line
 from pipeline.store.build import Build
 from pipeline.store.folders import BUILD_PREFIX
-from pipeline.store.records import Segment
 from pipeline.store.tensors import write_tensors
 from pipeline.training.workers import Workers
 

@@ -28,8 +28,8 @@ from pipeline.hardware import (
     matmul_flop_s,
     multiplies_bfloat16,
 )
+from pipeline.records import Segment, SegmentDevices
 from pipeline.settings import TrainingSettings
-from pipeline.store.records import Segment, SegmentDevices
 from pipeline.training.checkpoints import TrainingState
 from pipeline.training.updates import Form
 from pipeline.training.workers import Workers

@@ -24,15 +24,15 @@ from model.config import TransformerConfig
 from model.loss import perplexity_of
 from model.training_step import TrainingStep
 from model.transformer import EncoderDecoder
+from pipeline.artifacts import METRICS, EncodedDataset
+from pipeline.context import Listener, ignore
 from pipeline.environment import Laps
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_name, make_deterministic
 from pipeline.memory import garbage_frozen
+from pipeline.records import TrainingRecord
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
-from pipeline.store.artifact import Listener, ignore
-from pipeline.store.artifacts import METRICS, EncodedDataset
 from pipeline.store.build import Build
-from pipeline.store.records import TrainingRecord
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import (
     RECOVERY,

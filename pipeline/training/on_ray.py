@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ray
 
+from pipeline.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
+from pipeline.context import Context, Listener
 from pipeline.environment import Laps, worker_environment
 from pipeline.errors import LostProcessError, UserError
 from pipeline.memory import release_gpu_memory
 from pipeline.ray_private import LOST, handler_kept, lean_torch_trainer, lost_process, remove_abandoned_placement_groups
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import Context, Listener
-from pipeline.store.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
 from pipeline.store.build import Build
 from pipeline.training.layout import ClusterLayout, layout_on, listed, may_grow, process_options, resources
 from pipeline.warning_events import emitting_warnings
@@ -41,7 +41,7 @@ from pipeline.warning_events import emitting_warnings
 if TYPE_CHECKING:
     from ray.train.torch import TorchConfig
 
-    from pipeline.store.records import TrainingRecord
+    from pipeline.records import TrainingRecord
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from model.loss import perplexity_of
+from pipeline.artifacts import METRICS
+from pipeline.context import Listener
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import Listener
-from pipeline.store.artifacts import METRICS
 from pipeline.store.build import Build
 from pipeline.training.checkpoints import TrainingState
 from pipeline.training.workers import Workers

@@ -21,11 +21,11 @@ from benchmarks.decoding import CTRANSLATE2
 from model.batch import Batch
 from model.config import OptimizerConfig
 from model.training_step import TrainingStep
+from pipeline.artifacts import EncodedDataset
 from pipeline.corpora.wmt14 import official_archives
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.lines import write_lines
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import load

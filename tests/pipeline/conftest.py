@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import Checkpoint, Corpus, EncodedDataset, EvaluationSet, TrainingRun
+from pipeline.context import Context
 from pipeline.settings import EncodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset, EvaluationSet, TrainingRun
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.text.vocabulary import learn

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import Checkpoint, EncodedDataset
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import Checkpoint, EncodedDataset
 from tests.support import logical_gpus
 from tests.support.tiny_checkpoint import make_set
 from tests.support.tiny_profile import TABLE_3, options

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from pipeline.artifacts import Corpus, EncodedDataset
+from pipeline.records import AveragingRecord
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import ArtifactT
-from pipeline.store.artifacts import Corpus, EncodedDataset
-from pipeline.store.records import AveragingRecord
 from pipeline.store.store import Store
 from pipeline.training.workers import Workers
 from tests.support.parallel_text import set_of

@@ -13,8 +13,8 @@ import pytest
 import ray
 import ray.train
 
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EncodedDataset
+from pipeline.artifacts import EncodedDataset
+from pipeline.context import Context
 from pipeline.store.build import Build
 from pipeline.training import loop, on_ray
 from pipeline.training.updates import Update

@@ -9,7 +9,8 @@ from urllib.parse import unquote
 
 from lxml.html import HTMLParser, document_fromstring
 
-from pipeline.store.artifact import Context, JsonArtifact
+from pipeline.context import Context
+from pipeline.store.artifact import JsonArtifact
 
 
 def page_of(folder: Path, tabulate: Callable[..., JsonArtifact[Any]], *arguments: Any) -> str:

@@ -21,11 +21,11 @@ import ray.train
 from ray.cluster_utils import Cluster
 from ray.train.torch import get_device
 
+from pipeline.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Hypotheses, TrainingRun
+from pipeline.context import Context
 from pipeline.evaluation.decoding import decode
 from pipeline.hardware import LOGICAL_GPUS
 from pipeline.settings import DecodingSettings, TrainingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Hypotheses, TrainingRun
 from pipeline.store.build import Build
 from pipeline.training.on_ray import train
 from tests.support.waiting import until

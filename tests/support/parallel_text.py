@@ -7,11 +7,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from pipeline.artifacts import ALL, Corpus, EvaluationSet
+from pipeline.context import Context
 from pipeline.corpora.embedded import EmbeddedSettings, generate, generate_set
+from pipeline.records import CorpusRecord
 from pipeline.settings import CleaningSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import ALL, Corpus, EvaluationSet
-from pipeline.store.records import CorpusRecord
 from pipeline.text.aligned import blocks, write_set
 from pipeline.text.lines import read_lines, read_pairs, write_pairs
 

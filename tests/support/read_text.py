@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.artifacts import Corpus, EvaluationSet
+from pipeline.context import Context
 from pipeline.settings import CleaningSettings, Settings
-from pipeline.store.artifact import Artifact, Context
-from pipeline.store.artifacts import Corpus, EvaluationSet
+from pipeline.store.artifact import Artifact
 from pipeline.text.lines import read_pairs
 from tests.support.parallel_text import pairs_of
 from workflows import stages

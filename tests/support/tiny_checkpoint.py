@@ -9,9 +9,9 @@ from safetensors.torch import save_file
 
 from model.config import TransformerConfig
 from model.transformer import Transformer
+from pipeline.artifacts import Checkpoint, Corpus, EvaluationSet
+from pipeline.context import Context
 from pipeline.settings import VocabularySettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, EvaluationSet
 from pipeline.text import vocabulary
 from tests.support.parallel_text import corpus_of, set_of
 

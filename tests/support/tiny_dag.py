@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from pipeline.context import Context
 from pipeline.settings import Settings
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from workflows.command_line import CommandLine
 from workflows.engine.dag import Stage, Step, in_order, resolved

@@ -1,8 +1,9 @@
 """A store with one untrained model, whose text was prepared by the real stages."""
 
+from pipeline.artifacts import Checkpoint, Corpus, EncodedDataset
+from pipeline.context import Context
 from pipeline.settings import AveragingSettings
-from pipeline.store.artifact import Artifact, Context
-from pipeline.store.artifacts import Checkpoint, Corpus, EncodedDataset
+from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.tiny_checkpoint import make_checkpoint
 from tests.support.tiny_dag import make

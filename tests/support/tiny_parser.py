@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from pipeline.artifacts import Checkpoint, Corpus, EvaluationSet
+from pipeline.context import Context
 from pipeline.corpora.embedded import EmbeddedSettings, SplitName, generate, generate_set
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus, EvaluationSet
-from pipeline.store.records import AveragingRecord
+from pipeline.records import AveragingRecord
 from tests.support.tiny_checkpoint import make_checkpoint
 
 SENTENCES = ["The man hears the black dog .", "", "We went into the ( old ) city ."]

@@ -1,8 +1,8 @@
 from typing import Any
 
 from model.config import TransformerConfig
+from pipeline.records import Segment, SegmentDevices, TrainingRecord
 from pipeline.settings import TrainingSettings
-from pipeline.store.records import Segment, SegmentDevices, TrainingRecord
 
 CPU = "a small CPU"
 CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=512)

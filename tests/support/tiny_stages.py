@@ -13,9 +13,10 @@ from typing import Any
 import psutil
 import ray
 
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.settings import Settings, not_in_fingerprint
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.waiting import until
 from workflows.engine.cluster import cluster

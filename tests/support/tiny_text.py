@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.artifacts import Corpus, EncodedDataset, Vocabulary
+from pipeline.context import Context
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
 from pipeline.text.aligned import blocks
 from pipeline.text.cleaning import write_corpus
 from pipeline.text.encoding import encode

@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 
 from model.config import OptimizerConfig, TransformerConfig
+from pipeline.artifacts import EncodedDataset, TrainingRun
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ArtifactT, publish
-from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from model.config import TransformerConfig
+from pipeline.artifacts import Checkpoint, EvaluationSet, Hypotheses, Scores, TrainingRun
+from pipeline.context import Context
 from pipeline.evaluation import costs, scoring
 from pipeline.evaluation.perplexity import Perplexity, PerplexityRecord
+from pipeline.records import AveragingRecord, DecodingRecord, ScoringRecord
 from pipeline.settings import AveragingSettings, DecodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EvaluationSet, Hypotheses, Scores, TrainingRun
-from pipeline.store.records import AveragingRecord, DecodingRecord, ScoringRecord
 from pipeline.text.lines import write_lines
 from tests.support.parallel_text import corpus_of, set_of
 from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import METRICS
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import METRICS
 from pipeline.store.store import Store
 from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import make, run_table, table_of

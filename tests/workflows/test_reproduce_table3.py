@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from pipeline.artifacts import EvaluationSet
 from pipeline.settings import DecodingSettings, TrainingSettings
-from pipeline.store.artifacts import EvaluationSet
 from tests.support.reproduced import Tracked, written
 from tests.support.tiny_profile import TABLE_3, toml
 from workflows import reproduce_table3, stages

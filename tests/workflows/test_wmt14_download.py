@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.artifacts import Corpus
 from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
 from pipeline.settings import CleaningSettings
-from pipeline.store.artifacts import Corpus
 from pipeline.store.store import Store
 from tests.support.official_archives import settings_of, write_official
 from tests.support.range_server import serving

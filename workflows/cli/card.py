@@ -11,10 +11,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from model.flops import count_parameters
+from pipeline.artifacts import Checkpoint
+from pipeline.records import ScoringRecord
 from pipeline.store.artifact import MANIFEST, Artifact
-from pipeline.store.artifacts import Checkpoint
 from pipeline.store.hashes import STORE
-from pipeline.store.records import ScoringRecord
 from pipeline.store.store import Store
 from workflows.engine.dag import behind, inputs_of
 from workflows.runs import commit

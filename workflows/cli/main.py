@@ -26,12 +26,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from pipeline.artifacts import METRICS, Checkpoint, EncodedDataset, TrainingRun
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.parsing.evalb import SHORT_WORDS
 from pipeline.parsing.evalb import score_trees as tree_scores
 from pipeline.settings import AveragingSettings, DecodingSettings
-from pipeline.store.artifact import MANIFEST, Artifact, Context
-from pipeline.store.artifacts import METRICS, Checkpoint, EncodedDataset, TrainingRun
+from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.store import Store
 from pipeline.text.languages import pair_in
 from pipeline.text.lines import read_lines

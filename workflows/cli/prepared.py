@@ -7,9 +7,9 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
+from pipeline.artifacts import Hypotheses
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import Hypotheses
 from pipeline.store.hashes import STORE
 from pipeline.store.store import Store
 from workflows.profiles.profile import Profile

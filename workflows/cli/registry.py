@@ -11,10 +11,10 @@ import shlex
 import sys
 from pathlib import Path
 
+from pipeline.artifacts import Checkpoint
 from pipeline.evaluation.parser import settings_of
 from pipeline.export.mlflow_model import contents, is_parser
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 from workflows.cli.prepared import runs_with, searched
 from workflows.engine.dag import inputs_of

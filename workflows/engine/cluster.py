@@ -15,11 +15,11 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pipeline.context import CHECK_S, Context, ignore
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.memory import release_gpu_memory
 from pipeline.ray_private import handler_kept
-from pipeline.store.artifact import CHECK_S, Context, ignore
 from pipeline.store.store import Store
 from pipeline.training.layout import lacking, process_options
 from pipeline.warning_events import emitting_warnings

@@ -63,7 +63,7 @@ class Stage(Generic[A_co]):
     """Whether it runs in a process like a training worker's (`pipeline.environment`), which may have imported torch
     already. For stages that import torch and follow a training run."""
     resumes: bool = False
-    """Whether it continues from the files that a killed process left (`pipeline.store.parts`)."""
+    """Whether it continues from the files that a killed process left (`pipeline.parts`)."""
     trains: bool = False
     """Whether it is a training run: it continues from its checkpoints, even if published, and runs on the head node."""
     follows_source: bool = False

@@ -17,13 +17,14 @@ import ray
 from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pipeline.context import Context
 from pipeline.environment import worker_environment
 from pipeline.errors import LostProcessError, UserError
+from pipeline.parts import continuing
 from pipeline.ray_private import LOST, lost_process
-from pipeline.store.artifact import Artifact, Context
+from pipeline.store.artifact import Artifact
 from pipeline.store.build import Build
 from pipeline.store.locks import Lock
-from pipeline.store.parts import continuing
 from pipeline.store.removal import ERROR_PREFIX
 from pipeline.store.store import Store
 from pipeline.training.layout import lacking

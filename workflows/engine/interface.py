@@ -28,7 +28,7 @@ class Watcher:
         """Called when work on the step has begun."""
 
     def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
-        """Called with progress or metrics (pipeline.store.artifact.Context.emit)."""
+        """Called with progress or metrics (pipeline.context.Context.emit)."""
 
     def finished(self, step: Step[Artifact], summary: str) -> None:
         """Called when the step's artifact has been published, with its summary."""

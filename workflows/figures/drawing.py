@@ -5,14 +5,15 @@ from typing import Literal
 
 from pydantic import Field
 
+from pipeline.artifacts import Checkpoint
 from pipeline.attention import choice
 from pipeline.attention.choice import Choice, Wanted
 from pipeline.attention.translated import Attended, AttentionTranslator
+from pipeline.context import Context
 from pipeline.errors import UserError
+from pipeline.records import Record
 from pipeline.settings import DecodingSettings, Settings
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Checkpoint
-from pipeline.store.records import Record
+from pipeline.store.artifact import JsonArtifact
 from workflows.engine.dag import Stage
 from workflows.figures.bundles import Panel, draw
 from workflows.figures.page import render

@@ -9,9 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from pipeline.artifacts import Checkpoint, EvaluationSet
 from pipeline.corpora.embedded import GeneratedText, held_out
 from pipeline.errors import UserError
-from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.store.store import Store
 from pipeline.text.languages import tag_of
 from pipeline.text.lines import read_lines

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from pipeline.artifacts import Corpus, EncodedDataset, Vocabulary
+from pipeline.context import Context
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import Corpus, EncodedDataset, Vocabulary
+from pipeline.store.artifact import JsonArtifact
 from pipeline.text.cleaning import REASONS as CLEANING_REASONS
 from pipeline.text.corpus_statistics import TOO_MANY_TOKENS, CorpusStatistics, measure
 from pipeline.text.overlap import Overlaps

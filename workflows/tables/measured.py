@@ -10,15 +10,15 @@ from itertools import chain, islice
 from typing import Any, Self
 
 from model.config import TransformerConfig
+from pipeline.artifacts import METRICS
 from pipeline.evaluation.costs import CostRecord
 from pipeline.evaluation.parses import ParsesRecord
 from pipeline.evaluation.perplexity import PerplexityRecord
 from pipeline.evaluation.search_choice import DecodingChoiceRecord
 from pipeline.evaluation.tree_scores import BracketScores
 from pipeline.parsing.trees import bracketed
+from pipeline.records import CorpusRecord, DecodingRecord, EvaluationSetRecord, ScoringRecord, TrainingRecord
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.artifacts import METRICS
-from pipeline.store.records import CorpusRecord, DecodingRecord, EvaluationSetRecord, ScoringRecord, TrainingRecord
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import Step, resolved

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from markupsafe import Markup, escape
 
-from pipeline.store.artifact import Context
+from pipeline.context import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.profile import GENERATED
 from workflows.quantities import SCORES, duration, flop_text, rounded

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from pipeline.evaluation.costs import PAPER_SUSTAINED_FLOP_S, sustained_flop_s
+from pipeline.records import Segment, TrainingRecord
 from pipeline.settings import LONGEST_TOKENS
-from pipeline.store.records import Segment, TrainingRecord
 from pipeline.text.languages import NO_PAPER_BLEU
 from workflows import paper
 from workflows.quantities import rate_text

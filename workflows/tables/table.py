@@ -16,8 +16,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator
 
+from pipeline.records import NOT_DEFINED
 from pipeline.store.artifact import JsonArtifact
-from pipeline.store.records import NOT_DEFINED
 from workflows.quantities import duration, flop_text, percent
 
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from pipeline.complexity.exponents import Exponent, crossing, fit
 from pipeline.complexity.records import Counts, CountsArtifact, LayerCounts, Measurements, MeasurementsArtifact
 from pipeline.complexity.settings import LayerType
-from pipeline.store.artifact import Context
+from pipeline.context import Context
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.quantities import duration

@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 from markupsafe import Markup
 
+from pipeline.context import Context
 from pipeline.evaluation.search_choice import DecodingChoiceRecord
-from pipeline.store.artifact import Context
-from pipeline.store.records import ScoringRecord
+from pipeline.records import ScoringRecord
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.quantities import SCORES, key

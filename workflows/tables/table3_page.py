@@ -6,7 +6,7 @@ from itertools import chain
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
-from pipeline.store.artifact import Context
+from pipeline.context import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.paper import KINDS, Kind, group
 from workflows.tables import page

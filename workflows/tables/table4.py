@@ -14,10 +14,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from pipeline.context import Context
 from pipeline.evaluation.tree_scores import TreeScores
 from pipeline.parsing.trees import Tree, bracketed, drawn, words_of
-from pipeline.store.artifact import Context
-from pipeline.store.records import ChoiceRecord
+from pipeline.records import ChoiceRecord
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.parsing import SEMI_SUPERVISED, wsj_profile

@@ -20,10 +20,10 @@ from functools import partial
 from threading import Event
 from typing import Any, Literal, Self
 
+from pipeline.artifacts import METRICS, Corpus, EvaluationSet, read_metrics_line
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings, Settings, flatten
 from pipeline.store.artifact import MANIFEST, Artifact
-from pipeline.store.artifacts import METRICS, Corpus, EvaluationSet, read_metrics_line
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order
 from workflows.engine.interface import Watcher

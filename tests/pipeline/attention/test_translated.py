@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pipeline.artifacts import Checkpoint, Corpus
 from pipeline.attention.translated import BEGIN, END, AttentionTranslator, Pieces, by_word, pieces
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text.vocabulary import load
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from model.banded import count_pairs
 from pipeline.complexity.count import count
 from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, SweepSettings
-from pipeline.store.artifact import Context
+from pipeline.context import Context
 
 SETTINGS = LayerSettings(kernel=5, window=6)
 

@@ -11,8 +11,8 @@ from pipeline.complexity.count import count
 from pipeline.complexity.measure import measure
 from pipeline.complexity.records import CountsArtifact
 from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, SweepSettings, TimingSettings
+from pipeline.context import Context
 from pipeline.errors import UserError
-from pipeline.store.artifact import Context
 
 SETTINGS = LayerSettings(kernel=3, window=4)
 SWEEP = SweepSettings(lengths=(8, 16, 32), width=4, widths=(4, 8, 16), separable_widths=(4, 8, 16), length=8)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.context import Context
 from pipeline.corpora import archives
 from pipeline.corpora.archives import Archive, Origin, extract, report_downloads
 from pipeline.errors import LockLostError, UserError
-from pipeline.store.artifact import Context
 from pipeline.store.build import Build
 from pipeline.text.amount import Amount
 from tests.support.official_archives import checksum, text, write_archive

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
+from pipeline.context import Context
 from pipeline.corpora.embedded import SPLITS, EmbeddedSettings, generate, generated, split_of
 from pipeline.corpora.splitting import hash_of
 from pipeline.parsing.linearisation import linearise
 from pipeline.parsing.trees import parse, words_of
 from pipeline.settings import CleaningSettings
-from pipeline.store.artifact import Context
 from pipeline.text.lines import read_lines
 from tests.support.read_text import read_text
 

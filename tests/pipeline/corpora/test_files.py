@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.context import Context
 from pipeline.corpora.files import FilesSettings
 from pipeline.errors import UserError
-from pipeline.store.artifact import Context
 from pipeline.text import amount
 from pipeline.text.lines import read_lines, read_pairs, write_lines
 from pipeline.text.normalisation import normalised

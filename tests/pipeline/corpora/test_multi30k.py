@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.context import Context
 from pipeline.corpora.multi30k import Multi30kSettings, published
 from pipeline.errors import UserError
-from pipeline.store.artifact import Context
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.text.normalisation import normalised
 from tests.support.range_server import serving

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from pipeline.context import Context
 from pipeline.corpora import archives
 from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, archive_of, official_archives, read, read_set
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
-from pipeline.store.artifact import Context
 from pipeline.text.normalisation import normalised
 from tests.support.official_archives import Pairs, checksum, settings_of, write_official
 from tests.support.range_server import RangeServer, serving

@@ -6,12 +6,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from pipeline.artifacts import TrainingRun
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation.averaging import average, mean_weights
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import AveragingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import TrainingRun
 
 
 def test_mean_of_the_last_two(finished_run: TrainingRun, tmp_path: Path) -> None:

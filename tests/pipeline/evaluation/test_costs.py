@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.artifacts import TrainingRun
+from pipeline.context import Context
 from pipeline.evaluation.costs import count, sustained_flop_s
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import TrainingRun
-from pipeline.store.records import Segment, SegmentDevices
+from pipeline.records import Segment, SegmentDevices
 from tests.support.tiny_records import TRAINING, trained_on
 
 

@@ -15,12 +15,12 @@ import pytest
 import ray
 
 from model.config import BASE, BIG
+from pipeline.artifacts import Checkpoint, EvaluationSet
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation import decoding
 from pipeline.evaluation.translation import Translator, batch_tokens_within
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EvaluationSet
 from pipeline.text.lines import read_lines
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_checkpoint import SENTENCES, make_set
@@ -68,8 +68,8 @@ import ray
 from ray.cluster_utils import Cluster
 from pipeline.evaluation import decoding
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EvaluationSet
+from pipeline.context import Context
+from pipeline.artifacts import Checkpoint, EvaluationSet
 from workflows.engine.joining import loopback_only
 checkpoint, text, out = map(Path, sys.argv[1:])
 decoding.FULL_ROWS = {"cpu": 20}

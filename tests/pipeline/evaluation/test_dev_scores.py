@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import EvaluationSet, TrainingRun
+from pipeline.context import Context
 from pipeline.errors import LockLostError
 from pipeline.evaluation import averaging, decoding, dev_scores, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EvaluationSet, TrainingRun
 from pipeline.store.build import Build
 from tests.support.parallel_text import set_of
 from tests.support.ray_workers import workers_alive

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import EvaluationSet, Hypotheses
+from pipeline.context import Context
 from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import score_parses
 from pipeline.parsing.linearisation import linearise
 from pipeline.parsing.trees import bracketed, parse, preterminals, read_trees, words_of
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EvaluationSet, Hypotheses
 from pipeline.text.lines import write_lines
 from tests.support.parallel_text import corpus_of, set_of
 from tests.support.tiny_parser import make_tree_set

@@ -10,12 +10,12 @@ from torch.nn import functional as F
 
 from model.batch import shift_right
 from model.config import PAD_ID
+from pipeline.artifacts import Checkpoint, EncodedDataset, EvaluationSet
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation.perplexity import measure
 from pipeline.evaluation.translation import load_model
 from pipeline.settings import LONGEST_TOKENS
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet
 from pipeline.text.encoding import EncodedSplit
 from tests.support.batches import hidden_of
 from tests.support.parallel_text import set_of

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.artifacts import Hypotheses
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation import scoring
 from pipeline.evaluation.scoring import (
@@ -21,9 +23,7 @@ from pipeline.evaluation.scoring import (
     score_texts,
     split_compounds,
 )
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Hypotheses
-from pipeline.store.records import ScoringRecord
+from pipeline.records import ScoringRecord
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.parallel_text import set_of
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
+from pipeline.artifacts import Checkpoint, Corpus
+from pipeline.context import Context
 from pipeline.evaluation import decoding, search_choice
 from pipeline.evaluation.scoring import score_texts
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.store.build import Build
 from pipeline.text.lines import read_lines
 from tests.support.parallel_text import set_of

@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 from model.config import END_ID
 from model.decoder import IncrementalDecoder
 from model.search import Hypothesis, beam_search, penalty
+from pipeline.artifacts import Checkpoint, Corpus
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translation, Translator, batches
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
-from pipeline.store.artifacts import Checkpoint, Corpus
 from pipeline.text import vocabulary
 from pipeline.text.segmentation import encode_lines
 from tests.support.parallel_text import corpus_of

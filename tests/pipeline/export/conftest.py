@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from model.transformer import Transformer
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint
+from pipeline.artifacts import Checkpoint
+from pipeline.context import Context
 from tests.support.half_trained import MODELS, make_model
 
 

@@ -8,12 +8,12 @@ import torch
 
 from model.config import PAD_ID
 from model.transformer import Transformer
+from pipeline.artifacts import Checkpoint
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.export.ctranslate2 import SAME_SEARCH, export
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint
 from pipeline.text import vocabulary
 from tests.support.batches import hidden_of
 from tests.support.half_trained import LINES, ids, shifted

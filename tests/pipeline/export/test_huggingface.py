@@ -9,10 +9,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from model.config import END_ID, PAD_ID
 from model.transformer import Transformer
+from pipeline.context import Context
 from pipeline.evaluation.translation import Translator
 from pipeline.export.huggingface import export
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context
 from pipeline.text import vocabulary
 from pipeline.text.encoding import decode_ids
 from pipeline.text.normalisation import normalised

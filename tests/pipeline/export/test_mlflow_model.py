@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from pipeline.artifacts import Checkpoint
 from pipeline.evaluation.parser import Parser
 from pipeline.evaluation.translation import Translator
 from pipeline.export.mlflow_model import contents
 from pipeline.parsing.trees import bracketed
 from pipeline.settings import PARSING, DecodingSettings
-from pipeline.store.artifacts import Checkpoint
 from tests.support import tiny_parser
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
 from tests.support.tiny_parser import make_parser, make_trees

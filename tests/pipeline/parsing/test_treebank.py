@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.parsing.recombination import RecombinationSettings
 from pipeline.parsing.splits import SPLITS, splits_of
 from pipeline.parsing.treebank import TreebankSettings
-from pipeline.store.artifact import Context
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.text.vocabulary import SPACE_SIGN
 from tests.support.read_text import Text, read_text

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from pipeline.artifacts import Corpus
+from pipeline.context import Context
 from pipeline.settings import CleaningSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus
 from pipeline.text.aligned import blocks
 from pipeline.text.cleaning import reason_to_drop, write_corpus
 from tests.support.parallel_text import pairs_of, text_pairs

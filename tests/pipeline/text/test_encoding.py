@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
+from pipeline.artifacts import Corpus, EncodedDataset, EvaluationSet, Vocabulary
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.settings import EncodingSettings, VocabularySettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, EncodedDataset, EvaluationSet, Vocabulary
 from pipeline.text.encoding import EncodedSplit, decode_ids, encode, id_lists, write_shard
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import encode_lines

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store.artifact import Context
+from pipeline.context import Context
 from pipeline.text.overlap import Overlap, count
 from tests.support.parallel_text import corpus_of, set_of
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.context import Context
 from pipeline.settings import VocabularySettings
-from pipeline.store.artifact import Context
 from pipeline.text.segmentation import Segmenter, encode_lines, segmenter
 from pipeline.text.vocabulary import learn, load
 from tests.support.parallel_text import corpus_of, text_pairs

@@ -10,10 +10,10 @@ import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from model.config import BEGIN_ID, END_ID, PAD_ID, UNKNOWN_ID
+from pipeline.artifacts import Corpus, Vocabulary
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.settings import VocabularySettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Corpus, Vocabulary
 from pipeline.text import vocabulary
 from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import learn, load

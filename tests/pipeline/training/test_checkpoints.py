@@ -19,9 +19,9 @@ import torch
 from model.batch import Batch
 from model.training_step import TrainingStep
 from model.transformer import Transformer
+from pipeline.artifacts import EncodedDataset
 from pipeline.errors import LockLostError, UserError
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.build import Build
 from pipeline.text.encoding import EncodedSplit, write_shard
 from pipeline.training.checkpoints import CheckpointWriter, TrainingState, list_folders, load_newest

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from model.architectures import ARCHITECTURES
+from pipeline.artifacts import EncodedDataset, EvaluationSet, TrainingRun
 from pipeline.attention.translated import AttentionTranslator
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation.averaging import average
 from pipeline.evaluation.perplexity import measure
 from pipeline.evaluation.translation import Translator, load_model
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EncodedDataset, EvaluationSet, TrainingRun
 from pipeline.training import devices
 from pipeline.training.workers import Workers
 from tests.support.baselines import NAMES

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
+from pipeline.artifacts import EncodedDataset, TrainingRun
 from pipeline.errors import UserError
 from pipeline.hardware import device_name
-from pipeline.store.artifacts import EncodedDataset, TrainingRun
-from pipeline.store.records import TrainingRecord
+from pipeline.records import TrainingRecord
 from pipeline.training import devices
 from pipeline.training.checkpoints import TrainingState, list_folders
 from pipeline.training.workers import Workers

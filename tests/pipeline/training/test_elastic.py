@@ -18,9 +18,9 @@ import safetensors.torch
 import torch
 from ray.cluster_utils import Cluster
 
+from pipeline.artifacts import EncodedDataset
 from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import OptimizerConfig
-from pipeline.store.artifacts import EncodedDataset
+from pipeline.artifacts import EncodedDataset
 from pipeline.training import loop
 from pipeline.training.loop import Training
 from pipeline.training.workers import ExactSum, Workers, depth_first

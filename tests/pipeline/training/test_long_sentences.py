@@ -8,11 +8,11 @@ import pytest
 import torch
 import torch._dynamo
 
+from pipeline.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation import perplexity
 from pipeline.settings import EncodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
 from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.training import devices, preflight
 from pipeline.training.loop import Training

@@ -15,9 +15,9 @@ from model.batch import Batch
 from model.config import TransformerConfig
 from model.training_step import TrainingStep
 from model.transformer import Transformer
+from pipeline.artifacts import EncodedDataset
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training import devices, loop, report

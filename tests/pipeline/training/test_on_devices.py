@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pipeline.artifacts import EncodedDataset
 from pipeline.hardware import make_deterministic
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.checkpoints import list_folders, restore_all
 from pipeline.training.loop import Training

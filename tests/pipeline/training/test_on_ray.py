@@ -12,10 +12,10 @@ import psutil
 import pytest
 import ray
 
+from pipeline.artifacts import EncodedDataset, TrainingRun
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import EncodedDataset, TrainingRun
 from pipeline.store.build import Build
 from pipeline.training import on_ray
 from pipeline.training.layout import NODE_GROUP, layout_on

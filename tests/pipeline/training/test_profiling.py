@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.artifacts import EncodedDataset
+from pipeline.context import ignore
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import ignore
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.store.build import Build
 from pipeline.store.store import Store
 from pipeline.training.loop import Training

@@ -11,8 +11,8 @@ import torch
 from model.batch import Batch, PackedSize
 from model.config import PAD_ID
 from model.flops import training_flop
+from pipeline.artifacts import EncodedDataset
 from pipeline.errors import UserError
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training import updates as updates_module

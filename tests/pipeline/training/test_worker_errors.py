@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import EncodedDataset
 from pipeline.errors import LostProcessError, UserError
-from pipeline.store.artifacts import EncodedDataset
 from tests.support.faulty_workers import Ending, die, ending, ending_in_new_cluster, fail
 
 MAX_S = 60

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from pipeline.artifacts import EncodedDataset
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifacts import EncodedDataset
 from pipeline.training.loop import Training
 from pipeline.training.workers import INTERFACE, interface_towards
 from tests.support.tiny_training import free_port, group, start_processes, with_fields

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import Checkpoint
+from pipeline.records import BleuScores
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import Checkpoint
-from pipeline.store.records import BleuScores
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import Checkpoint
 from pipeline.evaluation.parser import Parser
 from pipeline.parsing.trees import bracketed, trees_in, words_of
 from pipeline.settings import PARSING
-from pipeline.store.artifacts import Checkpoint
 from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
 from tests.support.tiny_parser import SENTENCES, make_parser, make_trees

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import Checkpoint, Hypotheses
 from pipeline.evaluation.translation import Translator
+from pipeline.records import DecodingRecord
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import Checkpoint, Hypotheses
-from pipeline.store.records import DecodingRecord
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus

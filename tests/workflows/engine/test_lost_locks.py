@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from pipeline.context import Context
 from pipeline.errors import LockLostError
-from pipeline.store.artifact import Context
 from pipeline.store.locks import Owner
 from pipeline.store.store import Store
 from tests.support.tiny_stages import Words

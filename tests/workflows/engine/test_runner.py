@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from pipeline.context import Context
 from pipeline.corpora.files import FilesSettings, FilesText
 from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
-from pipeline.store.artifact import Artifact, Context, build_folder
+from pipeline.store.artifact import Artifact, build_folder
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_stages import (

@@ -1,8 +1,8 @@
 import pytest
 
+from pipeline.artifacts import Checkpoint
 from pipeline.attention.translated import Attended, AttentionTranslator
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 from tests.support.tiny_model_store import publish_model
 

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import Checkpoint
+from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context
-from pipeline.store.artifacts import Checkpoint
 from tests.workflows.figures.conftest import SENTENCES
 from workflows.figures.drawing import DrawnFigure, FigureSettings, draw_figures
 from workflows.figures.trained import PRINTED_FIGURES

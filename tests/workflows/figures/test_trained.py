@@ -4,9 +4,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from model.config import TransformerConfig
+from pipeline.artifacts import Checkpoint
 from pipeline.corpora.embedded import split_of
 from pipeline.corpora.splitting import hash_of
-from pipeline.store.artifacts import Checkpoint
 from pipeline.store.store import Store
 from tests.support.parallel_text import set_of
 from tests.support.tiny_dag import table_of

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from model.config import TransformerConfig
+from pipeline.artifacts import CHOICE_FILE, ChosenParser, EvaluationSet, Hypotheses
 from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
+from pipeline.context import Context
 from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import ScoredTrees, score_parses
+from pipeline.records import DecodingRecord
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Context, JsonArtifact
-from pipeline.store.artifacts import CHOICE_FILE, ChosenParser, EvaluationSet, Hypotheses
-from pipeline.store.records import DecodingRecord
+from pipeline.store.artifact import JsonArtifact
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.tiny_complexity import counts, measurements, theory_s
 from tests.support.tiny_parser import make_tree_set, make_trees

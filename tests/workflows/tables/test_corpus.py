@@ -3,8 +3,8 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
+from pipeline.context import Context
 from pipeline.settings import TrainingSettings
-from pipeline.store.artifact import Context
 from pipeline.text.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, measure
 from pipeline.text.overlap import Overlap
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings, page_of

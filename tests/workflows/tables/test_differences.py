@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from model.config import BASE
+from pipeline.records import Segment, SegmentDevices
 from pipeline.settings import TrainingSettings
-from pipeline.store.records import Segment, SegmentDevices
 from workflows.tables.differences import differences
 from workflows.tables.measured import Measured
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.store.records import Segment, SegmentDevices
+from pipeline.records import Segment, SegmentDevices
 from workflows.tables.measured import Measured
 from workflows.tables.provenance import provenance_notes
 

@@ -20,9 +20,9 @@ from mlflow.entities import Run as MlflowRun
 from mlflow.tracking import MlflowClient
 from mlflow.utils.file_utils import local_file_uri_to_path
 
+from pipeline.artifacts import TrainingRun
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
-from pipeline.store.artifacts import TrainingRun
 from pipeline.store.store import Store
 from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides, run_in_process, training
 from tests.support.tracking_server import TrackingServer

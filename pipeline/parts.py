@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pipeline.context import Context
 from pipeline.errors import LockLostError, UserError
-from pipeline.store.artifact import Context
 from pipeline.store.folders import HIDDEN, remove, temporary_folder
 from pipeline.store.hashes import file_sha256
 

@@ -1,4 +1,4 @@
-"""pipeline.store.parts: preparation continues after a kill, and ends in the same files."""
+"""pipeline.parts: preparation continues after a kill, and ends in the same files."""
 
 import os
 from collections.abc import Callable
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from pipeline.context import Context
 from pipeline.corpora.embedded import EmbeddedSettings, generate
 from pipeline.errors import UserError
+from pipeline.parts import PARTS, continuing
 from pipeline.settings import CleaningSettings, EncodingSettings
-from pipeline.store.artifact import Artifact, Context, build_folder, publish
-from pipeline.store.parts import PARTS, continuing
+from pipeline.store.artifact import Artifact, build_folder, publish
 from pipeline.text.encoding import encode
 from pipeline.text.vocabulary import learn
 from tests.support.parallel_text import corpus_of, set_of

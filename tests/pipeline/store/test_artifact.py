@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from pipeline.artifacts import Checkpoint, Corpus, TrainingRun
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact, publish
-from pipeline.store.artifacts import Checkpoint, Corpus, TrainingRun
 from pipeline.store.hashes import file_sha256
 from pipeline.store.tensors import write_tensors
 from tests.support.tiny_records import CONFIG, TRAINING

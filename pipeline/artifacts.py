@@ -16,9 +16,7 @@ from pydantic import BeforeValidator, TypeAdapter
 
 from model.config import TransformerConfig
 from pipeline.errors import UserError
-from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Artifact, JsonArtifact
-from pipeline.store.records import (
+from pipeline.records import (
     AveragingRecord,
     ChoiceRecord,
     CorpusRecord,
@@ -27,6 +25,8 @@ from pipeline.store.records import (
     ScoringRecord,
     TrainingRecord,
 )
+from pipeline.settings import DecodingSettings
+from pipeline.store.artifact import Artifact, JsonArtifact
 
 ALL = "all"
 """Name of the only collection."""
