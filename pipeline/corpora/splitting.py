@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from pipeline.errors import UserError
-from pipeline.text.lines import read_pairs, write_pairs
+from pipeline.text.lines import is_utf8, read_pairs, write_pairs
 from pipeline.text.normalisation import normalised
 
 DESCRIPTION = """\
@@ -30,13 +30,13 @@ def split(folder: Path, sides: tuple[Path, Path], languages: tuple[str, str], si
     """Writes `text.toml` and its files, with lines as they are; returns a line with the number of pairs in each split.
 
     Reads the text twice (`read_pairs`). Pairs with one source stay together, so a set may be smaller than in `sizes`.
-    A set does not depend on those after it. Raises UserError if the text is too small.
+    A set does not depend on those after it. Bad bytes go to training text. Raises UserError if the text is too small.
     """
     split_of, sets = _held_out(sides, sizes), {name: list[tuple[str, str]]() for name in sizes}
 
     def training() -> Iterator[tuple[str, str]]:
         for pair in read_pairs(*sides, "surrogateescape"):
-            if name := split_of.get(hash_of(pair[0])):
+            if is_utf8("".join(pair)) and (name := split_of.get(hash_of(pair[0]))):
                 sets[name].append(pair)
             else:
                 yield pair
@@ -54,8 +54,9 @@ def split(folder: Path, sides: tuple[Path, Path], languages: tuple[str, str], si
 def _held_out(sides: tuple[Path, Path], sizes: Mapping[str, int]) -> dict[int, str]:
     """Maps hashes of sources to their set: those that are smallest and whose pairs fit in it."""
     room, counts, split_of = sum(sizes.values()), Counter[int](), dict[int, str]()
-    for source, _ in read_pairs(*sides, "surrogateescape"):
-        counts[hash_of(source)] += 1
+    for source, target in read_pairs(*sides, "surrogateescape"):
+        if is_utf8(source + target):
+            counts[hash_of(source)] += 1
         if len(counts) > 2 * room:  # bounds memory; a hash that comes back is again among the largest
             counts = Counter({each: counts[each] for each in sorted(counts)[:room]})
     for name, size in sizes.items():

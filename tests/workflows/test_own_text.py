@@ -44,8 +44,9 @@ def _describe(folder: Path, pairs: int, language: str = "cs", files: int = 1) ->
 
 def test_a_split_keeps_lines_as_they_are_and_equal_sources_together(tmp_path: Path, command_line: CommandLine) -> None:
     """With tabs, other separators, bad bytes and blank lines. The test set depends on neither order nor dev set."""
-    pairs = [(b"Price %d:\t5\x85" % i, b"\xff\tPreis %d" % i) for i in range(2500)] + [(b"", b"leer")] * 99
+    pairs = [(b"Price %d:\t5\xc2\x85" % i, b"\tPreis %d" % i) for i in range(2500)] + [(b"", b"leer")] * 99
     pairs += [(source + b"\r", b"auch " + target) for source, target in pairs[::5]]  # equal once normalised
+    bad = [(b"Bad %d" % i, b"\xff") for i in range(500)]
 
     def split(pairs: list[tuple[bytes, bytes]], name: str, dev: int) -> list[list[tuple[bytes, bytes]]]:
         named, out = [str(tmp_path / f"text.{language}.txt.xz") for language in ("en", "de")], tmp_path / name
@@ -57,11 +58,12 @@ def test_a_split_keeps_lines_as_they_are_and_equal_sources_together(tmp_path: Pa
         files = [sides.paths for sides in (*text.train, text.dev, *text.test.values())]
         return [[*zip(*(path.read_bytes().split(b"\n")[:-1] for path in paths), strict=True)] for paths in files]
 
-    parts = split(pairs, "own", 30)
-    assert sorted(chain(*parts)) == sorted(pairs)
+    parts = split(pairs + bad, "own", 30)
+    assert sorted(chain(*parts)) == sorted(pairs + bad)
+    assert set(parts[0]) > set(bad)
     sources = [{normalised(source.decode(errors="surrogateescape")) for source, _ in part} for part in parts]
     assert len(set.union(*sources)) == sum(map(len, sources))
-    assert set(split(pairs[::-1], "again", 60)[2]) == set(parts[2])
+    assert set(split((pairs + bad)[::-1], "again", 60)[2]) == set(parts[2])
     (tmp_path / "t").write_text("".join(f"{i}\t{i}\n" for i in range(20)))
     arguments = ["workflows.cli", "split", f"{tmp_path}/t", f"--out={tmp_path}/x", "--source=en", "--target=de"]
     assert "too few lines, or too few different ones: 0 pairs for train, 20 " in command_line.here(*arguments).stderr
