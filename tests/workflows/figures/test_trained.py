@@ -1,5 +1,4 @@
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,18 +25,6 @@ def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint)
         CORPUS.text("train"),
     )
     assert model.dev.load().sentences == CORPUS.dev_pairs
-
-
-def test_text_of_an_earlier_version_is_not_known(store: Store, checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """Its settings are for all splits at once: the model is found without them."""
-    copied = Store(Path(shutil.copytree(store.root, tmp_path / "runs", symlinks=True)))
-    (manifest,) = copied.artifacts.glob("embedded-*/manifest.json")
-    earlier = {"settings": [CORPUS.model_dump(mode="json")]}
-    manifest.chmod(0o644)
-    manifest.write_text(json.dumps(json.loads(manifest.read_text(encoding="utf-8")) | earlier))
-    model = at(copied.folder(checkpoint.folder.name), copied)
-    assert model.generated is None
-    assert model.dev is not None
 
 
 def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
