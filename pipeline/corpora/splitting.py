@@ -3,8 +3,9 @@
 pairs = split(Path("own"), (Path("text.en"), Path("text.de")), ("en", "de"), {"test": 1000, "dev": 1000})
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 
@@ -24,6 +25,15 @@ test.held-out = {{source = "test.{0}", target = "test.{1}"}}
 def hash_of(sentence: str) -> int:
     """Returns a 64-bit hash of a sentence as it is normalised, the same in every process."""
     return int.from_bytes(blake2b(normalised(sentence).encode(errors="surrogateescape"), digest_size=8).digest(), "big")
+
+
+def languages_of(text: Sequence[Path], source: str | None, target: str | None) -> tuple[str, str]:
+    """Returns the languages of one or two files, by default their extensions. Raises UserError if one is unknown."""
+    endings = [Path(re.sub(r"(\.(gz|bz2|xz|txt|tsv))+$", "", path.name)).suffix[1:] for path in text]
+    languages = source or endings[0], target or endings[-1]
+    if len(text) > 2 or not all(languages):
+        raise UserError("name two files, text.en text.de, or one and its languages, --source en --target de")
+    return languages
 
 
 def split(folder: Path, sides: tuple[Path, Path], languages: tuple[str, str], sizes: Mapping[str, int]) -> str:

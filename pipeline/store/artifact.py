@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -179,6 +179,12 @@ def parse_manifest(text: bytes) -> dict[str, Any]:
     for name in manifest["files"]:
         inside(name)
     return manifest
+
+
+def content_sha256(manifest: Mapping[str, Any]) -> str:
+    """Returns the sha256 of an artifact's file names and hashes, the same whenever and wherever these were written."""
+    contents = {name: each["sha256"] for name, each in manifest["files"].items()}
+    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
 def _damage(name: str, wrong: Callable[[str], str | None]) -> str | None:

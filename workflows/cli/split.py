@@ -1,14 +1,12 @@
 """`aiayn split`: a user's text into training text, dev set and test set."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pipeline.corpora.files import FilesSettings
-from pipeline.corpora.splitting import split
-from pipeline.errors import UserError
+from pipeline.corpora.splitting import languages_of, split
 from pipeline.store.artifact import Artifact, publish
 from workflows.cli.options import OutOption
 from workflows.cli.reproduce import say
@@ -26,10 +24,7 @@ def split_text(
     target: LanguageOption = None,
 ) -> None:
     """Split text into training text, dev set and test set, and describe them for --files in OUT/text.toml."""
-    endings = [Path(re.sub(r"(\.(gz|bz2|xz|txt|tsv))+$", "", path.name)).suffix[1:] for path in text]
-    languages = source or endings[0], target or endings[-1]
-    if len(text) > 2 or not all(languages):
-        raise UserError("name two files, text.en text.de, or one and its languages, --source en --target de")
+    languages = languages_of(text, source, target)
     checked(FilesSettings, source=languages[0], target=languages[1], train="-", dev="-", test={"a": "-"})
 
     def build(folder: Path) -> Artifact:

@@ -54,13 +54,13 @@ def map_on_ray(
     Its first error, or a task's, cancels the other tasks and is raised unchanged. `here` keeps all tasks on this node.
     Warnings go to `emit`.
     """
-    options: dict[str, Any] = {"num_cpus": 1}
+    node, placed = ray.get_runtime_context().get_node_id(), dict[str, Any]()
     if here:
-        node = ray.get_runtime_context().get_node_id()
-        (cpus,) = (each["Resources"].get("CPU", 0) for each in ray.nodes() if each["NodeID"] == node)
-        strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-        options = {"num_cpus": min(1, cpus), "scheduling_strategy": strategy}  # a cluster's head may offer none
-    task = ray.remote(emitting_warnings).options(name=function.__name__, **options)
+        (cpus,) = (
+            each["Resources"].get("CPU", 0) for each in ray.nodes() if each["NodeID"] == node
+        )  # a head's may be 0
+        placed = {"num_cpus": min(1, cpus), "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
+    task = ray.remote(num_cpus=1)(emitting_warnings).options(name=function.__name__, **placed)
     waiting, references, results = iter(calls), list[Any](), dict[Any, Any]()
     try:
         while True:

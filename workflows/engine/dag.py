@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from pipeline.errors import UserError
 from pipeline.settings import Settings, differing
-from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.artifact import MANIFEST, Artifact, content_sha256
 from pipeline.store.store import Store
 
 ROOT = Path(__file__).parents[2]
@@ -220,30 +220,17 @@ def in_order(
     return list(ordered.values())
 
 
-def manifest_of(step: Step[Artifact], store: Store) -> dict[str, Any] | None:
-    """Returns the manifest of a step's published artifact, or None if it is missing or damaged."""
-    return store.manifest(step.name)
-
-
-def inputs_now(
-    step: Step[Artifact], find: Callable[[Step[Artifact]], Mapping[str, Any] | None]
-) -> list[dict[str, str]]:
+def inputs_now(step: Step[Artifact], find: Callable[[str], Mapping[str, Any] | None]) -> list[dict[str, str]]:
     """Returns a step's published inputs as its manifest lists them: label, fingerprint, and sha256 of the content."""
-    found = [(needed.label, needed.fingerprint, find(needed)) for needed in step.inputs]
+    found = [(needed.label, needed.fingerprint, find(needed.name)) for needed in step.inputs]
     for artifact in _instances(step.arguments, Artifact):
         if known := artifact.manifest if (artifact.folder / MANIFEST).exists() else None:
             found.append((known.get("label", artifact.folder.name), _describe(artifact), known))
     return [
-        {"label": label, "fingerprint": fingerprint, "sha256": _content_sha256(manifest)}
+        {"label": label, "fingerprint": fingerprint, "sha256": content_sha256(manifest)}
         for label, fingerprint, manifest in found
         if manifest
     ]
-
-
-def _content_sha256(manifest: Mapping[str, Any]) -> str:
-    """Returns the sha256 of an artifact's file names and hashes, the same whenever and wherever these were written."""
-    contents = {name: each["sha256"] for name, each in manifest["files"].items()}
-    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
 
 
 def inputs_of(manifest: Mapping[str, Any]) -> list[str]:

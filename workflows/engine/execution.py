@@ -30,7 +30,7 @@ from pipeline.store.store import Store
 from pipeline.training.layout import lacking
 from pipeline.warning_events import emitting_warnings
 from workflows.engine.cluster import ON_HEAD, cause_of, check_shared, cluster, map_on_ray, on_gpu, with_gpu
-from workflows.engine.dag import Step, in_order, inputs_now, manifest_of, outdated, resolved
+from workflows.engine.dag import Step, in_order, inputs_now, outdated, resolved
 from workflows.engine.events import Poster, Relay, needs
 from workflows.engine.interface import Watcher
 from workflows.engine.plan import Reason
@@ -92,7 +92,7 @@ def _is_intact(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> 
     """
     if store.find(step.name) is None and not store.push_left(step.name):
         return False
-    stale = outdated(manifest_of(step, store) or {}, inputs_now(step, lambda needed: manifest_of(needed, store)))
+    stale = outdated(store.manifest(step.name) or {}, inputs_now(step, store.manifest))
     damage = None if stale else step.damage(store)
     if not (stale or damage):
         return True
@@ -123,7 +123,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
         "stage": step.stage.name,
         "version": step.stage.version,
         "fingerprint": step.fingerprint,
-        "inputs": inputs_now(step, lambda needed: manifest_of(needed, store)),
+        "inputs": inputs_now(step, store.manifest),
         "settings": [argument.model_dump(mode="json") for argument in step.arguments if hasattr(argument, "identity")],
         "libraries": {name: version(name) for name in LIBRARIES},
     }
@@ -156,7 +156,9 @@ def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
     """Lists the warnings of all steps behind a table; downloads their manifests."""
     labels: dict[str, list[str]] = {}
     for step in steps:
-        for warning in (manifest_of(step, store) or {}).get("warnings", []):  # what the table does not need may be gone
+        for warning in (store.manifest(step.name) or {}).get(
+            "warnings", []
+        ):  # what the table does not need may be gone
             labels.setdefault(warning, []).append(step.label)
     return [f"{', '.join(of_steps)}: {warning}" for warning, of_steps in labels.items()]
 

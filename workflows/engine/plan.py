@@ -21,7 +21,7 @@ from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.bucket import AT_ONCE
 from pipeline.store.store import Store
-from workflows.engine.dag import Step, in_order, inputs_now, manifest_of, outdated
+from workflows.engine.dag import Step, in_order, inputs_now, outdated
 
 PlannedModels: TypeAlias = Mapping[str, tuple[Sequence[Step[Artifact]], Mapping[str, str]]]
 """The final steps of models, and details of their training runs by column heading of the plan, by name."""
@@ -63,11 +63,10 @@ def to_run(
     steps, causes = in_order(targets), dict[str, str | None]()
     rebuilt = {step.fingerprint: FORCED for step in forced}
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        found = threads.map(lambda step: manifest_of(step, store), steps)
-        manifests = {step.fingerprint: manifest for step, manifest in zip(steps, found, strict=True)}
+        names = [step.name for step in steps]
+        manifests = dict(zip(names, threads.map(store.manifest, names), strict=True))
     for step in steps:
-        inputs = inputs_now(step, lambda needed: manifests[needed.fingerprint])
-        if label := outdated(manifests[step.fingerprint] or {}, inputs):
+        if label := outdated(manifests[step.name] or {}, inputs_now(step, manifests.get)):
             rebuilt[step.fingerprint] = f"built from another generation of {label}"
             if step.out:
                 stale = f"{step.out} was {rebuilt[step.fingerprint]}"

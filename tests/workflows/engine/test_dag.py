@@ -12,7 +12,7 @@ from pipeline.settings import Settings
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.store import Store
 from tests.support.tiny_stages import JOIN, WRITE, Pair, Words, WriteSettings, joined
-from workflows.engine.dag import Step, inputs_now, manifest_of
+from workflows.engine.dag import Step, inputs_now
 from workflows.engine.plan import to_run
 
 
@@ -32,7 +32,7 @@ def _publish(step: Step[Artifact], store: Store, text: str | None = None, **chan
         return Words(folder)
 
     settings = [argument.model_dump(mode="json") for argument in step.arguments if isinstance(argument, Settings)]
-    inputs = inputs_now(step, lambda needed: manifest_of(needed, store))
+    inputs = inputs_now(step, store.manifest)
     manifest = {"fingerprint": step.fingerprint, "settings": settings, "inputs": inputs, "label": step.label}
     return publish(store.folder(step.name), make, manifest | changes)
 
