@@ -81,12 +81,13 @@ class Origin:
             max((archive.size_bytes or 0) - _downloaded_bytes(self.downloads / archive.path), 0) for archive in archives
         )
         needs_bytes = Counter[int]()
-        for place, needed in ((folder, amount.kept_bytes), (self.downloads, missing_bytes)):
+        text_bytes = amount.kept_bytes + (amount.text_bytes or 0)  # what is extracted is deleted once it is read
+        for place, needed in ((folder, text_bytes), (self.downloads, missing_bytes)):
             disk = next(parent for parent in (place, *place.parents) if parent.exists())
             needs_bytes[disk.stat().st_dev] += round(needed)
             if needs_bytes[disk.stat().st_dev] > (free_bytes := shutil.disk_usage(disk).free):
                 raise UserError(
-                    f"the text needs {amount.kept_bytes / 1e9:.1f} GB and its archives {missing_bytes / 1e9:.1f} GB "
+                    f"the text needs {text_bytes / 1e9:.1f} GB and its archives {missing_bytes / 1e9:.1f} GB "
                     f"more, but the disk of {place} has only {free_bytes / 1e9:.1f} GB free; free some space, or "
                     "choose another store"
                 )
