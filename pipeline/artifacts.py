@@ -63,10 +63,12 @@ class Corpus(JsonArtifact[CorpusRecord]):
 
     @property
     def summary(self) -> str:
-        """The number of training pairs and of dropped pairs by reason."""
-        dropped = {reason: pairs for reason, pairs in self.load().report.get("dropped", {}).items() if pairs}
-        reasons = ", ".join(f"{pairs:,} {reason}" for reason, pairs in dropped.items())
-        return f"{self.pairs:,} training pairs" + (f", dropped {reasons}" if reasons else "")
+        """The number of training pairs, and of dropped and suspicious pairs by reason."""
+        shown, report = f"{self.pairs:,} training pairs", self.load().report
+        for kind in ("dropped", "suspicious"):
+            found = ", ".join(f"{pairs:,} {reason}" for reason, pairs in report.get(kind, {}).items() if pairs)
+            shown += f", {kind}: {found}" if found else ""
+        return shown
 
     @property
     def shards(self) -> list[Shard]:

@@ -106,6 +106,9 @@ class Settings(BaseModel):
         return identity
 
 
+Suspicion = Literal["duplicate", "copy", "numbers"]
+
+
 class CleaningSettings(Settings):
     """Rules for dropping training pairs. Lengths are counted in words, separated by spaces; if a side is written
     without spaces, in characters, five per allowed word."""
@@ -113,6 +116,9 @@ class CleaningSettings(Settings):
     max_words: Count = 250
     max_ratio: float = Field(9.0, ge=1, le=1e6)
     """Maximum ratio of the longer side to the shorter one."""
+    drop: tuple[Suspicion, ...] = ()
+    """Which of these to drop, beside counting them: repetitions of a pair, copies of the source, pairs whose sides have
+    other numbers."""
     shard_pairs: Count = 100_000
     """Pairs read for a shard of the corpus, before any is dropped; generated text has shards of its own."""
 

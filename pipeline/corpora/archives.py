@@ -81,7 +81,8 @@ class Origin:
             max((archive.size_bytes or 0) - _downloaded_bytes(self.downloads / archive.path), 0) for archive in archives
         )
         needs_bytes = Counter[int]()
-        for place, needed in ((folder, amount.kept_bytes), (self.downloads, missing_bytes)):
+        extracted_bytes = (amount.text_bytes or 0) * bool(archives)  # until it is read
+        for place, needed in ((folder, amount.kept_bytes + extracted_bytes), (self.downloads, missing_bytes)):
             disk = next(parent for parent in (place, *place.parents) if parent.exists())
             needs_bytes[device := disk.stat().st_dev] += round(needed)
             if needs_bytes[device] > (free_bytes := shutil.disk_usage(disk).free):

@@ -8,7 +8,7 @@ Pitfalls:
 - The test set is all of newstest2014, 3,003 sentences: sacreBLEU's `wmt14/full`. Its `wmt14` is a subset.
 - The English sides of newstest2014 differ between the language pairs, so each uses its own.
 - The text stays raw: not lower-cased, and German compounds are split only by the paper's scorer.
-- Duplicates are kept: the paper does not mention them. Blank lines are, too, until `pipeline.text.cleaning`.
+- Duplicates are kept: the paper does not mention them.
 """
 
 import tomllib
@@ -100,10 +100,6 @@ class Wmt14Text(Wmt14Source):
     )
     """A checksum identifies an archive, so its location is not fingerprinted."""
 
-    def identity(self) -> dict[str, Any]:
-        """Includes the former default of a setting that changed no valid text."""
-        return super().identity() | {"invalid": "error"}
-
     def amount(self) -> Amount:
         """Returns pairs and text size, if all archives are official, and download sizes."""
         are_official = self.archives.items() <= official_archives(self.target).items()
@@ -155,7 +151,7 @@ def read(context: Context, settings: Wmt14Text, cleaning: CleaningSettings) -> C
         def parts() -> Iterator[Part]:
             for (name, archive), (source, target, about) in zip(settings.archives.items(), extracted, strict=True):
                 pairs = 0
-                for part in parts_of(name, source, target, cleaning.shard_pairs, f"{archive.name}, member "):
+                for part in parts_of(name, source, target, cleaning.shard_pairs):
                     pairs += part.read
                     yield part
                 _check(archive, pairs)

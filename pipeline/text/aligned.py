@@ -39,19 +39,18 @@ class Part(NamedTuple):
     """Number of pairs dropped while reading, by reason."""
 
 
-def parts_of(collection: str, source: Path, target: Path, size: int, place: str | None = None) -> Iterator[Part]:
+def parts_of(collection: str, source: Path, target: Path, size: int) -> Iterator[Part]:
     """Reads two aligned files as parts of at most `size` pairs, in order.
 
-    Pairs with a line that is not UTF-8 or too long are dropped and counted. A warning names the first for each reason;
-    `place` stands for the files' folder there. Raises UserError like `read_pairs`.
+    Pairs with a line that is not UTF-8 or too long are dropped and counted; a warning names the first for each reason.
+    Raises UserError like `read_pairs`.
     """
     dropped, told = Counter[str](), set[str]()
 
     def drop(line: DroppedLine) -> None:
         if line not in told:
-            told.add(line)
-            problem = line.problem if place is None else line.problem.replace(f"{source.parent}/", place)
-            log.warning("%s; pairs with such lines are dropped", problem)
+            log.warning("%s; pairs with such lines are dropped", line.problem)
+        told.add(line)
         dropped[str(line)] += 1
 
     yield from blocks(collection, read_pairs(source, target, notice=True, drop=drop), size, dropped)

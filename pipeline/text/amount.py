@@ -21,5 +21,5 @@ class Amount:
 
     @property
     def kept_bytes(self) -> float:
-        """Approximate size of the cleaned text and of its token ids; 0 if unknown."""
+        """Approximate size of the text and its token ids; 0 if unknown."""
         return (self.text_bytes or 0) + (self.train_pairs or 0) * (8 + 2 * TOKENS_A_PAIR)

@@ -9,23 +9,39 @@ Lengths are counted in words, or in characters if either language is written wit
 (`pipeline.text.languages`).
 """
 
+import hashlib
+import logging
+import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pipeline.artifacts import Corpus
 from pipeline.context import Context
 from pipeline.errors import UserError
-from pipeline.parts import written
+from pipeline.parts import PARTS, written
 from pipeline.records import CorpusRecord
-from pipeline.settings import CleaningSettings
+from pipeline.settings import CleaningSettings, Suspicion
+from pipeline.store.folders import temporary_folder
 from pipeline.text.aligned import Part, normalised_pairs
 from pipeline.text.languages import has_word_spaces
-from pipeline.text.lines import INVALID, TOO_LONG, write_pairs
+from pipeline.text.lines import INVALID, TOO_LONG, read_pairs, write_pairs
+
+log = logging.getLogger(__name__)
 
 REASONS = ("blank", TOO_LONG, "ratio", INVALID)
+SUSPICIONS = get_args(Suspicion)
+FOUND = "found "
+"""Prefix of the counts of suspicious pairs, dropped or not."""
+NUMBER = re.compile(r"\d+")
+WITH_NUMBERS, SHIFTED_PAIRS, SHIFTED_SHARE = "with numbers", 100, 0.5
+"""A warning is due from this many pairs with numbers and this share of them with others on either side."""
 CHARACTERS_PER_WORD = 5
 """Multiplies `max_words` where lengths are counted in characters."""
 
@@ -44,52 +60,65 @@ def write_corpus(
 
     `expected` is the number of pairs, if known, for progress. Linearised trees have `symbols`, to which those of the
     text are added. The corpus's report is `report`, which is read at the end, and {"read", "kept", "dropped": {reason:
-    pairs}, "normalised": lines changed within, "collections": {name: {"read", "kept", "dropped"}}}. Raises UserError if
-    no pair is kept.
+    pairs}, "suspicious": {suspicion: pairs, dropped or not}, "normalised": lines changed within, "collections": {name:
+    {"read", "kept", "dropped", "suspicious"}}}. Raises UserError if no pair is kept.
     """
     corpus, in_words = Corpus(context.folder), all(map(has_word_spaces, languages))
 
     def calls() -> Iterator[tuple[list[str], tuple[Any, ...]]]:
         for number, part in enumerate(parts):
             names = [corpus.shard_path(number, language).name for language in languages]
-            yield names, (part, settings, in_words, symbols is not None)
+            yield [*names, f"{PARTS}/{number:05d}.hashes"], (part, settings, in_words, symbols is not None)
 
     shards, collections, known = list[int](), list[str](), set(symbols or ())
     counts_of: dict[str, Counter[str]] = {}
-    total = Counter[str]()
+    read = 0
     for done in written(context, write_shard, calls()):
         counts = Counter(done["counts"])
         shards.append(counts["kept"])
         collections.append(done["collection"])
         counts_of.setdefault(done["collection"], Counter()).update(counts)
         known.update(done["symbols"])
-        total += counts
-        context.progress(total["read"], max(expected or 0, total["read"]), "pairs")
-    all_counts = _report(total)
+        read += counts["read"]
+        context.progress(read, max(expected or 0, read), "pairs")
+    droppings = []
+    for number, repeated in enumerate(_repeated(context.folder, len(shards))):
+        pairs, counts = int(repeated.sum()), counts_of[collections[number]]
+        counts[f"{FOUND}duplicate"] += pairs
+        if pairs and "duplicate" in settings.drop:
+            counts += Counter(duplicate=pairs, kept=-pairs)
+            shards[number] -= pairs
+            droppings.append(([corpus.shard_path(number, language) for language in languages], repeated))
+    for _ in context.map(drop_rows, droppings):
+        context.progress(read, read, "pairs")
+    total = sum(counts_of.values(), Counter[str]())
+    all_counts = _report(total, settings)
     if not total["kept"]:
         dropped = ", ".join(f"{pairs} {reason}" for reason, pairs in all_counts["dropped"].items())
         raise UserError(
             f"cleaning drops all {total['read']:,} training pairs ({dropped}); "
             "check that the two sides are the right files, or raise max_words or max_ratio"
         )
-    of_collections = {name: _report(counts) for name, counts in counts_of.items()}
-    return corpus.write(
-        CorpusRecord(
-            source=languages[0],
-            target=languages[1],
-            shards=tuple(shards),
-            collections=tuple(collections),
-            symbols=tuple(sorted(known)),
-            report={**report, **all_counts, "normalised": total["normalised"], "collections": of_collections},
-        )
-    )
+    for name, counts in counts_of.items():
+        differing, having = counts[f"{FOUND}numbers"], counts[WITH_NUMBERS]
+        if having >= SHIFTED_PAIRS and differing >= SHIFTED_SHARE * having:
+            share = f"{differing / having:.0%} of the {having:,} pairs with numbers"
+            log.warning("%s: the sides' numbers differ in %s; check that the lines are not shifted", name, share)
+    of_collections = {name: _report(counts, settings) for name, counts in counts_of.items()}
+    all_counts |= {"normalised": total["normalised"], "collections": of_collections, **report}
+    fields = {"source": languages[0], "target": languages[1], "shards": shards, "collections": collections}
+    return corpus.write(CorpusRecord(**fields, symbols=sorted(known), report=all_counts))
 
 
 def write_shard(
     paths: Sequence[Path], part: Part, settings: CleaningSettings, in_words: bool, of_trees: bool
 ) -> dict[str, Any]:
-    """Writes the cleaned pairs of a part to a source and a target file; returns its collection, counts and symbols."""
+    """Writes the cleaned pairs of a part to a source file, a target file and a file of 64-bit hashes.
+
+    Returns its collection, counts and symbols.
+    """
     raw, symbols = list(part.pairs()), set[str]()
+    hashes = bytearray()
     counts = Counter({**part.dropped, "read": len(raw) + sum(part.dropped.values())})
 
     def kept() -> Iterator[tuple[str, str]]:
@@ -97,12 +126,18 @@ def write_shard(
             counts["normalised"] += (source != raw_source.strip()) + (target != raw_target.strip())
             if of_trees:
                 symbols.update(target.split(" "))
-            if reason := reason_to_drop(source, target, settings, in_words=in_words):
+            reason = reason_to_drop(source, target, settings, in_words=in_words)
+            if not (reason or of_trees) and (suspicion := _suspicion(source, target, counts)):
+                counts[FOUND + suspicion] += 1
+                reason = suspicion if suspicion in settings.drop else None
+            if reason:
                 counts[reason] += 1
             else:
+                hashes.extend(hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8).digest())
                 yield source, target
 
     counts["kept"] = write_pairs(paths[0], paths[1], kept())
+    paths[2].write_bytes(hashes)
     return {"collection": part.collection, "counts": counts, "symbols": sorted(symbols - {""})}
 
 
@@ -120,6 +155,40 @@ def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_w
     return "ratio" if longer / shorter > settings.max_ratio else None
 
 
-def _report(counts: Counter[str]) -> dict[str, Any]:
-    """Returns the number of pairs read, kept and dropped by reason."""
-    return {"read": counts["read"], "kept": counts["kept"], "dropped": {reason: counts[reason] for reason in REASONS}}
+def _suspicion(source: str, target: str, counts: Counter[str]) -> Suspicion | None:
+    """Returns what is suspicious about a pair, and counts it if it has numbers: sequences of digits of any script."""
+    if source == target:
+        return "copy"
+    numbers = NUMBER.findall(source), NUMBER.findall(target)
+    if not (numbers[0] or numbers[1]):
+        return None
+    counts[WITH_NUMBERS] += 1
+    # The first digits tell enough, and Python parses no more than a few thousand.
+    one, other = (sorted(int(number[:18]) for number in side) for side in numbers)
+    return None if one == other else "numbers"
+
+
+def _repeated(folder: Path, shards: int) -> Sequence[NDArray[np.bool_]]:
+    """Returns for each shard which of its pairs are in an earlier line of the corpus; takes some 32 bytes a pair."""
+    hashes = [np.fromfile(folder / PARTS / f"{number:05d}.hashes", np.uint64) for number in range(shards)]
+    repeated = np.ones(sum(map(len, hashes)), np.bool_)
+    repeated[np.unique(np.concatenate(hashes), return_index=True)[1]] = False
+    return np.split(repeated, np.cumsum([len(each) for each in hashes])[:-1])
+
+
+def drop_rows(paths: Sequence[Path], dropped: NDArray[np.bool_]) -> None:
+    """Deletes the pairs marked as `dropped` from a shard's source and target file."""
+    with temporary_folder(paths[0].parent) as aside:
+        pairs = zip(read_pairs(paths[0], paths[1]), dropped, strict=True)
+        write_pairs(
+            aside / paths[0].name, aside / paths[1].name, (pair for pair, is_dropped in pairs if not is_dropped)
+        )
+        for path in paths:
+            os.replace(aside / path.name, path)
+
+
+def _report(counts: Counter[str], settings: CleaningSettings) -> dict[str, Any]:
+    """Returns the number of pairs read, kept, dropped by reason, and suspicious."""
+    dropped = {reason: counts[reason] for reason in (*REASONS, *settings.drop)}
+    suspicious = {suspicion: counts[FOUND + suspicion] for suspicion in SUSPICIONS}
+    return {"read": counts["read"], "kept": counts["kept"], "dropped": dropped, "suspicious": suspicious}

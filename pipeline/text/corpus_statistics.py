@@ -5,8 +5,9 @@
 Lengths are in tokens including END_ID; earlier stages recorded all other counts.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ class Collection:
     """Dropped pairs by reason."""
     unknown_fraction: float
     """Share of unknown tokens in the kept pairs."""
+    suspicious: Mapping[str, int] = field(default_factory=dict)
+    """Pairs with a cause for suspicion (`CleaningSettings.drop`), kept or dropped."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class CorpusStatistics:
                 for reason in self.collections[0].dropped
             },
             self.unknown["train"],
+            dict(sum((Counter(collection.suspicious) for collection in self.collections), Counter())),
         )
 
 
@@ -137,7 +141,9 @@ def measure(
 def _collection(name: str, cleaned: Mapping[str, Any], encoded: Mapping[str, int]) -> Collection:
     """Joins the counts of cleaning and encoding; `encoded` is empty if cleaning dropped the whole collection."""
     dropped = {**cleaned["dropped"], TOO_MANY_TOKENS: encoded.get("left_out", 0)}
-    return Collection(name, cleaned["read"], encoded.get("pairs", 0), dropped, _unknown_fraction([encoded]))
+    return Collection(
+        name, cleaned["read"], encoded.get("pairs", 0), dropped, _unknown_fraction([encoded]), cleaned["suspicious"]
+    )
 
 
 def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:

@@ -64,7 +64,7 @@ def encode(
     splits: dict[str, list[dict[str, Any]]] = {split: [] for split in shards_of}
     collections: dict[str, Counter[str]] = {shard.collection: Counter() for shard in corpus.shards}
     done, total = 0, sum(shard.pairs for _, (shard, *_) in calls)
-    for ((name,), (shard, *_)), counts in zip(calls, written(context, write_encoded, calls), strict=True):
+    for ((name,), (shard, *_)), counts in zip(calls, written(context, encode_shard, calls), strict=True):
         split, sha256 = name.partition("/")[0], counts.pop("sha256")
         if split == "train":
             collections[shard.collection].update(counts)
@@ -95,7 +95,7 @@ def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator[
     with temporary_folder(context.folder) as folder:
         dataset, name = EncodedDataset(folder), text.load().name
         (dataset.folder / name).mkdir()
-        counts = encode_shard(text.shard, model, dataset.folder / name / "00000.arrow", None)
+        counts = encode_shard([dataset.folder / name / "00000.arrow"], text.shard, model, None)
         dataset.write_json("dataset.json", {"splits": {name: [counts]}})
         split = EncodedSplit.open(dataset, name)
         if not len(split.computed_rows):
@@ -103,20 +103,18 @@ def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator[
         yield split
 
 
-def write_encoded(paths: Sequence[Path], shard: Shard, model: Path, max_tokens: int | None) -> dict[str, Any]:
-    """Encodes one shard to the only path; returns the result of `encode_shard`."""
-    return encode_shard(shard, model, paths[0], max_tokens)
+def encode_shard(paths: Sequence[Path], shard: Shard, model: Path, max_tokens: int | None) -> dict[str, Any]:
+    """Encodes one shard to the only path; with `max_tokens` None, every pair is kept, in order.
 
-
-def encode_shard(shard: Shard, model: Path, path: Path, max_tokens: int | None) -> dict[str, Any]:
-    """Encodes one shard; with `max_tokens` None, every pair is kept, in order. Returns the result of `write_shard`."""
+    Returns the result of `write_shard`.
+    """
     segment = segmenter(model)
     blocks: list[list[tuple[NDArray[Any], NDArray[np.int64]]]] = []
     pairs = read_pairs(shard.source, shard.target)
     while block := list(islice(pairs, BLOCK_PAIRS)):
         blocks.append([segment(lines) for lines in zip(*block, strict=True)])
     source, target = (id_lists(*map(np.concatenate, zip(*side, strict=True))) for side in zip(*blocks, strict=True))
-    return write_shard(path, source, target, max_tokens)
+    return write_shard(paths[0], source, target, max_tokens)
 
 
 def id_lists(ids: NDArray[Any], lengths: NDArray[np.integer]) -> pa.ListArray:

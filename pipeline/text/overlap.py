@@ -16,7 +16,7 @@ from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.store.artifact import JsonArtifact
 from pipeline.text.aligned import content_sha256
-from pipeline.text.lines import read_pairs
+from pipeline.text.lines import read_pairs, write_lines
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class OverlapRecord:
 
 
 class Overlaps(JsonArtifact[OverlapRecord]):
-    """`overlap.json`: counts; the sentences are not kept."""
+    """`overlap.json`: counts. `overlap.tsv`: the set, line and kind (source, target or pair) of each sentence found."""
 
     record_file = "overlap.json"
 
@@ -88,21 +88,22 @@ def count(context: Context, corpus: Corpus, sets: Sequence[EvaluationSet]) -> Ov
         for seen, here in zip((sources, targets, pairs), found, strict=True):
             seen |= here
         context.progress(done, len(shards), "shards")
-    overlaps = []
+    overlaps, rows = [], []
     for text, shard in zip(sets, held_out, strict=True):
-        lines = list(read_pairs(shard.source, shard.target))
-        overlap = Overlap(
-            text.load().name,
-            len(lines),
-            sum(source in sources for source, _ in lines),
-            sum(target in targets for _, target in lines),
-            sum(pair in pairs for pair in lines),
-        )
+        name, lines = text.load().name, list(read_pairs(shard.source, shard.target))
+        kinds = {"source": 0, "target": 0, "pairs": 0}
+        for number, pair in enumerate(lines, 1):
+            for kind, is_found in zip(kinds, (pair[0] in sources, pair[1] in targets, pair in pairs), strict=True):
+                kinds[kind] += is_found
+                rows += [f"{name}\t{number}\t{kind.removesuffix('s')}"] * is_found
+        overlap = Overlap(name, len(lines), **kinds)
         # Trees without words are often equal.
         most = overlap.source if corpus.symbols else max(overlap.source, overlap.target)
         if most >= WARN_FRACTION * len(lines):
-            log.warning("%s are in the training text, so scores are too good; remove them from one of the two", overlap)
+            remedy = "remove them from one of the two (overlap.tsv lists them)"
+            log.warning("%s are in the training text, so scores are too good; %s", overlap, remedy)
         overlaps.append(overlap)
+    write_lines(context.folder / "overlap.tsv", rows)
     return Overlaps(context.folder).write(OverlapRecord(overlaps))
 
 

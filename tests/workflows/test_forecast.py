@@ -68,7 +68,7 @@ def test_a_forecast_has_the_missing_runs_and_writes_nothing(tmp_path: Path, comm
     assert total
     (disk,) = re.findall(r"^disk: about (\S+) GB; .* free$", shown, re.MULTILINE)
     (runs,) = re.findall(r"^total .* (\S+) GB", shown, re.MULTILINE)
-    assert float(disk) - float(runs) == pytest.approx(3.4 + 1.7, abs=0.2)  # text and token ids, and downloads
+    assert float(disk) - float(runs) == pytest.approx(2.0 + 1.7, abs=0.2)  # text and token ids, and downloads
     assert not (tmp_path / "new").exists()
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _IN_WORDS = ("blank side", "too many words", "lengths too different", "not UTF-8", "too many tokens")
 REASONS = dict(zip((*CLEANING_REASONS, TOO_MANY_TOKENS), _IN_WORDS, strict=True))
 """Why pairs are dropped, in words."""
+SUSPICIONS = {"duplicate": "duplicates", "copy": "copies of the source", "numbers": "other numbers"}
+"""Causes for suspicion, in words."""
 LONGEST_SHOWN = "0.999"
 """The histogram leaves out lengths above this quantile: they would squeeze the rest."""
 
@@ -91,14 +93,17 @@ def title(statistics: CorpusStatistics) -> str:
 
 def collections(statistics: CorpusStatistics) -> Table:
     """Returns a table of the pairs read, kept and dropped per collection, and of all if there are several."""
+    found = {**REASONS, **SUSPICIONS}
     shown = [
         Column(NAME, "training pairs"),
         *columns("read", "kept", spec=","),
-        *(Column(reason, words, spec=",") for reason, words in REASONS.items()),
+        *(Column(reason, words, spec=",") for reason, words in found.items()),
         Column("unknown_fraction", "unknown tokens", unit="%"),
     ]
     rows = [
-        in_order(shown, of.name, of.read, of.kept, *(of.dropped[reason] for reason in REASONS), of.unknown_fraction)
+        in_order(
+            shown, of.name, of.read, of.kept, *map({**of.dropped, **of.suspicious}.get, found), of.unknown_fraction
+        )
         for of in [*statistics.collections, *[statistics.total] * (len(statistics.collections) > 1)]
     ]
     return Table(title(statistics), shown, rows)

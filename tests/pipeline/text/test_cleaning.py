@@ -41,8 +41,15 @@ def test_bad_pairs_are_dropped_and_counted(here: Context, europarl: list[tuple[s
     assert pairs_of(cleaned) == [(source.strip(), target.strip()) for source, target in europarl]
     dropped = {"blank": 2, "too_long": 1, "ratio": 1, "invalid": 0}
     counts = {"read": len(europarl) + 4, "kept": len(europarl), "dropped": dropped}
-    report = {**counts, "normalised": 0, "collections": {"all": counts}}
-    assert cleaned.read_json("corpus.json")["report"] == report
+    report = cleaned.load().report
+    suspicious = report["suspicious"]
+    assert report == {
+        **counts,
+        "suspicious": suspicious,
+        "normalised": 0,
+        "collections": {"all": report["collections"]["all"]},
+    }
+    assert report["collections"]["all"] == {**counts, "suspicious": suspicious}
     assert {shard.pairs for shard in cleaned.shards} == {4}
     assert {path.suffix for path in cleaned.folder.glob("[!.]*")} == {".json", ".en", ".de"}
 
@@ -72,6 +79,39 @@ def test_separators_inside_training_lines_become_spaces(here: Context) -> None:
 def test_limits_are_the_last_values_allowed(in_words: bool, source: str, target: str, reason: str | None) -> None:
     settings = CleaningSettings(max_words=4, max_ratio=2)
     assert reason_to_drop(source, target, settings, in_words=in_words) == reason
+
+
+@pytest.mark.parametrize("drop", [(), ("duplicate",), ("copy", "numbers"), ("duplicate", "copy", "numbers")])
+@pytest.mark.parametrize("shard_pairs", [2, 100])
+def test_suspicious_pairs_are_counted_and_dropped_on_request(
+    here: Context, drop: tuple[str, ...], shard_pairs: int
+) -> None:
+    """The first of repeated pairs stays, in whatever shard. Digits of any script and grouping are the same numbers."""
+    sound = [
+        ("a", "b"),
+        ("1,000.5 m", "1.000,5 m"),
+        ("in ٠٥/12", "am 12.5"),
+        ("9" * 5000, "x" + "9" * 5000),
+        ("a", "c"),
+    ]
+    suspicious = [("a", "b", "duplicate"), ("DNA", "DNA", "copy"), ("7 or 8", "8", "numbers"), ("a", "b", "duplicate")]
+    read = [*sound[:3], *suspicious, *sound[3:]]
+    cleaned = clean(here, [(pair[0], pair[1]) for pair in read], shard_pairs=shard_pairs, drop=drop)
+    kept = [pair[:2] for pair in read if not {*pair[2:]} & {*drop}]
+    assert pairs_of(cleaned) == kept
+    assert cleaned.pairs == cleaned.load().report["kept"] == len(kept)
+    assert cleaned.load().report["suspicious"] == {"duplicate": 2, "copy": 1, "numbers": 1}
+    assert sum(cleaned.load().report["dropped"].values()) == len(read) - len(kept)
+
+
+def test_text_shifted_by_a_line_shows_at_once(here: Context, caplog: pytest.LogCaptureFixture) -> None:
+    sources, targets = ([f"{word} {i}" for i in range(1000)] for word in ("line", "Zeile"))
+    shifted = clean(here, list(zip(sources[1:], targets, strict=False)))
+    assert shifted.summary == "999 training pairs, suspicious: 999 numbers"
+    warning = (
+        "all: the sides' numbers differ in 100% of the 999 pairs with numbers; check that the lines are not shifted"
+    )
+    assert [record.getMessage() for record in caplog.records] == [warning]
 
 
 @pytest.mark.parametrize("language", sorted(TEXTS))

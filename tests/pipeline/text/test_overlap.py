@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.context import Context
+from pipeline.text.normalisation import normalised
 from pipeline.text.overlap import Overlap, count
 from tests.support.parallel_text import corpus_of, set_of
 
@@ -42,6 +43,13 @@ def test_sentences_of_the_training_text_are_counted(
     assert dev == Overlap("dev", 400, 0, 0, 0)
     assert test == Overlap("test", len(held_out), *counts)
     assert [record.args[0].name for record in caplog.records] == ["test"] * warns
+    found = [line.split("\t") for line in (here.folder / "overlap.tsv").read_text().splitlines()]
+    assert {name for name, *_ in found} <= {"test"}
+    assert tuple(sum(row[2] == kind for row in found) for kind in ("source", "target", "pair")) == counts
+    sentences = {*TRAIN, *(sentence for pair in TRAIN for sentence in pair)}
+    for _, number, kind in found:
+        pair = tuple(map(normalised, held_out[int(number) - 1]))
+        assert {"source": pair[0], "target": pair[1], "pair": pair}[kind] in sentences
 
 
 def test_equal_trees_over_other_words_are_no_leak(

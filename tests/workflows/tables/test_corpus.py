@@ -16,7 +16,7 @@ REASONS = ("blank", "too_long", "ratio", "invalid", "too_many_tokens")
 
 
 def collection(name: str, kept: int, *dropped: int) -> Collection:
-    return Collection(name, kept + sum(dropped), kept, dict(zip(REASONS, dropped, strict=True)), 0.0002)
+    return Collection(name, kept + sum(dropped), kept, dict(zip(REASONS, dropped, strict=True)), 0.0002, {"copy": 7})
 
 
 def lengths(language: str, *sentences: int) -> Lengths:
@@ -65,8 +65,8 @@ def test_a_report_shows_each_text(tmp_path: Path) -> None:
     assert_asks_for_nothing_outside(html)
     assert len(drawings(html)) == 2
     reader = Reader(html)
-    assert ["europarl-v7", "2,000", "1,900", "60", "0", "30", "0", "10", "0.02%"] in reader.rows
-    assert ["all", "3,000", "2,900", "60", "0", "30", "0", "10", "0.02%"] in reader.rows
+    assert ["europarl-v7", "2,000", "1,900", "60", "0", "30", "0", "10", "", "7", "", "0.02%"] in reader.rows
+    assert ["all", "3,000", "2,900", "60", "0", "30", "0", "10", "", "14", "", "0.02%"] in reader.rows
     assert "<b>web" not in html
     assert "Training text" in reader.text
     assert "EN-FR, two collections" in reader.text
