@@ -145,16 +145,11 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_other_settings_are_refused_by_name(trained: Path, dataset: EncodedDataset) -> None:
-    """The line has the differing setting and both values, and nothing is overwritten."""
-    before = weights(trained, 6)
-    with pytest.raises(UserError, match="seed was 1 and is 2"):
-        Training(Workers(), dataset, with_fields(seed=2), trained).run()
-    assert weights(trained, 6) == before
+def test_another_run_s_folder_is_refused(trained: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
+    """The line has the differing setting and both values, and nothing is overwritten.
 
-
-def test_other_text_of_the_same_lengths_is_refused(trained: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
-    """A run's identity depends on every token, not only on lengths, at every rank."""
+    A run's identity depends on every token, not only on lengths, at every rank.
+    """
     other = EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "other"))
     path = other.folder / "train" / "00001.arrow"
     source, target = (column.combine_chunks() for column in pa.ipc.open_file(path).read_all().columns)
@@ -167,9 +162,11 @@ def test_other_text_of_the_same_lengths_is_refused(trained: Path, dataset: Encod
     splits = [EncodedSplit.open(one, "train") for one in (dataset, other)]
     assert np.array_equal(splits[0].target_lengths, splits[1].target_lengths)
     before = weights(trained, 6)
-    with pytest.raises(UserError, match="belongs to another run: dataset was"):
-        Training(Workers(), other, TINY, trained).run()
-    assert weights(trained, 6) == before
+    differing = ((dataset, with_fields(seed=2), "seed was 1 and is 2"), (other, TINY, "dataset was"))
+    for text, settings, message in differing:
+        with pytest.raises(UserError, match=f"belongs to another run: .*{message}"):
+            Training(Workers(), text, settings, trained).run()
+        assert weights(trained, 6) == before
     Training(Workers(), EncodedDataset(shutil.copytree(dataset.folder, tmp_path / "same")), TINY, trained).run()
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo
+from tests.support.contexts import new_context
 
 from pipeline.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
-from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation import perplexity
 from pipeline.settings import EncodingSettings
@@ -37,9 +37,8 @@ def encoded(dataset: EncodedDataset, parallel_text: Path, tmp_path_factory: pyte
         (folder / "vocabulary").mkdir()
         vocabulary = Vocabulary(folder / "vocabulary")
         vocabulary.path.write_bytes((dataset.folder / "joint.model").read_bytes())
-        (folder / "encoded").mkdir()
         dev_set, settings = set_of(folder / "dev", dev), EncodingSettings(max_tokens=60)
-        return encode(Context(folder / "encoded"), corpus, dev_set, vocabulary, settings)
+        return encode(new_context(folder / "encoded"), corpus, dev_set, vocabulary, settings)
 
     return encoded
 
@@ -65,8 +64,7 @@ def test_evaluation_leaves_them_out_too(encoded: Any, trained: Checkpoint, tmp_p
     rows = split.computed_rows
     assert len(rows) == len(split) - 1 == 61
     assert split.source_lengths[rows].max() > LONG
-    (tmp_path / "perplexity").mkdir()
-    measured = perplexity.measure(Context(tmp_path / "perplexity"), trained, dev).load()
+    measured = perplexity.measure(new_context(tmp_path / "perplexity"), trained, dev).load()
     assert measured.tokens == split.target_lengths[rows].sum()
 
 
