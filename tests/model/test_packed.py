@@ -7,11 +7,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.batch import Batch, PackedSize
-from model.config import END_ID, PAD_ID, OptimizerConfig, TransformerConfig
+from model.config import PAD_ID, OptimizerConfig, TransformerConfig
 from model.dropout import pair_keys
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from tests.model.test_transformer import random_model
+from tests.support.batches import random_sentences
 
 TINY = TransformerConfig(40, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=4, dropout=0.0)
 SIZE = PackedSize(n_rows=64, n_sentences=11, n_positions=11)
@@ -19,12 +20,10 @@ SIZE = PackedSize(n_rows=64, n_sentences=11, n_positions=11)
 
 def pairs(n: int, seed: int) -> tuple[Tensor, Tensor]:
     torch.manual_seed(seed)
-    sides = []
-    for longest in (11, 4):
-        lengths = [longest, *torch.randint(2, 5, (n - 1,)).tolist()]
-        rows = [torch.cat((torch.randint(4, 40, (k - 1,)), torch.tensor([END_ID]))) for k in lengths]
-        sides.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD_ID))
-    return sides[0], sides[1]
+    source_BS, target_BT = (
+        random_sentences([longest, *torch.randint(2, 5, (n - 1,)).tolist()], 40) for longest in (11, 4)
+    )
+    return source_BS, target_BT
 
 
 def test_pairs_that_do_not_fit_are_refused() -> None:

@@ -8,11 +8,12 @@ from torch.nn import functional as F
 
 from model import training_step
 from model.batch import Batch, PackedSize
-from model.config import END_ID, PAD_ID, OptimizerConfig, TransformerConfig
+from model.config import PAD_ID, OptimizerConfig, TransformerConfig
 from model.dropout import pair_keys
 from model.loss import smoothed_cross_entropy
 from model.training_step import TOLERANCE, Buffers, TrainingStep, learning_rate, results_agree, views
 from model.transformer import Transformer
+from tests.support.batches import random_sentences
 
 TINY = TransformerConfig(50, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
 FAST = OptimizerConfig(warmup_steps=10, learning_rate_scale=0.2)
@@ -20,13 +21,8 @@ FAST = OptimizerConfig(warmup_steps=10, learning_rate_scale=0.2)
 
 def sentences(n: int, seed: int = 0, device: str = "cpu") -> tuple[Tensor, Tensor]:
     torch.manual_seed(seed)
-    sides = []
-    for _ in range(2):
-        rows = [
-            torch.cat((torch.randint(4, 50, (k,)), torch.tensor([END_ID]))) for k in torch.randint(1, 9, (n,)).tolist()
-        ]
-        sides.append(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD_ID).to(device))
-    return sides[0], sides[1]
+    source_BS, target_BT = (random_sentences((torch.randint(1, 9, (n,)) + 1).tolist(), 50) for _ in range(2))
+    return source_BS.to(device), target_BT.to(device)
 
 
 def new_step(

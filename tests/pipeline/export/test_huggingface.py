@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
-from model.config import END_ID, PAD_ID
+from model.config import PAD_ID
 from model.transformer import Transformer
 from pipeline.context import Context
 from pipeline.evaluation.translation import Translator
@@ -17,7 +16,7 @@ from pipeline.text import vocabulary
 from pipeline.text.encoding import decode_ids
 from pipeline.text.normalisation import normalised
 from pipeline.text.segmentation import encode_lines
-from tests.support.batches import hidden_of
+from tests.support.batches import hidden_of, random_sentences
 from tests.support.half_trained import LINES, shifted
 from tests.support.parallel_text import corpus_of, text_pairs
 from tests.support.tiny_checkpoint import make_checkpoint
@@ -36,17 +35,11 @@ def load(folder: Path) -> tuple[Any, Any]:
     return tokenizer, model.eval()
 
 
-def random_sentences(n: int, vocabulary_size: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(5)
-    lengths = torch.randint(1, 13, (n,), generator=generator).tolist()
-    sentences = [torch.randint(END_ID + 1, vocabulary_size, (length,), generator=generator) for length in lengths]
-    ended = [torch.cat((sentence, torch.tensor([END_ID]))) for sentence in sentences]
-    return pad_sequence(ended, batch_first=True, padding_value=PAD_ID)
-
-
 def test_same_logits(exported: tuple[Transformer, Path]) -> None:
     ours, folder = exported
-    source_BS, target_BT = random_sentences(64, ours.config.vocabulary_size).chunk(2)
+    torch.manual_seed(5)
+    lengths = (torch.randint(1, 13, (64,)) + 1).tolist()
+    source_BS, target_BT = random_sentences(lengths, ours.config.vocabulary_size).chunk(2)
     inputs_BT = shifted(target_BT)
     with torch.inference_mode():
         expected_BTV = ours.logits(hidden_of(ours, source_BS, inputs_BT))
