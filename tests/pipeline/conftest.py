@@ -10,6 +10,7 @@ from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit, encode
 from pipeline.text.vocabulary import learn
 from pipeline.training.checkpoints import CheckpointWriter
+from tests.support.contexts import new_context
 from tests.support.parallel_text import corpus_of, set_of, text_pairs
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus, make_set
 from tests.support.tiny_records import TRAINING
@@ -19,8 +20,7 @@ from tests.support.tiny_training import EPOCH_UPDATES, PIECES, TINY, free_port, 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Context:
-    (tmp_path / "store" / ".making-stage").mkdir(parents=True)
-    return Context(tmp_path / "store" / ".making-stage")
+    return new_context(tmp_path / "store" / ".making-stage")
 
 
 @pytest.fixture
@@ -42,13 +42,11 @@ def checkpoint(tmp_path: Path, corpus: Corpus) -> Checkpoint:
 def dataset(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> EncodedDataset:
     """600 training pairs and 60 dev pairs of Multi30k, encoded with 800 pieces: an epoch is EPOCH_UPDATES of TINY."""
     folder = tmp_path_factory.mktemp("dataset")
-    for name in ("vocabulary", "encoded"):
-        (folder / name).mkdir()
     train, dev = (text_pairs(parallel_text, f"multi30k/{name}", n) for name, n in (("train", 600), ("val", 60)))
     corpus = corpus_of(folder / "corpus", train, shard_pairs=250)
-    vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(PIECES))
+    vocabulary = learn(new_context(folder / "vocabulary"), corpus, every_character(PIECES))
     dev_set = set_of(folder / "dev", dev)
-    encoded = encode(Context(folder / "encoded"), corpus, dev_set, vocabulary, EncodingSettings(max_tokens=60))
+    encoded = encode(new_context(folder / "encoded"), corpus, dev_set, vocabulary, EncodingSettings(max_tokens=60))
     lengths = EncodedSplit.open(encoded, "train")
     assert len(plan_epoch(lengths.source_lengths, lengths.target_lengths, TINY, epoch=0)) == EPOCH_UPDATES
     return encoded

@@ -5,7 +5,6 @@ import pytest
 import ray
 from ray.train.torch import TorchTrainer
 
-PATIENCE_S = 30
 CHANGED = f"Ray {ray.__version__} has changed a private part that pipeline/ray_private.py relies on: "
 
 

@@ -28,6 +28,7 @@ from pipeline.hardware import LOGICAL_GPUS
 from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.build import Build
 from pipeline.training.on_ray import train
+from tests.support.contexts import new_context
 from tests.support.waiting import until
 from workflows.engine.cluster import ON_HEAD, set_local_variables
 from workflows.engine.joining import loopback_only
@@ -150,8 +151,7 @@ def decoded_beside(
 ) -> tuple[TrainingRun, Hypotheses, list[Placed]]:
     reference, build = training(dataset, settings, folder / "run", partial(_hold, folder / "decoded"))
     until((folder / "held").exists, PATIENCE_S, lambda: "the run did not begin")
-    (folder / "hypotheses").mkdir()
-    hypotheses = decode(Context(folder / "hypotheses"), checkpoint, text, decoding)
+    hypotheses = decode(new_context(folder / "hypotheses"), checkpoint, text, decoding)
     assert ray.available_resources().get("GPU", 0) <= 1, "the run does not hold its GPU"
     (folder / "decoded").touch()
     run: TrainingRun = ray.get(reference, timeout=PATIENCE_S)

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.artifacts import Checkpoint, Corpus, EvaluationSet
-from pipeline.context import Context
 from pipeline.corpora.embedded import EmbeddedSettings, SplitName, generate, generate_set
 from pipeline.records import AveragingRecord
+from tests.support.contexts import new_context
 from tests.support.tiny_checkpoint import make_checkpoint
 
 SENTENCES = ["The man hears the black dog .", "", "We went into the ( old ) city ."]
@@ -16,13 +16,11 @@ SETTINGS = EmbeddedSettings(target="trees", train_pairs=300, dev_pairs=12, test_
 
 
 def make_trees(folder: Path) -> Corpus:
-    (folder / "trees").mkdir(parents=True)
-    return generate(Context(folder / "trees"), SETTINGS.text("train"))
+    return generate(new_context(folder / "trees"), SETTINGS.text("train"))
 
 
 def make_tree_set(folder: Path, name: SplitName = "test") -> EvaluationSet:
-    (folder / name).mkdir(parents=True)
-    return generate_set(Context(folder / name), SETTINGS.text(name))
+    return generate_set(new_context(folder / name), SETTINGS.text(name))
 
 
 def make_parser(folder: Path, corpus: Corpus, **more: Any) -> Checkpoint:

@@ -13,6 +13,7 @@ from pipeline.complexity.records import CountsArtifact
 from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, SweepSettings, TimingSettings
 from pipeline.context import Context
 from pipeline.errors import UserError
+from tests.support.contexts import new_context
 
 SETTINGS = LayerSettings(kernel=3, window=4)
 SWEEP = SweepSettings(lengths=(8, 16, 32), width=4, widths=(4, 8, 16), separable_widths=(4, 8, 16), length=8)
@@ -21,8 +22,7 @@ TIMING = TimingSettings(rounds=2, least_s=1e-6, batch=3, threads=1)
 
 @pytest.fixture
 def counted(tmp_path: Path) -> CountsArtifact:
-    (tmp_path / "counts").mkdir()
-    return count(Context(tmp_path / "counts"), SETTINGS, SWEEP)
+    return count(new_context(tmp_path / "counts"), SETTINGS, SWEEP)
 
 
 def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: CountsArtifact) -> None:

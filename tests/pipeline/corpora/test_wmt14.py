@@ -109,7 +109,6 @@ def test_a_finished_download_is_not_repeated(
     content = bytearray(downloaded.read_bytes())
     content[100] ^= 1
     downloaded.write_bytes(content)
-    (here.folder.parent / "again").mkdir()
     server.asked.clear()
     corpus = read(Context(here.folder.parent / "again"), settings().texts()[0], CleaningSettings())
     assert [path for path, _ in server.asked] == ["/" + NAMES["commoncrawl"]]

@@ -22,6 +22,7 @@ from pipeline.evaluation import decoding
 from pipeline.evaluation.translation import Translator, batch_tokens_within
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.text.lines import read_lines
+from tests.support.contexts import new_context
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_checkpoint import SENTENCES, make_set
 from tests.support.waiting import until
@@ -37,8 +38,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(
     checkpoint: Checkpoint, text: EvaluationSet, folder: Path, settings: DecodingSettings, emit: Any = print
 ) -> Path:
-    folder.mkdir()
-    decoding.decode(Context(folder, emit), checkpoint, text, settings)
+    decoding.decode(new_context(folder, emit), checkpoint, text, settings)
     return folder
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.artifacts import EvaluationSet, TrainingRun
-from pipeline.context import Context
 from pipeline.errors import LockLostError
 from pipeline.evaluation import averaging, decoding, dev_scores, scoring
 from pipeline.settings import AveragingSettings, DecodingSettings
 from pipeline.store.build import Build
+from tests.support.contexts import new_context
 from tests.support.parallel_text import set_of
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_records import TRAINING
@@ -30,33 +30,26 @@ def run(finished_run: TrainingRun) -> TrainingRun:
     return finished_run.write(TRAINING.model_copy(update={"checkpoints": (6, 9)}))
 
 
-def _folder(path: Path) -> Context:
-    path.mkdir()
-    return Context(path)
-
-
 @pytest.mark.usefixtures("ray_cluster")
 def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
     events: list[dict[str, object]] = []
-    out = tmp_path / "out"
-    out.mkdir()
     workers: list[list[int]] = []
 
     def emit(event: dict[str, object]) -> None:
         events.append(event)
         workers.append(workers_alive("DecodingWorker"))
 
-    measured = dev_scores.measure(Context(out, emit), run, text, SETTINGS)
+    measured = dev_scores.measure(new_context(tmp_path / "out", emit), run, text, SETTINGS)
     series = measured.load().series
     assert {name: list(scores) for name, scores in series.items()} == {
         "dev_paper_bleu": [6, 9],
         "dev_sacrebleu": [6, 9],
     }
-    last = averaging.average(_folder(tmp_path / "last"), run, AveragingSettings(last=1))
-    hypotheses = decoding.decode(_folder(tmp_path / "hypotheses"), last, text, SETTINGS)
-    scores = scoring.score(_folder(tmp_path / "scores"), hypotheses, text).load()
+    last = averaging.average(new_context(tmp_path / "last"), run, AveragingSettings(last=1))
+    hypotheses = decoding.decode(new_context(tmp_path / "hypotheses"), last, text, SETTINGS)
+    scores = scoring.score(new_context(tmp_path / "scores"), hypotheses, text).load()
     assert (series["dev_paper_bleu"][9], series["dev_sacrebleu"][9]) == (scores.paper_bleu, scores.sacrebleu)
-    assert [path.name for path in out.iterdir()] == ["dev_scores.json"]  # neither weights nor translations
+    assert [path.name for path in measured.folder.iterdir()] == ["dev_scores.json"]  # neither weights nor translations
     assert events[-1] == {"done": 2, "total": 2, "unit": "checkpoints"}
     assert "after 9" in measured.summary
     assert len(set(map(tuple, workers))) == 1  # one actor for both

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.artifacts import EvaluationSet, Hypotheses
-from pipeline.context import Context
 from pipeline.evaluation.parses import Parses, rebuild_parses, right_branching
 from pipeline.evaluation.tree_scores import score_parses
 from pipeline.parsing.linearisation import linearise
 from pipeline.parsing.trees import bracketed, parse, preterminals, read_trees, words_of
 from pipeline.text.lines import write_lines
+from tests.support.contexts import new_context
 from tests.support.parallel_text import corpus_of, set_of
 from tests.support.tiny_parser import make_tree_set
 
@@ -30,16 +30,11 @@ def treebank(folder: Path, trees: list[str]) -> EvaluationSet:
     return text
 
 
-def context(folder: Path) -> Context:
-    folder.mkdir()
-    return Context(folder)
-
-
 def rebuilt(folder: Path, trees: list[str], outputs: list[str]) -> Parses:
     hypotheses = Hypotheses(folder / "hypotheses")
     hypotheses.folder.mkdir()
     write_lines(hypotheses.folder / "test.trees", outputs)
-    return rebuild_parses(context(folder / "parses"), hypotheses, treebank(folder, trees))
+    return rebuild_parses(new_context(folder / "parses"), hypotheses, treebank(folder, trees))
 
 
 def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> None:
@@ -48,7 +43,7 @@ def test_correct_symbols_give_the_gold_trees_and_full_marks(tmp_path: Path) -> N
     parses = rebuilt(tmp_path, [bracketed(tree) for tree in gold], [" ".join(linearise(tree)) for tree in gold])
     assert parses.trees == gold == parses.gold
     assert parses.load().repaired == 0
-    scores = score_parses(context(tmp_path / "scores"), parses).load()
+    scores = score_parses(new_context(tmp_path / "scores"), parses).load()
     assert (scores.total.f1, scores.total.complete_match, scores.total.valid) == (100, 100, 12)
 
 
@@ -61,7 +56,7 @@ def test_repairs_are_counted_and_errors_cost(tmp_path: Path) -> None:
     assert bracketed(second) == GOLD[1]
     assert words_of(first) == ["The", "man", "hears", "the", "dog", "."]
     assert [node.label for node in preterminals(first)] == ["DT", "NN", "VBZ", "DT", "NN", "."]
-    scores = score_parses(context(tmp_path / "scores"), parses).load().total
+    scores = score_parses(new_context(tmp_path / "scores"), parses).load().total
     assert scores.valid == 2
     # Of 4 + 3 gold brackets, S and the first NP of the first tree and all of the second are found.
     assert scores.recall == pytest.approx(100 * 5 / 7)
@@ -72,12 +67,12 @@ def test_right_branching_trees(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     test symbol missing from the training trees once."""
     known = {symbol for _, symbols in pairs_of(GOLD) for symbol in symbols.split()} - {")NP"}
     corpus = corpus_of(tmp_path / "train", pairs_of(GOLD), ("en", "trees"), symbols=known)
-    parses = right_branching(context(tmp_path / "parses"), corpus, treebank(tmp_path, GOLD))
+    parses = right_branching(new_context(tmp_path / "parses"), corpus, treebank(tmp_path, GOLD))
     (warning,) = caplog.messages
     assert warning.endswith("test.trees, line 1: no training tree has the symbol )NP")
     first, second = map(bracketed, parses.trees)
     # VP ends both sentences, NP only one
     assert first == "(S (DT The) (VP (NN man) (VP (VBZ hears) (VP (DT the) (NN dog)))) (. .))"
     assert second == "(S (PRP We) (VBD slept) (. .))"
-    scores = score_parses(context(tmp_path / "scores"), parses).load().total
+    scores = score_parses(new_context(tmp_path / "scores"), parses).load().total
     assert (scores.valid, 0 < scores.f1 < 100) == (2, True)

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from pipeline.artifacts import Hypotheses
-from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation import scoring
 from pipeline.evaluation.scoring import (
@@ -25,6 +24,7 @@ from pipeline.evaluation.scoring import (
 )
 from pipeline.records import ScoringRecord
 from pipeline.text.lines import read_lines, write_lines
+from tests.support.contexts import new_context
 from tests.support.parallel_text import set_of
 
 
@@ -168,13 +168,12 @@ def test_a_tokenizer_that_is_not_installed_is_named(
 def test_stage_scores_a_test_set(tmp_path: Path) -> None:
     lines = ["Ein Mann\u2028 geht nach Hause.", "Sie\x85 schläft heute lange.", "Wir gehen jetzt los."]
     text = set_of(tmp_path / "text", zip("abc", lines, strict=True), "coco")
-    hypotheses = Hypotheses(tmp_path / "hypotheses")
+    context, hypotheses = new_context(tmp_path / "scores"), Hypotheses(tmp_path / "hypotheses")
     hypotheses.folder.mkdir()
-    (tmp_path / "scores").mkdir()
 
     def scores_of(written: list[str]) -> ScoringRecord:
         write_lines(hypotheses.folder / "coco.de", written)
-        return scoring.score(Context(tmp_path / "scores"), hypotheses, text).load()
+        return scoring.score(context, hypotheses, text).load()
 
     scores = scores_of(lines)
     assert (scores.name, scores.language, scores.sentences) == ("coco", "de", 3)

@@ -7,7 +7,7 @@ import pytest
 
 from model.transformer import Transformer
 from pipeline.artifacts import Checkpoint
-from pipeline.context import Context
+from tests.support.contexts import new_context
 from tests.support.half_trained import MODELS, make_model
 
 
@@ -22,6 +22,5 @@ def exported(request: pytest.FixtureRequest, half_trained: tuple[Transformer, Pa
     """The model, and the folder to which the module of that test has exported it, beside its checkpoint."""
     (model, checkpoint), name = half_trained, request.module.__name__.rpartition(".test_")[2]
     folder = checkpoint.with_name(name)
-    folder.mkdir()
-    import_module(f"pipeline.export.{name}").export(Context(folder), Checkpoint(checkpoint))
+    import_module(f"pipeline.export.{name}").export(new_context(folder), Checkpoint(checkpoint))
     return model, folder

@@ -19,6 +19,7 @@ from pipeline.text.encoding import EncodedSplit, decode_ids, encode, id_lists, w
 from pipeline.text.lines import read_pairs
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import learn, load
+from tests.support.contexts import new_context
 from tests.support.parallel_text import corpus_of, pairs_of, set_of, text_pairs
 from tests.support.tiny_text import every_character
 
@@ -38,13 +39,12 @@ MAX_TOKENS = 30
 def prepared(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Prepared:
     """1,500 training pairs of Multi30k in three shards, 100 dev pairs with a blank line, encoded with 800 pieces."""
     folder = tmp_path_factory.mktemp("encoding")
-    for name in ("vocabulary", "dataset"):
-        (folder / name).mkdir()
     train, dev = text_pairs(parallel_text, "multi30k/train", 1500), text_pairs(parallel_text, "multi30k/val", 99)
     corpus = corpus_of(folder / "corpus", train, shard_pairs=600)
     dev_set = set_of(folder / "dev", [("", "日"), *dev])
-    vocabulary = learn(Context(folder / "vocabulary"), corpus, every_character(800))
-    dataset = encode(Context(folder / "dataset"), corpus, dev_set, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
+    vocabulary = learn(new_context(folder / "vocabulary"), corpus, every_character(800))
+    settings = EncodingSettings(max_tokens=MAX_TOKENS)
+    dataset = encode(new_context(folder / "dataset"), corpus, dev_set, vocabulary, settings)
     return Prepared(corpus, dev_set, vocabulary, dataset, EncodedSplit.open(dataset, "train"))
 
 

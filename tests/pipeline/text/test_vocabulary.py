@@ -17,6 +17,7 @@ from pipeline.settings import VocabularySettings
 from pipeline.text import vocabulary
 from pipeline.text.lines import read_lines
 from pipeline.text.vocabulary import learn, load
+from tests.support.contexts import new_context
 from tests.support.parallel_text import corpus_of, pairs_of, text_pairs
 from tests.support.unspaced_text import CHINESE, ENGLISH, TEXTS
 
@@ -31,9 +32,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Cor
 
 def learn_in(folder: Path, corpus: Corpus, **settings: Any) -> Vocabulary:
     """Calls `learn` with a new folder. By default, each character is a piece, and no byte is."""
-    folder.mkdir()
     return learn(
-        Context(folder), corpus, VocabularySettings(**{"character_coverage": 1, "byte_fallback": False} | settings)
+        new_context(folder), corpus, VocabularySettings(**{"character_coverage": 1, "byte_fallback": False} | settings)
     )
 
 
