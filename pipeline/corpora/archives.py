@@ -69,6 +69,7 @@ class Origin:
 
     def check(self, archives: Sequence[Archive], folder: Path, amount: Amount) -> None:
         """Raises UserError if `data` lacks an archive, or a disk has no room for downloads or for text in `folder`."""
+        extracted_bytes = (amount.text_bytes or 0) * bool(archives)  # until it is read
         if self.data is not None:
             missing = [archive.path for archive in archives if self.on_disk(archive) is None]
             if missing:
@@ -81,7 +82,6 @@ class Origin:
             max((archive.size_bytes or 0) - _downloaded_bytes(self.downloads / archive.path), 0) for archive in archives
         )
         needs_bytes = Counter[int]()
-        extracted_bytes = (amount.text_bytes or 0) * bool(archives)  # until it is read
         for place, needed in ((folder, amount.kept_bytes + extracted_bytes), (self.downloads, missing_bytes)):
             disk = next(parent for parent in (place, *place.parents) if parent.exists())
             needs_bytes[device := disk.stat().st_dev] += round(needed)

@@ -11,15 +11,14 @@ import torch
 from model.architectures import ARCHITECTURES
 from pipeline.artifacts import EncodedDataset, EvaluationSet, TrainingRun
 from pipeline.attention.translated import AttentionTranslator
-from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.evaluation.averaging import average
 from pipeline.evaluation.perplexity import measure
 from pipeline.evaluation.translation import Translator, load_model
 from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSettings
-from pipeline.training import devices
 from pipeline.training.workers import Workers
 from tests.support.baselines import NAMES
+from tests.support.contexts import new_context
 from tests.support.tiny_training import TINY, curve, train_as, train_in_processes, weights, with_fields
 
 pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("many_recoveries")]
@@ -47,11 +46,10 @@ def test_trains_and_translates_like_the_transformer(
     assert curve(two) == pytest.approx(losses, rel=1e-4)
 
     shutil.copyfile(dataset.folder / "joint.model", tmp_path / "whole" / "joint.model")
-    for folder in ("averaged", "perplexity"):
-        (tmp_path / folder).mkdir()
-    checkpoint = average(Context(tmp_path / "averaged"), TrainingRun(tmp_path / "whole"), AveragingSettings(last=2))
+    run = TrainingRun(tmp_path / "whole")
+    checkpoint = average(new_context(tmp_path / "averaged"), run, AveragingSettings(last=2))
     assert isinstance(load_model(checkpoint.folder), ARCHITECTURES[name])
-    perplexity = measure(Context(tmp_path / "perplexity"), checkpoint, dev_set).load().dev_perplexity
+    perplexity = measure(new_context(tmp_path / "perplexity"), checkpoint, dev_set).load().dev_perplexity
     assert perplexity == pytest.approx(torch.tensor(losses[-1]).exp().item(), rel=0.5)
     lines = ["Two dogs run .", "", "A man in a blue shirt is standing on a ladder ."]
     search = DecodingSettings(dtype="float32", max_extra_tokens=5)
@@ -76,12 +74,3 @@ def test_trains_in_bfloat16(name: str, dataset: EncodedDataset, tmp_path: Path) 
         for dtype in ("bfloat16", "float32")
     )
     assert in_bfloat16.score == pytest.approx(in_float32.score, rel=0.1)
-
-
-def test_only_the_transformer_is_packed_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("multiplies_bfloat16", "attention_kernels_work"):
-        monkeypatch.setattr(devices, name, lambda *_: True)
-    packing = [devices.can_pack("cuda:0", settings_of(name).model) for name in ARCHITECTURES]
-    monkeypatch.setattr(devices, "compiles", lambda device: True)
-    compiling = [devices.WorkerDevice.here("cpu", settings_of(name)).compiles for name in ARCHITECTURES]
-    assert packing == compiling == [name == "transformer" for name in ARCHITECTURES]

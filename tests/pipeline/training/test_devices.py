@@ -20,6 +20,7 @@ from pipeline.records import TrainingRecord
 from pipeline.training import devices
 from pipeline.training.checkpoints import TrainingState, list_folders
 from pipeline.training.workers import Workers
+from tests.support.baselines import NAMES, config_of
 from tests.support.tiny_training import emulate_cpu, train_as, train_in_processes, weights, with_fields
 from workflows.profiles.translation import WMT14
 from workflows.tables.table3_rows import rows as rows_of
@@ -37,12 +38,8 @@ def cpu(monkeypatch: pytest.MonkeyPatch) -> Cpu:
     return partial(emulate_cpu, replace=monkeypatch.setattr)
 
 
-def begin(dataset: EncodedDataset, folder: Path, until: int, **fields: Any) -> None:
-    train_as(Workers(), dataset, AUTO.model_copy(update=fields), folder, until)
-
-
-def finish(dataset: EncodedDataset, folder: Path, **fields: Any) -> TrainingRecord:
-    train_as(Workers(), dataset, AUTO.model_copy(update=fields), folder)
+def finish(dataset: EncodedDataset, folder: Path) -> TrainingRecord:
+    train_as(Workers(), dataset, AUTO, folder)
     return TrainingRun(folder).load()
 
 
@@ -81,23 +78,30 @@ def test_speed_is_negotiated(
 
 
 def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU with bfloat16 packs all of Table 3 but A1 (a head of 512 columns), if the kernels work on it."""
-    for name in ("multiplies_bfloat16", "attention_kernels_work"):
+    """A GPU with bfloat16 packs all of Table 3 but A1 (a head of 512 columns), if the kernels work on it.
+
+    Models that are no Transformers are neither packed nor compiled.
+    """
+    for name in ("multiplies_bfloat16", "attention_kernels_work", "compiles"):
         monkeypatch.setattr(devices, name, lambda *_: True)
-    rows = {row.name: row.training.model for row in rows_of(WMT14.grid)}
-    assert {name for name, model in rows.items() if devices.can_pack("cuda:0", model)} == rows.keys() - {"A1"}
+    others = {name: config_of(name) for name in NAMES}
+    models = {row.name: row.training.model for row in rows_of(WMT14.grid)} | others
+    packed = {name for name, model in models.items() if devices.can_pack("cuda:0", model)}
+    assert packed == models.keys() - {"A1", *NAMES}
+    assert not any(devices.WorkerDevice.here("cpu", with_fields(model=model)).compiles for model in others.values())
     monkeypatch.setattr(devices, "attention_kernels_work", lambda *_: False)
-    assert not any(devices.can_pack("cuda:0", model) for model in rows.values())
+    assert not any(devices.can_pack("cuda:0", model) for model in models.values())
 
 
-def test_float32_goes_on_in_float32_anywhere(dataset: EncodedDataset, tmp_path: Path, cpu: Cpu) -> None:
+def test_float32_goes_on_in_float32_anywhere(
+    one_worker: Path, dataset: EncodedDataset, tmp_path: Path, cpu: Cpu
+) -> None:
     """A run begun without bfloat16 and finished on a CPU with it is bit-identical to float32."""
-    finish(dataset, tmp_path / "whole", dtype="float32")
     cpu(False)
-    begin(dataset, tmp_path, until=6)
+    train_as(Workers(), dataset, AUTO, tmp_path, until=6)
     cpu(True)
     record = finish(dataset, tmp_path)
-    assert weights(tmp_path) == weights(tmp_path / "whole")
+    assert weights(tmp_path) == weights(one_worker)
     assert [segment.dtype for segment in record.segments] == ["float32"]
     assert [device.matmul_flop_s for segment in record.segments for device in segment.devices] == [None]  # on CPUs
 
@@ -106,7 +110,7 @@ def test_bfloat16_goes_on_in_bfloat16_or_not_at_all(dataset: EncodedDataset, tmp
     """Without native bfloat16, the error has the machine and the remedy. With it, results are bit-identical."""
     cpu(True)
     finish(dataset, tmp_path / "whole")
-    begin(dataset, tmp_path, until=6)
+    train_as(Workers(), dataset, AUTO, tmp_path, until=6)
     before = weights(tmp_path, 6)
     cpu(False)
     with pytest.raises(UserError) as caught:

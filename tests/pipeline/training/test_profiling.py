@@ -18,7 +18,7 @@ from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
 from tests.support.s3_server import S3Server
-from tests.support.tiny_training import metrics, train_in_processes, weights, with_fields
+from tests.support.tiny_training import metrics, train_as, train_in_processes, weights, with_fields
 from workflows.profiles.changes import checked
 
 pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("many_recoveries")]
@@ -33,15 +33,9 @@ def train(
     dataset: EncodedDataset, folder: Path, profiled: tuple[int, int] | None, until: int | None = None
 ) -> list[str]:
     """Trains TINY with a profile, to its end or to an update, and returns the warnings."""
-    folder.mkdir(exist_ok=True)
     events: list[dict[str, Any]] = []
-
-    def run() -> None:
-        training = Training(Workers(), dataset, with_fields(profile_updates=profiled), folder)
-        with training.writer:
-            training.train(until)
-
-    emitting_warnings(events.append, run)
+    settings = with_fields(profile_updates=profiled)
+    emitting_warnings(events.append, train_as, Workers(), dataset, settings, folder, until)
     return [event["warning"] for event in events]
 
 

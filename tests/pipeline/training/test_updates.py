@@ -20,7 +20,7 @@ from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import Training
 from pipeline.training.updates import AHEAD_UPDATES, Form, Updates
 from pipeline.training.workers import Workers
-from tests.support.tiny_training import EPOCH_UPDATES, TINY, with_fields
+from tests.support.tiny_training import EPOCH_UPDATES, TINY, train_as, with_fields
 
 
 class OneOfMany(Workers):
@@ -163,9 +163,7 @@ def test_a_run_that_goes_on_in_an_epoch_plans_no_earlier_one(
 ) -> None:
     """Resuming at an epoch's start, after its first or before its last update plans that epoch, then the next."""
     settings = with_fields(updates=3 * EPOCH_UPDATES, validation_updates=100, checkpoint_updates=done)
-    training = Training(Workers(), dataset, settings, tmp_path)
-    with training.writer:
-        training.train(done)
+    train_as(Workers(), dataset, settings, tmp_path, done)
     assert list_folders(tmp_path / "recovery")[-1].name == f"{done:08d}"
     planned = []
 
