@@ -21,10 +21,18 @@ def _write(folder: Path) -> Artifact:
 
 
 def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> None:
-    manifest = publish(tmp_path / "a", _write, {"stage": "test"}).manifest
+    """What a killed attempt leaves is not published."""
+
+    def littered(folder: Path) -> Artifact:
+        (folder / ".temporary-1" / "parts").mkdir(parents=True)
+        (folder / ".temporary-1" / "parts" / "late.txt").touch()
+        return _write(folder)
+
+    manifest = publish(tmp_path / "a", littered, {"stage": "test"}).manifest
     files = {"part/text.txt": {"bytes": 3, "sha256": file_sha256(tmp_path / "a/part/text.txt")}}
     assert (manifest["stage"], manifest["files"]) == ("test", files)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {MANIFEST, "part"}
     with pytest.raises(UserError, match="already exists"):
         publish(tmp_path / "a", _write, {})
 
@@ -44,16 +52,6 @@ def test_who_is_late_keeps_what_another_published(tmp_path: Path, ours: str, cap
     assert publish(tmp_path / "a", late, {}).manifest == theirs
     assert ("with other content" in caplog.text) == (ours == "nein\n")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-def test_what_a_killed_attempt_leaves_is_not_published(tmp_path: Path) -> None:
-    def littered(folder: Path) -> Artifact:
-        (folder / ".temporary-1" / "parts").mkdir(parents=True)
-        (folder / ".temporary-1" / "parts" / "late.txt").touch()
-        return Artifact(folder)
-
-    assert publish(tmp_path / "a", littered, {}).manifest["files"] == {}
-    assert [path.name for path in (tmp_path / "a").iterdir()] == [MANIFEST]
 
 
 def test_a_flipped_bit_in_any_byte_and_every_truncation_is_detected(tmp_path: Path) -> None:
@@ -100,15 +98,12 @@ def test_a_failed_stage_leaves_nothing_unless_it_resumes(tmp_path: Path) -> None
     assert (resumed.folder / "part" / "text.txt").read_text() == "ja\n"
 
 
-def test_the_wrong_kind_of_folder_and_invalid_json_are_reported_in_one_line(tmp_path: Path) -> None:
+def test_the_wrong_kind_of_folder_invalid_json_and_a_missing_figure_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"corpus.json is missing: .* is not a Corpus"):
         _ = Corpus(tmp_path).pairs
     (tmp_path / "corpus.json").write_text("{")
     with pytest.raises(UserError, match="not valid JSON"):
         _ = Corpus(tmp_path).pairs
-
-
-def test_a_missing_figure_is_one_line(tmp_path: Path) -> None:
     run = TrainingRun(tmp_path)
     run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"segments"}))
     with pytest.raises(UserError, match=rf"^{tmp_path}/run\.json has no 'segments'; restore it, or move {tmp_path} "):
