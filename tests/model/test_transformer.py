@@ -12,7 +12,7 @@ from model.config import END_ID, PAD_ID, TransformerConfig
 from model.decoder import IncrementalDecoder
 from model.dropout import Dropout, pair_keys
 from model.loss import smoothed_cross_entropy
-from model.transformer import FeedForward, Transformer, sinusoids
+from model.transformer import FIRST_POSITIONS, FeedForward, Transformer, sinusoids
 from tests.support.batches import hidden_of
 from tests.support.torch_reference import copy_layers
 
@@ -170,3 +170,62 @@ def test_dropout_of_attention_weights_reaches_every_attention_and_training_alone
         for i in range(inputs_BT.shape[1]):
             ours, theirs = (d.step(inputs_BT[:, i : i + 1], c) for d, c in zip(decoders, caches, strict=True))
             assert torch.equal(ours, theirs)
+
+
+def test_sinusoids_are_the_formula() -> None:
+    d_model = 6
+    for first, n_positions in ((0, 5), (5000, 3)):
+        pe_LD = sinusoids(n_positions, d_model, first)
+        for row in range(n_positions):
+            for i in range(d_model // 2):
+                angle = (first + row) / 10000 ** (2 * i / d_model)
+                assert abs(pe_LD[row, 2 * i] - math.sin(angle)) < 1e-7
+                assert abs(pe_LD[row, 2 * i + 1] - math.cos(angle)) < 1e-7
+
+
+def test_longer_sentences_leave_the_table_in_place() -> None:
+    """A CUDA graph keeps reading it. The values are those of a preallocated table."""
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig(9, n_layers=1, d_model=6, d_ff=8, n_heads=1, d_k=4, d_v=4)).eval()
+    table_LD = model._sinusoids_LD
+    source = Rows.padded(torch.full((1, FIRST_POSITIONS + 44), 5), torch.float32)
+    x_ND = model.encode(source).x_ND
+    assert model._sinusoids_LD is table_LD
+    model.reserve_positions(FIRST_POSITIONS + 44)
+    assert len(model._sinusoids_LD) == FIRST_POSITIONS + 44
+    assert torch.equal(model.encode(source).x_ND, x_ND)
+
+
+CONFIG = TransformerConfig(
+    vocabulary_size=4000, n_layers=2, d_model=64, d_ff=256, n_heads=4, d_k=24, d_v=40, positions="learned"
+)
+
+
+@pytest.fixture(scope="module")
+def model() -> Transformer:
+    """A model whose sizes all differ, so that mix-ups show."""
+    torch.manual_seed(5)
+    return Transformer(CONFIG)
+
+
+def test_embeddings_have_unit_variance_once_scaled(model: Transformer) -> None:
+    for weight in (model.embedding.weight, model.positions.weight):
+        assert weight.std().item() * math.sqrt(CONFIG.d_model) == pytest.approx(1, rel=0.02)
+        assert weight.mean().item() == pytest.approx(0, abs=0.002)
+
+
+def test_each_projection_is_xavier_uniform_by_itself(model: Transformer) -> None:
+    """Every matrix is uniform in [-√(6 / (in + out)), √(6 / (in + out))]; keys and values count as two matrices."""
+    keys, values = CONFIG.n_heads * CONFIG.d_k, CONFIG.n_heads * CONFIG.d_v
+    checked = 0
+    for name, weight in model.named_parameters():
+        if weight.dim() < 2 or "embedding" in name or "positions" in name:
+            continue
+        several = {"w_qkv": [keys, keys, values], "w_kv": [keys, values]}.get(name.split(".")[-2])
+        for part in weight.split(several) if several else [weight]:
+            bound = math.sqrt(6 / sum(part.shape))
+            assert part.abs().max().item() == pytest.approx(bound, rel=0.01), name
+            assert part.abs().max().item() <= bound, name
+            assert part.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.03), name
+            checked += 1
+    assert checked == CONFIG.n_layers * (4 + 2 + 2 * 4 + 2)

@@ -1,6 +1,6 @@
 """`aiayn results`: one Markdown page from the records, tables and seeds of finished runs. No number is retyped."""
 
-import shlex
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +15,8 @@ from workflows.cli.console import console
 from workflows.names import named_run
 from workflows.tables.render import markdown_row
 
-LOCAL = ("--data", "--store", "--address")
-"""Options that say where files and machines are."""
+LOCAL = re.compile(r""" --(data|store|address)[ =]('[^']*'|"[^"]*"|[^\s'"])+""")
+"""The options of a command that say where files and machines are."""
 
 
 def results(
@@ -31,7 +31,7 @@ def results(
         if record.ended is None or not (tables := sorted(run.folder.glob("table*.md"))):
             raise UserError(f"{run.folder} has no finished table; rerun its command: {record.command}")
         heading, *table = tables[0].read_text(encoding="utf-8").splitlines()
-        lines += ["", f"#{heading}: {run.name}", "", f"    {published(record.command)}", ""]
+        lines += ["", f"#{heading}: {run.name}", "", f"    {LOCAL.sub('', record.command)}", ""]
         day = "%Y-%m-%d " * (record.ended.date() != record.began.date())
         ended = record.ended.strftime(f"{day}%H:%M")
         lines += [f"Commit {record.commit or 'unknown'}, {record.began:%Y-%m-%d %H:%M} to {ended} UTC."]
@@ -48,18 +48,6 @@ def results(
     except OSError as error:
         raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another file") from None
     console.print(f"page: {out}", highlight=False)
-
-
-def published(command: str) -> str:
-    """Returns a command without the options that name this machine's folders."""
-    words, kept = iter(shlex.split(command)), list[str]()
-    for word in words:
-        option, has_value, _ = word.partition("=")
-        if option not in LOCAL:
-            kept.append(word)
-        elif not has_value:
-            next(words, "")
-    return shlex.join(kept)
 
 
 def _verdicts(seeds: Path) -> Iterator[str]:

@@ -9,7 +9,7 @@ from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_dag import run_table, table_of
 from tests.support.tiny_profile import MadeTable2
-from workflows.cli.results import published
+from workflows.cli.results import LOCAL
 from workflows.runs import begin_run, begun
 
 
@@ -77,7 +77,7 @@ def test_a_damaged_record_is_one_line(store: Store, command_line: CommandLine) -
 
 def test_a_quoted_path_is_left_out_whole() -> None:
     typed = "aiayn table2 --store '/mnt/my runs' --data=/mnt/x --config 'my own.toml' --address auto --seeds 3"
-    assert published(typed) == "aiayn table2 --config 'my own.toml' --seeds 3"
+    assert LOCAL.sub("", typed) == "aiayn table2 --config 'my own.toml' --seeds 3"
 
 
 def test_a_page_has_each_run_s_command_table_and_verdicts(
