@@ -13,6 +13,8 @@ A process that was cut off may have lost its lock, and then its files, to anothe
 nothing is written or removed.
 """
 
+from __future__ import annotations
+
 import logging
 import math
 import operator
@@ -24,13 +26,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pipeline.errors import BucketError, LockLostError
-from pipeline.store.bucket import Bucket
 from pipeline.store.folders import MANIFEST, aside_path, inside, remove
 from pipeline.store.locks import Lock
-from pipeline.store.store import Store
+
+if TYPE_CHECKING:  # so that serving a model needs no object-store client
+    from pipeline.store.bucket import Bucket
+    from pipeline.store.store import Store
 
 logger = logging.getLogger(__name__)
 

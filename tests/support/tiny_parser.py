@@ -6,6 +6,7 @@ from typing import Any
 from pipeline.artifacts import Checkpoint, Corpus, EvaluationSet
 from pipeline.corpora.embedded import EmbeddedSettings, SplitName, generate, generate_set
 from pipeline.records import AveragingRecord
+from pipeline.settings import CleaningSettings
 from tests.support.contexts import new_context
 from tests.support.tiny_checkpoint import make_checkpoint
 
@@ -16,7 +17,7 @@ SETTINGS = EmbeddedSettings(target="trees", train_pairs=300, dev_pairs=12, test_
 
 
 def make_trees(folder: Path) -> Corpus:
-    return generate(new_context(folder / "trees"), SETTINGS.text("train"))
+    return generate(new_context(folder / "trees"), SETTINGS.text("train"), CleaningSettings())
 
 
 def make_tree_set(folder: Path, name: SplitName = "test") -> EvaluationSet:

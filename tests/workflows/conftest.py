@@ -128,7 +128,8 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Measured]:
             write_lines(hypotheses.path(text), translated)
             scores.append(score(folder(f"scores {name}"), hypotheses, text))
         perplexity = Perplexity(folder("perplexity"))
-        perplexity.write(PerplexityRecord(dev_nll=math.log(dev_perplexity), dev_perplexity=dev_perplexity, tokens=60))
+        fields = {"dev_nll": math.log(dev_perplexity), "dev_perplexity": dev_perplexity, "tokens": 60}
+        perplexity.write(PerplexityRecord(**fields, dev_accuracy=0.5))
         recipe, cost = Recipe(training=settings, averaging=AveragingSettings(last=1)), Context(folder("cost"))
         names_of = {"pair": pair, "model": model, "data": data, "recipe": recipe}
         trained = {"corpus": corpus, "training": run, "checkpoint": checkpoint, "test_set": test_sets[0]}

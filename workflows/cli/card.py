@@ -53,7 +53,7 @@ def write_card(exported: Path, checkpoint: Checkpoint, library: str, example: st
     card = environment.get_template("card.md.j2").render(
         library=library,
         title=manifest.get("label", "").partition(" ")[2] or exported.name,
-        corpus=made.get("cleaning", {}).get("figures"),
+        corpus=next((made[name]["figures"] for name in TEXTS if name in made), None),
         texts=[text for name, text in TEXTS.items() if name in made],
         config=checkpoint.config,
         parameters=count_parameters(checkpoint.config),

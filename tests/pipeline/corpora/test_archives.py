@@ -115,7 +115,7 @@ def test_too_small_a_disk_for_the_text_is_reported(tmp_path: Path, data: Path | 
     """Before anything is downloaded. Archives that are there already need no room."""
     origin = Origin((), data, tmp_path / "downloads")
     origin.check([], tmp_path / "text", Amount(10, 10))
-    with pytest.raises(UserError, match=r"the text needs 2000000000\.0 GB, but the disk of .*text has only"):
+    with pytest.raises(UserError, match=r"the text needs 1000000000\.0 GB, but the disk of .*text has only"):
         origin.check([], tmp_path / "text", Amount(None, 1e18))
     if data is None:
         huge = Archive(path="x.tgz", source="a", target="b", size_bytes=10**15)

@@ -50,7 +50,7 @@ def test_downloads_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(main, "run", plan)
     with pytest.raises(KeyboardInterrupt):
         main.prepare(out=tmp_path / "prepared", profile="wmt14")
-    assert len(prepared) == 8
+    assert len(prepared) == 7
     assert {step.out.parent for step in prepared if step.out} == {tmp_path / "prepared"}
 
 
