@@ -86,7 +86,7 @@ def write_corpus(
         read += counts["read"]
         context.progress(read, max(expected or 0, read), "pairs")
     droppings = []
-    for number, repeated in enumerate(_repeated(context.folder, len(shards))):
+    for number, repeated in enumerate(_repeated(context.folder, len(shards)) if shards else ()):
         pairs, counts = int(repeated.sum()), counts_of[collections[number]]
         counts[f"{FOUND}duplicate"] += pairs
         if pairs and "duplicate" in settings.drop:
@@ -144,7 +144,7 @@ def write_shard(
                 yield source, target
 
     counts["kept"] = write_pairs(paths[0], paths[1], kept())
-    counts["read"] = sum(counts[reason] for reason in ("kept", *REASONS, *settings.drop))
+    counts["read"] = sum(counts[reason] for reason in {"kept", *REASONS, *settings.drop})
     paths[2].write_bytes(hashes)
     return {"collection": part.collection, "counts": counts, "symbols": sorted(symbols - {""})}
 
