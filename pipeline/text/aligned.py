@@ -60,7 +60,7 @@ def blocks(collection: str, pairs: Pairs, size: int, dropped: Counter[str] | Non
     """Yields consecutive parts of `size` pairs; each takes along what has been counted in `dropped` since the last."""
     pairs, dropped = iter(pairs), Counter() if dropped is None else dropped
     while (block := list(islice(pairs, size))) or dropped:
-        sides = ("".join([f"{pair[side]}\n" for pair in block]).encode() for side in (0, 1))
+        sides = ("\n".join([*side, ""]).encode() for side in (zip(*block, strict=True) if block else ((), ())))
         yield Part(collection, partial(_lines, *sides), len(block) + dropped.total(), dict(dropped))
         dropped.clear()
 
@@ -68,11 +68,6 @@ def blocks(collection: str, pairs: Pairs, size: int, dropped: Counter[str] | Non
 def _lines(source: bytes, target: bytes) -> Pairs:
     """Returns the pairs of lines of two texts in which each line has its end."""
     return zip(*(side.decode().split("\n")[:-1] for side in (source, target)), strict=True)
-
-
-def normalised_pairs(pairs: Pairs) -> Pairs:
-    """Normalises both sides of each pair: of training text as of evaluation sets."""
-    return ((normalised(source), normalised(target)) for source, target in pairs)
 
 
 def copy_set(context: Context, name: str, languages: tuple[str, str], source: Path, target: Path) -> EvaluationSet:
@@ -95,7 +90,8 @@ def write_set(
 ) -> EvaluationSet:
     """Writes an evaluation set of `normalised` lines, blank ones included."""
     source_path, target_path = (context.folder / f"{name}.{language}" for language in languages)
-    sentences = write_pairs(source_path, target_path, normalised_pairs(pairs))
+    kept = ((normalised(source), normalised(target)) for source, target in pairs)
+    sentences = write_pairs(source_path, target_path, kept)
     return EvaluationSet(context.folder).write(
         EvaluationSetRecord(
             name=name, source=languages[0], target=languages[1], sentences=sentences, report=dict(report)

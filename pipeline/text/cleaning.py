@@ -17,10 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, get_args
 
 from pipeline.artifacts import Corpus
 from pipeline.context import Context
@@ -29,9 +26,13 @@ from pipeline.parts import PARTS, written
 from pipeline.records import CorpusRecord
 from pipeline.settings import CleaningSettings, Suspicion
 from pipeline.store.folders import temporary_folder
-from pipeline.text.aligned import Part, normalised_pairs
+from pipeline.text.aligned import Part
 from pipeline.text.languages import has_word_spaces
 from pipeline.text.lines import INVALID, TOO_LONG, read_pairs, write_pairs
+from pipeline.text.normalisation import normalised
+
+if TYPE_CHECKING:  # slow to import, and of no use to most tasks
+    from numpy.typing import NDArray
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,9 @@ SUSPICIONS = get_args(Suspicion)
 FOUND = "found "
 """Prefix of the counts of suspicious pairs, dropped or not."""
 NUMBER = re.compile(r"\d+")
+_OTHER_DIGITS = b"\xd9\xdb\xdf\xe0\xe1\xea\xef\xf0"  # their first bytes
+_DIGITS = bytes(i if i in b"0123456789" else b" ?"[i in _OTHER_DIGITS] for i in range(256))
+"""Replaces all bytes of a line but digits: by ? if digits of other scripts begin so, and else by spaces."""
 WITH_NUMBERS, SHIFTED_PAIRS, SHIFTED_SHARE = "with numbers", 100, 0.5
 """A warning is due from this many pairs with numbers and this share of them with others on either side."""
 CHARACTERS_PER_WORD = 5
@@ -82,7 +86,7 @@ def write_corpus(
         read += counts["read"]
         context.progress(read, max(expected or 0, read), "pairs")
     droppings = []
-    for number, repeated in enumerate(_repeated(context.folder, len(shards))):
+    for number, repeated in enumerate(_repeated(context.folder, len(shards)) if shards else ()):
         pairs, counts = int(repeated.sum()), counts_of[collections[number]]
         counts[f"{FOUND}duplicate"] += pairs
         if pairs and "duplicate" in settings.drop:
@@ -117,26 +121,30 @@ def write_shard(
 
     Returns its collection, counts and symbols.
     """
-    raw, symbols = list(part.pairs()), set[str]()
-    hashes = bytearray()
-    counts = Counter({**part.dropped, "read": len(raw) + sum(part.dropped.values())})
+    counts, symbols, hashes = Counter(dict(part.dropped)), set[str](), bytearray()
 
     def kept() -> Iterator[tuple[str, str]]:
-        for (raw_source, raw_target), (source, target) in zip(raw, normalised_pairs(raw), strict=True):
-            counts["normalised"] += (source != raw_source.strip()) + (target != raw_target.strip())
+        for raw_source, raw_target in part.pairs():
+            source, target = normalised(raw_source), normalised(raw_target)
+            if changed := (source != raw_source.strip()) + (target != raw_target.strip()):
+                counts["normalised"] += changed
             if of_trees:
                 symbols.update(target.split(" "))
-            reason = reason_to_drop(source, target, settings, in_words=in_words)
-            if not (reason or of_trees) and (suspicion := _suspicion(source, target, counts)):
+            reason, in_bytes = (
+                reason_to_drop(source, target, settings, in_words=in_words),
+                (source.encode(), target.encode()),
+            )
+            if not (reason or of_trees) and (suspicion := _suspicion(*in_bytes, counts)):
                 counts[FOUND + suspicion] += 1
                 reason = suspicion if suspicion in settings.drop else None
             if reason:
                 counts[reason] += 1
             else:
-                hashes.extend(hashlib.blake2b(f"{source}\n{target}".encode(), digest_size=8).digest())
+                hashes.extend(hashlib.blake2b(b"\n".join(in_bytes), digest_size=8).digest())
                 yield source, target
 
     counts["kept"] = write_pairs(paths[0], paths[1], kept())
+    counts["read"] = sum(counts[reason] for reason in {"kept", *REASONS, *settings.drop})
     paths[2].write_bytes(hashes)
     return {"collection": part.collection, "counts": counts, "symbols": sorted(symbols - {""})}
 
@@ -147,7 +155,8 @@ def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_w
     Lengths are counted in words, or without `in_words` in characters other than spaces.
     """
     words = source.split(), target.split()
-    shorter, longer = sorted(len(side) if in_words else sum(map(len, side)) for side in words)
+    lengths = map(len, words) if in_words else (sum(map(len, side)) for side in words)
+    shorter, longer = sorted(lengths)
     if not shorter:
         return "blank"
     if longer > settings.max_words * (1 if in_words else CHARACTERS_PER_WORD):
@@ -155,28 +164,35 @@ def reason_to_drop(source: str, target: str, settings: CleaningSettings, *, in_w
     return "ratio" if longer / shorter > settings.max_ratio else None
 
 
-def _suspicion(source: str, target: str, counts: Counter[str]) -> Suspicion | None:
-    """Returns what is suspicious about a pair, and counts it if it has numbers: sequences of digits of any script."""
+def _suspicion(source: bytes, target: bytes, counts: Counter[str]) -> Suspicion | None:
+    """Returns what is suspicious about a pair of lines in UTF-8, and counts it if it has numbers."""
     if source == target:
         return "copy"
-    numbers = NUMBER.findall(source), NUMBER.findall(target)
-    if not (numbers[0] or numbers[1]):
-        return None
-    counts[WITH_NUMBERS] += 1
-    # The first digits tell enough, and Python parses no more than a few thousand.
-    one, other = (sorted(int(number[:18]) for number in side) for side in numbers)
-    return None if one == other else "numbers"
+    one, other = _numbers(source), _numbers(target)
+    if one or other:
+        counts[WITH_NUMBERS] += 1
+    return "numbers" if one != other else None
 
 
-def _repeated(folder: Path, shards: int) -> Sequence[NDArray[np.bool_]]:
+def _numbers(line: bytes) -> list[int]:
+    """Returns the sequences of digits of any script, by the first digits of each, sorted."""
+    found: Sequence[bytes | str] = (digits := line.translate(_DIGITS)).split()
+    if b"?" in digits:
+        found = NUMBER.findall(line.decode())
+    return sorted(int(number[:18]) for number in found) if found else []
+
+
+def _repeated(folder: Path, shards: int) -> "Sequence[NDArray[Any]]":
     """Returns for each shard which of its pairs are in an earlier line of the corpus; takes some 32 bytes a pair."""
+    import numpy as np
+
     hashes = [np.fromfile(folder / PARTS / f"{number:05d}.hashes", np.uint64) for number in range(shards)]
     repeated = np.ones(sum(map(len, hashes)), np.bool_)
     repeated[np.unique(np.concatenate(hashes), return_index=True)[1]] = False
     return np.split(repeated, np.cumsum([len(each) for each in hashes])[:-1])
 
 
-def drop_rows(paths: Sequence[Path], dropped: NDArray[np.bool_]) -> None:
+def drop_rows(paths: Sequence[Path], dropped: "NDArray[Any]") -> None:
     """Deletes the pairs marked as `dropped` from a shard's source and target file."""
     with temporary_folder(paths[0].parent) as aside:
         pairs = zip(read_pairs(paths[0], paths[1]), dropped, strict=True)

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.artifacts import Corpus
 from pipeline.context import Context
+from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.text.aligned import blocks
 from pipeline.text.cleaning import reason_to_drop, write_corpus
@@ -102,6 +103,12 @@ def test_suspicious_pairs_are_counted_and_dropped_on_request(
     assert cleaned.pairs == cleaned.load().report["kept"] == len(kept)
     assert cleaned.load().report["suspicious"] == {"duplicate": 2, "copy": 1, "numbers": 1}
     assert sum(cleaned.load().report["dropped"].values()) == len(read) - len(kept)
+
+
+def test_text_without_a_useful_pair_is_refused(here: Context) -> None:
+    for pairs in ([], NOISE):
+        with pytest.raises(UserError, match=rf"cleaning drops all {len(pairs)} training pairs \("):
+            clean(here, pairs)
 
 
 def test_text_shifted_by_a_line_shows_at_once(here: Context, caplog: pytest.LogCaptureFixture) -> None:

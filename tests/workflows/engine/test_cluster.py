@@ -10,6 +10,7 @@ import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 
 from pipeline.ray_private import remove_abandoned_placement_groups
+from workflows.engine.cluster import AHEAD, map_on_ray
 from workflows.engine.dag import ROOT
 
 PATIENCE_S = 30.0
@@ -50,3 +51,12 @@ def test_what_a_killed_actor_reserved_is_freed(ray_cluster: None) -> None:
         time.sleep(0.1)
     assert placement_group_table(of_driver)["state"] == "CREATED"
     remove_placement_group(of_driver)
+
+
+def test_a_map_takes_only_the_next_calls(ray_cluster: None) -> None:
+    """So the arguments of all may be larger than memory."""
+    taken = list[int]()
+    results = map_on_ray(abs, ((taken.append(number) or number,) for number in range(50)))
+    assert next(results) == 0
+    assert len(taken) <= 2 * AHEAD + 1
+    assert [*results] == [*range(1, 50)]
