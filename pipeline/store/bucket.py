@@ -107,15 +107,11 @@ class Bucket:
         """Removes all objects below a folder."""
         self.remove([f"{folder}/{name}" for name in self.sizes_bytes(folder)])
 
-    def copy(self, names: Mapping[str, str]) -> None:
-        """Copies objects within the bucket to other names, concurrently. Raises BucketError if one is missing."""
-        self._each("copy", names, lambda name: obstore.copy(self._service, name, names[name]))
-
     def move_folder(self, folder: str, to: str) -> None:
         """Moves all objects below a folder to another."""
-        names = [*self.sizes_bytes(folder)]
-        self.copy({f"{folder}/{name}": f"{to}/{name}" for name in names})
-        self.remove([f"{folder}/{name}" for name in names])
+        names = {f"{folder}/{name}": f"{to}/{name}" for name in self.sizes_bytes(folder)}
+        self._each("copy", names, lambda name: obstore.copy(self._service, name, names[name]))
+        self.remove(names)
 
     def upload(self, files: Mapping[str, Path]) -> None:
         """Uploads files to objects, by name, concurrently.

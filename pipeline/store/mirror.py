@@ -134,11 +134,11 @@ class Mirror:
         if published is None:
             return f"{PUBLISHED} is missing"
         there = self.bucket.sizes_bytes(f"store/{name}/{published.attempt}")
-        for file in [MANIFEST, *published.files]:
+        for file, size_bytes in {MANIFEST: there.get(MANIFEST), **published.files}.items():
             if file not in there:
                 return f"{file} is missing"
-            if there[file] != (bytes_ := published.files.get(file, there[file])):
-                return f"{file} has {there[file]} bytes, not the {bytes_} that were published"
+            if there[file] != size_bytes:
+                return f"{file} has {there[file]} bytes, not the {size_bytes} that were published"
         return None
 
     def set_aside(self, name: str) -> None:
@@ -163,13 +163,12 @@ class Mirror:
 
         They are of killed or late uploads, or damaged.
         """
-        found = Counter[str]()
+        found, orphans = Counter[str](), dict[str, int]()
         for file, size_bytes in self.bucket.sizes_bytes("store").items():
             name, _, within = file.partition("/")
-            found[f"{name}/{within.partition('/')[0]}" if not name.startswith(BUILD_PREFIX) else name] += size_bytes
-        for name in {place.partition("/")[0].removeprefix(BUILD_PREFIX) for place in found}:
-            published = None if name.startswith(".") else self.published(name)
-            for place in [place for place in found if place.partition("/")[0].removeprefix(BUILD_PREFIX) == name]:
-                if not published or place in (f"{name}/{PUBLISHED}", f"{name}/{published.attempt}"):
-                    del found[place]
-        return {f"store/{place}": size_bytes for place, size_bytes in found.items()}
+            found[name if name.startswith(".") else f"{name}/{within.partition('/')[0]}"] += size_bytes
+        for place, size_bytes in found.items():
+            name, _, attempt = place.removeprefix(BUILD_PREFIX).partition("/")
+            if not name.startswith(".") and attempt != PUBLISHED and (published := self.published(name)):
+                orphans |= {f"store/{place}": size_bytes} if attempt != published.attempt else {}
+        return orphans

@@ -13,6 +13,7 @@ from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, archive_of, offi
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.text.normalisation import normalised
+from tests.support.contexts import new_context
 from tests.support.official_archives import Pairs, checksum, settings_of, write_official
 from tests.support.range_server import RangeServer, serving
 from tests.support.read_text import read_text
@@ -110,7 +111,7 @@ def test_a_finished_download_is_not_repeated(
     content[100] ^= 1
     downloaded.write_bytes(content)
     server.asked.clear()
-    corpus = read(Context(here.folder.parent / "again"), settings().texts()[0], CleaningSettings())
+    corpus = read(new_context(here.folder.parent / "again"), settings().texts()[0], CleaningSettings())
     assert [path for path, _ in server.asked] == ["/" + NAMES["commoncrawl"]]
     assert sum(s.pairs for s in corpus.shards) == 87
 
