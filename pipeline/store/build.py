@@ -124,11 +124,9 @@ class Build:
         self.check()
         if part in self._pending:
             self._pending.remove(part)
-        try:
-            if self.store:
+        if self.store:
+            with suppress(BucketError):  # one more checkpoint is there
                 self.store.bucket.remove_folder(f"{self._place}/{part}")
-        except BucketError as error:
-            logger.warning("%s was not removed (%s)", part, error)
 
     def set_aside(self, parts: Iterable[str]) -> Path:
         """Moves artifacts to a new folder beside this one, and returns its path. Raises LockLostError (`check`)."""
@@ -167,8 +165,9 @@ class Build:
                 names = [name for name in kept_bytes if name.startswith(f"{folder}/") and name != manifest]
                 self._download(bucket, names)
                 self._download(bucket, [manifest])
-        files = [name for name in kept_bytes if "/" not in name]
-        self._download(bucket, [name for name in files if differs(self._size_bytes(name), kept_bytes[name])])
+        files = {name: self.folder / name for name in kept_bytes if "/" not in name}
+        here_bytes = {name: path.stat().st_size if path.is_file() else -1 for name, path in files.items()}
+        self._download(bucket, [name for name in files if differs(here_bytes[name], kept_bytes[name])])
 
     def _kept_bytes(self, bucket: Bucket) -> dict[str, int]:
         """Returns the sizes of kept files by name. Raises BucketError for a name that leads elsewhere."""
@@ -177,10 +176,6 @@ class Build:
             return {inside(name): size for name, size in sizes_bytes.items()}
         except ValueError as error:
             raise BucketError(f"{bucket.uri}/{self._place}: {error}; remove that object") from None
-
-    def _size_bytes(self, name: str) -> int:
-        path = self.folder / name
-        return path.stat().st_size if path.is_file() else -1
 
     def _download(self, bucket: Bucket, names: list[str]) -> None:
         bucket.download({f"{self._place}/{name}": self.folder / name for name in names})
