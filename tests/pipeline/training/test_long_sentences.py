@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 import torch._dynamo
-from tests.support.contexts import new_context
 
 from pipeline.artifacts import Checkpoint, EncodedDataset, EvaluationSet, Vocabulary
 from pipeline.errors import UserError
@@ -18,6 +17,7 @@ from pipeline.training import devices, preflight
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
 from pipeline.warning_events import emitting_warnings
+from tests.support.contexts import new_context
 from tests.support.parallel_text import corpus_of, set_of, text_pairs
 from tests.support.tiny_training import TINY, curve, with_fields
 
