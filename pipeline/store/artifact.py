@@ -276,7 +276,9 @@ def publish(
             except OSError as error:  # on NFS, a client may learn late what another published
                 if error.errno not in EXISTS:
                     raise
-                _keep_theirs(target, complete["files"])
+                (theirs := Artifact(target)).check()
+                same = theirs.manifest["files"] == complete["files"]
+                logger.warning("%s was published meanwhile%s", target, "" if same else "; its other content counts")
                 remove(building)
                 return replace(artifact, folder=target)
             if flush:
@@ -287,14 +289,6 @@ def publish(
                 shutil.rmtree(building, ignore_errors=True)
             raise
     return replace(artifact, folder=target)
-
-
-def _keep_theirs(target: Path, files: dict[str, Any]) -> None:
-    """Keeps what another process has published as `target` meanwhile. Raises UserError if that is damaged."""
-    theirs = Artifact(target)
-    theirs.check()
-    same = theirs.manifest["files"] == files
-    logger.warning("%s was published meanwhile%s", target, "" if same else ", with other content, which counts")
 
 
 def _flush(path: Path) -> None:

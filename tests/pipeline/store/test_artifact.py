@@ -50,7 +50,7 @@ def test_who_is_late_keeps_what_another_published(tmp_path: Path, ours: str, cap
         return Artifact(folder)
 
     assert publish(tmp_path / "a", late, {}).manifest == theirs
-    assert ("with other content" in caplog.text) == (ours == "nein\n")
+    assert ("other content counts" in caplog.text) == (ours == "nein\n")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
