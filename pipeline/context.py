@@ -43,11 +43,6 @@ class Context:
     warnings: Sequence[str] = ()
     """For a table, the warnings of all stages behind it, each with its stages' labels; empty for other stages."""
 
-    @property
-    def on_node(self) -> Callable[[Path], Path]:
-        """Returns, in a process on any node, the folder there of one of the stage's inputs (`Build.input`)."""
-        return self.build.input if self.build else Path
-
     def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
         """Reports progress. Raises LockLostError if another process has taken over (`Build.check`)."""
         if self.build:

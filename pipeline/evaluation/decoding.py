@@ -26,6 +26,7 @@ from pipeline.environment import worker_environment
 from pipeline.errors import UserError
 from pipeline.records import DecodingRecord
 from pipeline.settings import DecodingSettings, Dtype
+from pipeline.store.build import Build
 from pipeline.text.lines import read_lines, write_lines
 from pipeline.training.layout import lacking, listed, may_grow
 from pipeline.warning_events import emitting_warnings
@@ -79,10 +80,8 @@ class Translated(NamedTuple):
 class DecodingWorker:
     """A translator in its own process, loaded by the first call, which raises if the model is bad."""
 
-    def __init__(
-        self, here: Callable[[Path], Path], emit: Callable[..., None], settings: DecodingSettings, device: str
-    ) -> None:
-        self._here, self._emit, self._settings, self._device = here, emit, settings, device
+    def __init__(self, build: Build | None, emit: Callable[..., None], settings: DecodingSettings, device: str) -> None:
+        self._build, self._emit, self._settings, self._device = build, emit, settings, device
         self._folder: Path | None = None
         self._translator: Translator | None = None
 
@@ -112,7 +111,7 @@ class DecodingWorker:
             self._translator = None
             torch.set_num_threads(self._settings.threads)
             device = reserved_gpu(self._device) if self._device == "cuda" else self._device
-            self._translator = Translator(self._here(folder), self._settings, device)
+            self._translator = Translator(self._build.input(folder) if self._build else folder, self._settings, device)
             self._folder = folder
         return self._translator
 
@@ -236,7 +235,7 @@ class Translators:
         )
         dtype = _dtype(settings, self._layout.device)
         placed = settings.model_copy(update={"gpu_share": self._layout.gpu_share, "dtype": dtype})
-        self._start = partial(options.remote, context.on_node, context.emit, placed, self._layout.device)
+        self._start = partial(options.remote, context.build, context.emit, placed, self._layout.device)
         self._actors: list[Any] = []
 
     def __enter__(self) -> Self:

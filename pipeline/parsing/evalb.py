@@ -6,7 +6,7 @@
 Tree i of one file is scored against tree i of the other. A constituent matches if the other tree has one with the same
 label over the same words, after punctuation is removed. Parameters are COLLINS.prm's, for the Penn Treebank. Malformed
 lines are counted like EVALB's; its limits on line length are lifted. Trees over several lines, which EVALB cannot read,
-are first cleaned like a treebank's. EVALB's other figures, of crossing brackets and tags, are left to EVALB.
+are first cleaned like a treebank's.
 """
 
 import re
@@ -34,7 +34,8 @@ TITLES: tuple[str, ...] = (
     "Number of Skip  sentence",
     "Number of Valid sentence",
 )
-TITLES += ("Bracketing Recall", "Bracketing Precision", "Bracketing FMeasure", "Complete match")
+TITLES += ("Bracketing Recall", "Bracketing Precision", "Bracketing FMeasure", "Complete match", "Average crossing")
+TITLES += ("No crossing", "2 or less crossing", "Tagging accuracy")
 """EVALB's titles of the fields of `Total`."""
 
 
@@ -45,7 +46,7 @@ SHORT_WORDS = 40
 DELETED = frozenset(["TOP", TRACE_TAG, ",", ":", "``", "''", "."])
 """Words with these tags, and brackets with these labels, are ignored."""
 SAME_LABELS = {"ADVP", "PRT"}
-"""Labels that are considered equal."""
+"""Labels or tags that are considered equal."""
 
 
 class Status(IntEnum):
@@ -67,12 +68,17 @@ class SentenceScore(NamedTuple):
     matched: int = 0
     gold_brackets: int = 0
     test_brackets: int = 0
+    crossing: int = 0
+    """Test brackets that overlap a gold bracket without either containing the other."""
+    words: int = 0
+    """Scored words, the same in both trees."""
+    correct_tags: int = 0
 
 
 class Total(NamedTuple):
     """EVALB's summary over sentences; sentences with an error and skipped ones are only counted.
 
-    The other values are in percent, 0 if undefined.
+    All values except sentence counts and `average_crossing` are in percent, 0 if undefined.
     """
 
     sentences: int
@@ -88,6 +94,12 @@ class Total(NamedTuple):
     """Harmonic mean of precision and recall."""
     complete_match: float
     """Share of sentences in which all brackets match."""
+    average_crossing: float
+    """Crossing brackets per sentence."""
+    no_crossing: float
+    two_or_less_crossing: float
+    tagging_accuracy: float
+    """Share of words with the gold tag."""
 
     @classmethod
     def of(cls, sentences: Sequence[SentenceScore]) -> "Total":
@@ -106,6 +118,10 @@ class Total(NamedTuple):
             precision=precision,
             f1=2 * precision * recall / (precision + recall) if matched else 0.0,
             complete_match=_percent(sum(s.matched == s.gold_brackets == s.test_brackets for s in valid), len(valid)),
+            average_crossing=sum(s.crossing for s in valid) / max(len(valid), 1),
+            no_crossing=_percent(sum(s.crossing == 0 for s in valid), len(valid)),
+            two_or_less_crossing=_percent(sum(s.crossing <= 2 for s in valid), len(valid)),
+            tagging_accuracy=_percent(sum(s.correct_tags for s in valid), sum(s.words for s in valid)),
         )
 
     def lines(self) -> Iterator[str]:
@@ -192,7 +208,8 @@ class _Tree:
     """The content of a line."""
 
     length: int = 0
-    words: list[str] = field(default_factory=list)
+    words: list[tuple[str, str]] = field(default_factory=list)
+    """Tags and words."""
     counts: list[bool] = field(default_factory=list)
     """False for deleted words."""
     brackets: list[list[Any]] = field(default_factory=list)
@@ -216,7 +233,7 @@ def _read(line: str, place: str, report: Callable[[str], None]) -> _Tree:
         if text is not None:  # EVALB loops forever here
             raise UserError(f"{place}: {text!r} is not the only word of a bracket; correct the tree")
         if word is not None:
-            tree.words.append(word)
+            tree.words.append((tag, word))
             tree.counts.append(tag not in DELETED)
             tree.length += tag != TRACE_TAG
         elif label is not None:
@@ -244,24 +261,34 @@ def _score(line: int, gold: _Tree, test: _Tree, malformed: bool, report: Callabl
     if sum(gold.counts) != sum(test.counts):
         report(f"Length unmatch ({sum(gold.counts)}|{sum(test.counts)})")
         return SentenceScore(line, gold.length, Status.ERROR)
-    for word, other in zip(compress(gold.words, gold.counts), compress(test.words, test.counts), strict=True):
+    words = [*zip(compress(gold.words, gold.counts), compress(test.words, test.counts), strict=True)]
+    for (_, word), (_, other) in words:
         if word != other:
             report(f"Words unmatch ({word}|{other})")
             return SentenceScore(line, gold.length, Status.ERROR)
     gold_spans, test_spans = gold.spans(), test.spans()
-    status, matched = Status.ERROR if malformed else Status.VALID, _matched(gold_spans, test_spans)
-    return SentenceScore(line, gold.length, status, matched, len(gold_spans), len(test_spans))
+    crossing = sum(any(_cross(*span[1:], *other[1:]) for other in gold_spans) for span in test_spans)
+    tags = sum(_same_label(tag, other) for (tag, _), (other, _) in words)
+    brackets = _matched(gold_spans, test_spans), len(gold_spans), len(test_spans)
+    return SentenceScore(line, gold.length, Status(int(malformed)), *brackets, crossing, len(words), tags)
+
+
+def _same_label(first: str, second: str) -> bool:
+    return first == second or {first, second} == SAME_LABELS
 
 
 def _matched(gold: Sequence[Span], test: Sequence[Span]) -> int:
     """Counts matching gold brackets, each with the first unmatched test bracket of the same words."""
     unmatched = list(test)
     for label, *words in gold:
-        labels = SAME_LABELS if label in SAME_LABELS else {label}
-        same = (span for span in unmatched if [*span[1:]] == words and span[0] in labels)
+        same = (span for span in unmatched if [*span[1:]] == words and _same_label(label, span[0]))
         if match := next(same, None):
             unmatched.remove(match)
     return len(test) - len(unmatched)
+
+
+def _cross(start: int, end: int, other_start: int, other_end: int) -> bool:
+    return other_start < start < other_end < end or start < other_start < end < other_end
 
 
 def _percent(part: int, whole: int) -> float:

@@ -56,7 +56,7 @@ class Build:
     @classmethod
     def of(cls, store: Store, name: str, lock: Lock | None = None) -> Self:
         """Returns an artifact's build folder, valid while the caller holds its `lock`."""
-        is_ours = partial(_is_held, store, name, lock.line) if lock else None
+        is_ours = partial(store.is_held, name, lock.line) if lock else None
         return cls(store.scratch(name), store=store if store.uri else None, is_ours=is_ours)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -190,7 +190,3 @@ class Build:
             self.store.bucket.upload(names)
             self.store.bucket.upload(manifest)
             del self._pending[0]
-
-
-def _is_held(store: Store, name: str, line: bytes) -> bool:
-    return store.lock(name, "").names(line)

@@ -1,8 +1,9 @@
 """Deletes folders from a store that other processes may be using.
 
-    with locks_closed(store):                       # no process can start building an artifact
+    with guarded(store.artifacts / ".locks"):       # no process can start building an artifact
         hidden = hide(store, names)                 # from here on, no process finds them
-    delete(hidden)                                  # may take long
+    for folder in hidden:
+        remove(folder)                              # may take long
 
 Folders are renamed before deletion, so nobody finds a partial artifact. `leftovers` lists folders renamed but not
 deleted by a killed process.
@@ -12,15 +13,15 @@ import json
 import os
 import secrets
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import MANIFEST
-from pipeline.store.folders import ASIDE_PREFIX, BUILD_PREFIX, PULLING_PREFIX, RECORDS_PREFIX, remove
+from pipeline.store.folders import ASIDE_PREFIX, BUILD_PREFIX, PULLING_PREFIX, RECORDS_PREFIX
 from pipeline.store.hashes import VERIFIED, hashes_file
-from pipeline.store.locks import Owner, guarded, holder
+from pipeline.store.locks import Owner, holder
 from pipeline.store.store import Store
 
 HIDDEN = ".deleted-"
@@ -38,11 +39,6 @@ class Unneeded:
     size_bytes: int
     modified_s: float | None = None
     """Seconds since 1970; None if it is in a bucket."""
-
-
-def locks_closed(store: Store) -> AbstractContextManager[None]:
-    """Returns a context in which no process can lock an artifact; its body must be short."""
-    return guarded(store.artifacts / ".locks")
 
 
 def owners(store: Store) -> dict[str, Owner]:
@@ -110,18 +106,15 @@ def described(store: Store, name: str) -> Unneeded:
     label = artifact.rpartition("-")[0].lstrip(".")
     with suppress(OSError, ValueError, KeyError, TypeError):
         label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
-    if name.startswith(HIDDEN):
-        label = "left by an interrupted cleaning"
-    elif store.uri and not name.startswith((ASIDE_PREFIX, BUILD_PREFIX, ERROR_PREFIX)):
-        label = f"copy of {label}"
-    elif name.startswith(ASIDE_PREFIX):
-        label = f"{label}, set aside as damaged"
-    elif name.startswith(ERROR_PREFIX):
-        label = f"traceback of {label}"
-    elif name != artifact:
-        label = f"partial {label}"
-    elif name.startswith("."):
-        label = f"files of {label.partition('-')[0]}, left by a killed command"
+    words = {
+        HIDDEN: "left by an interrupted cleaning",
+        ASIDE_PREFIX: f"{label}, set aside as damaged",
+        ERROR_PREFIX: f"traceback of {label}",
+        BUILD_PREFIX: f"partial {label}",
+        **({"": f"copy of {label}"} if store.uri else {}),
+        ".": f"files of {label.partition('-')[0]}, left by a killed command",
+    }
+    label = next((text for prefix, text in words.items() if name.startswith(prefix)), label)
     return Unneeded(name, label, size_bytes(folder), folder.stat().st_mtime)
 
 
@@ -142,12 +135,6 @@ def hide(store: Store, names: Iterable[str]) -> list[Path]:
             hashes_file(folder).unlink(missing_ok=True)
         moved.append(hidden)
     return moved
-
-
-def delete(folders: Iterable[Path]) -> None:
-    """Deletes hidden folders. Raises UserError like `remove`."""
-    for folder in folders:
-        remove(folder)
 
 
 def _folders(store: Store) -> list[str]:

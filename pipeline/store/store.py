@@ -224,6 +224,10 @@ class Store:
         """Returns the lock on building an artifact; `task` describes it to others."""
         return BucketLock(self.bucket, f"store/{name}", task) if self.uri else FileLock(self.folder(name), task)
 
+    def is_held(self, name: str, line: bytes) -> bool:
+        """Whether an artifact's lock has this content (`Lock.line`)."""
+        return self.lock(name, "").names(line)
+
     def peek(self, name: str, file: str) -> str | None:
         """Returns the text of an artifact's file, published or being built, if available, else None."""
         for folder in (self.folder(name), self.scratch(name)):

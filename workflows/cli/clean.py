@@ -21,6 +21,7 @@ from rich.table import Column, Table
 
 from pipeline.errors import UserError
 from pipeline.store import removal
+from pipeline.store.folders import remove
 from pipeline.store.locks import guarded
 from pipeline.store.removal import Unneeded, lock_name
 from pipeline.store.store import Store
@@ -57,10 +58,11 @@ def plan(store: Store) -> list[Unneeded]:
 def clean(store: Store, shown: Sequence[Unneeded]) -> list[Unneeded]:
     """Deletes the folders of `shown` that `plan` still returns, and returns them."""
     listed = {folder.name for folder in shown}
-    with guarded(store.root / ".locks"), removal.locks_closed(store):
+    with guarded(store.root / ".locks"), guarded(store.artifacts / ".locks"):
         folders = [folder for folder in plan(store) if folder.name in listed]
         hidden = removal.hide(store, [folder.name for folder in folders if folder.modified_s is not None])
-    removal.delete(hidden)
+    for place in hidden:
+        remove(place)
     for folder in folders:
         if folder.modified_s is None:
             store.bucket.remove_folder(folder.name)

@@ -21,19 +21,19 @@ def scored(folder: Path, gold: list[str], test: list[str]) -> BracketingScores:
 
 
 CASES = {
-    # The same tree: 4 of 4 brackets. The length includes the full stop.
-    "equal": (GOLD, GOLD, (6, 0, 4, 4, 4)),
-    # NP 3-5 is missing, PP 3-4 and NP 4-5 are extra: 3 matched of 4 and of 5.
+    # The same tree: 4 of 4 brackets, 5 of 5 tags. The length includes the full stop.
+    "equal": (GOLD, GOLD, (6, 0, 4, 4, 4, 0, 5, 5)),
+    # NP 3-5 is missing, PP 3-4 and NP 4-5 are extra: 3 matched of 4 and of 5. Nothing crosses.
     "split": (
         GOLD,
         "(S (NP (DT the) (NN dog)) (VP (VBZ eats) (PP (DT a)) (NP (NN bone))) (. .))",
-        (6, 0, 3, 4, 5),
+        (6, 0, 3, 4, 5, 0, 5, 5),
     ),
-    # NP 0-1, VP 1-3 and X 3-5 for NP 0-2, VP 2-5, NP 3-5: only S matches.
+    # NP 0-1, VP 1-3 and X 3-5 for NP 0-2, VP 2-5, NP 3-5: only S matches; VP 1-3 crosses NP 0-2 (and VP 2-5: once).
     "crossing": (
         GOLD,
         "(S (NP (DT the)) (VP (NN dog) (VBZ eats)) (X (DT a) (NN bone)) (. .))",
-        (6, 0, 1, 4, 4),
+        (6, 0, 1, 4, 4, 1, 5, 5),
     ),
     # Traces, brackets of traces only, and functions are ignored: of 8 leaves 6 count as length, and 5 are compared.
     # TOP is ignored, too, but an outer bracket without a label counts: 5 gold brackets.
@@ -41,32 +41,32 @@ CASES = {
         "( (S (NP-SBJ-1 (DT the) (NN dog)) (VP (VBZ eats) (NP=2 (DT a) (NN bone)) (NP (-NONE- *-1)))"
         " (SBAR (-NONE- 0)) (. .)) )",
         f"(TOP {GOLD})",
-        (6, 0, 4, 5, 4),
+        (6, 0, 4, 5, 4, 0, 5, 5),
     ),
-    # ADVP is PRT: both brackets match.
+    # ADVP is PRT as a bracket and as a tag (RB and RP are not): both brackets match, one tag of three.
     "equivalent labels": (
         "(VP (PRT (ADVP up)) (ADVP (RB on)) (VB go))",
         "(VP (ADVP (PRT up)) (PRT (RP on)) (VBP go))",
-        (3, 0, 3, 3, 3),
+        (3, 0, 3, 3, 3, 0, 3, 1),
     ),
     # NP over NP: one tree's second NP has no partner in the other. 3 of 4 brackets and 3 of 3.
-    "unary chain": ("(S (NP (NP (NN a))) (VP (VB b)))", "(S (NP (NN a)) (VP (VB b)))", (2, 0, 3, 4, 3)),
-    # A parenthesis of deleted punctuation has no word and is no bracket: 2 gold brackets.
+    "unary chain": ("(S (NP (NP (NN a))) (VP (VB b)))", "(S (NP (NN a)) (VP (VB b)))", (2, 0, 3, 4, 3, 0, 2, 2)),
+    # A parenthesis of deleted punctuation has no word and is no bracket: 2 gold brackets, 1 word.
     "empty once punctuation is gone": (
         "(S (NP (NN a)) (PRN (, ,)) (. .))",
         "(S (NP (NN a)) (, ,) (. .))",
-        (3, 0, 2, 2, 2),
+        (3, 0, 2, 2, 2, 0, 1, 1),
     ),
     # Errors that end the comparison leave only the length.
-    "another number of words": (GOLD, GOLD.replace("(DT a) ", ""), (6, 1, 0, 0, 0)),
-    "another word": (GOLD, GOLD.replace("bone", "hat"), (6, 1, 0, 0, 0)),
+    "another number of words": (GOLD, GOLD.replace("(DT a) ", ""), (6, 1, 0, 0, 0, 0, 0, 0)),
+    "another word": (GOLD, GOLD.replace("bone", "hat"), (6, 1, 0, 0, 0, 0, 0, 0)),
     # A missing bracket is an error, but scores are computed: the root, which never ends, matches nothing.
-    "an open bracket": (GOLD, GOLD[:-1], (6, 1, 3, 4, 4)),
+    "an open bracket": (GOLD, GOLD[:-1], (6, 1, 3, 4, 4, 0, 5, 5)),
     # A line without words to score is skipped, even if the gold tree has none.
-    "an empty line": (GOLD, "", (6, 2, 0, 0, 0)),
-    "only punctuation": (GOLD, "(S (. .))", (6, 2, 0, 0, 0)),
+    "an empty line": (GOLD, "", (6, 2, 0, 0, 0, 0, 0, 0)),
+    "only punctuation": (GOLD, "(S (. .))", (6, 2, 0, 0, 0, 0, 0, 0)),
 }
-"""Gold line, test line, (length, status, matched, gold and test brackets)."""
+"""Gold line, test line, (length, status, matched, gold and test brackets, crossing, words, correct tags)."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -87,7 +87,9 @@ def test_totals_are_of_valid_sentences(tmp_path: Path, monkeypatch: pytest.Monke
     assert (total.sentences, total.errors, total.skipped, total.valid) == (5, 1, 1, 3)
     assert (total.recall, total.precision) == (100 * 8 / 12, 100 * 8 / 13)
     assert total.f1 == pytest.approx(2 * 8 / (12 + 13) * 100)
-    assert total.complete_match == pytest.approx(100 / 3)
+    assert total.complete_match == total.no_crossing / 2 == pytest.approx(100 / 3)
+    assert total.average_crossing == pytest.approx(1 / 3)
+    assert (total.two_or_less_crossing, total.tagging_accuracy) == (100, 100)
     assert scores.total_short.sentences == 0
     assert scores.messages == ["5 : Words unmatch (bone|hat)"]
     assert total.rounded()["recall"] == 66.67
@@ -145,6 +147,7 @@ def test_packed_files_and_foreign_bytes(tmp_path: Path) -> None:
     (tmp_path / "test").write_bytes(line + line.replace(b"\xe9", b"\xe8"))
     scores = score_trees(tmp_path / "gold", tmp_path / "test")
     assert [score.status for score in scores.sentences] == [Status.VALID, Status.ERROR]
+    assert scores.sentences[0].words == 3
 
 
 def test_the_treebank_against_itself(data: Path, tmp_path: Path) -> None:
@@ -154,7 +157,7 @@ def test_the_treebank_against_itself(data: Path, tmp_path: Path) -> None:
     scores = scored(tmp_path, in_top, [bracketed(cleaned(tree) or tree) for tree in gold])
     total = scores.total
     assert (total.sentences, total.valid, total.complete_match) == (783, 783, 100)
-    assert (total.recall, total.precision, total.f1) == (100, 100, 100)
+    assert (total.recall, total.precision, total.f1, total.tagging_accuracy) == (100, 100, 100, 100)
     assert not scores.messages
 
 

@@ -11,6 +11,7 @@ from pipeline.store import removal
 from pipeline.store.artifact import Artifact, build_folder, publish
 from pipeline.store.build import Build
 from pipeline.store.folders import forgetful_mount
+from pipeline.store.locks import guarded
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.s3_server import S3Server
@@ -110,7 +111,7 @@ def test_locks_wait_and_their_owners_are_known(tmp_path: Path) -> None:
             taken.set()
 
     thread = threading.Thread(target=take)
-    with removal.locks_closed(store):
+    with guarded(store.artifacts / ".locks"):
         thread.start()
         assert not taken.wait(0.2)
     assert taken.wait(20)

@@ -33,4 +33,4 @@ def test_the_summary(tmp_path: Path, command_line: CommandLine) -> None:
         "Bracketing Precision      =  66.67",
         "Bracketing FMeasure       =  72.73",
     ]
-    assert lines[11:14] == ["", "-- len<=40 --", "Number of sentence        =      3"]
+    assert lines[15:18] == ["", "-- len<=40 --", "Number of sentence        =      3"]
