@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pipeline.store.build import Build
 
-Result = TypeVar("Result")
 CHECK_S = 5.0
 """Minimum seconds between lock checks of a stage that reports often."""
 
 
-def map_here(function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
+def map_here(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> Iterator[Any]:
     """Applies `function` to each argument list in this process; workflows use Ray tasks instead."""
     return (function(*arguments) for arguments in calls)
 
@@ -30,7 +29,7 @@ class Context:
     """What a running stage works with: its build folder, an event receiver and a parallel map."""
 
     folder: Path
-    """The folder to write to. Initially empty, except that training finds the files of an interrupted run."""
+    """The folder to write to. Initially empty, except for what a killed process left of a stage that resumes."""
     emit: Listener = ignore
     """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} metrics,
     {"waiting": "no GPU is free"} goes to the screen, {"warning": ...} to the screen and the manifest."""
