@@ -106,7 +106,7 @@ def test_nothing_waits_for_a_server_that_hangs(
     assert resumed.is_alive(), "a call has waited for the server"
     resumed.cancel()
     server.resume()
-    watcher.close(KeyError("paper_bleu"))
+    watcher.__exit__(None, KeyError("paper_bleu"), None)
     runs = runs_of(server, "hangs")
     assert {name: (run.info.status, run.data.tags[FAILURE_TAG]) for name, run in runs.items()} == {
         "hangs embedded": ("FAILED", "'paper_bleu'"),
@@ -247,7 +247,7 @@ def test_a_failure_is_shown_until_it_is_repaired(made: MadeTable2) -> None:
     root = made.store
     watcher = watcher_of(root, "workflow")
     watcher.failed(NAME, [], "no space left on device")
-    watcher.close(UserError("1 of 1 models failed"))
+    watcher.__exit__(None, UserError("1 of 1 models failed"), None)
     runs = sent_to(root)
     assert {name: (run.info.status, run.data.tags[FAILURE_TAG]) for name, run in runs.items()} == {
         NAME: ("FAILED", "no space left on device"),
