@@ -168,19 +168,17 @@ class Store:
         manifest: dict[str, Any],
         *,
         resume: bool = False,
+        flush: bool = False,
         holds_lock: Callable[[], bool],
     ) -> ArtifactT:
-        """Builds an artifact in its scratch folder and publishes it as a whole (`pipeline.store.artifact.publish`).
-
-        Then pushes it to the bucket, if there is one. With `resume`, all files are synced to disk.
-        """
+        """Builds and publishes an artifact (`artifact.publish`), then pushes it to the bucket, if there is one."""
         folder = self.folder(name)
         if not holds_lock():
             raise LockLostError.of(folder)
         if self.mirror and folder.exists():
             set_aside(folder)  # perhaps the last copy of an artifact that the bucket has lost
         with self.in_use(self.scratch(name)) if self.uri else nullcontext():
-            artifact = publish(folder, build, manifest, resume, holds_lock, flush=resume)
+            artifact = publish(folder, build, manifest, resume, holds_lock, flush)
         if self.mirror:
             self.mirror.push(name, folder)
         return artifact

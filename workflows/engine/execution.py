@@ -148,8 +148,8 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
 
     identity = json.dumps([manifest[name] for name in ("fingerprint", "inputs", "libraries")])
     build = continuing(make, identity) if step.stage.resumes else make
-    keeps = step.stage.resumes or step.stage.trains
-    return store.publish(step.name, build, manifest, resume=keeps, holds_lock=lock.is_ours)
+    keep, sync = step.stage.resumes or step.stage.trains, step.stage.trains
+    return store.publish(step.name, build, manifest, resume=keep, flush=sync, holds_lock=lock.is_ours)
 
 
 def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
