@@ -101,7 +101,7 @@ def write_set(
 
 def no_pair(source: Path, target: Path) -> UserError:
     """Returns the error for empty files."""
-    return UserError(f"{source} and {target} are empty; at least one pair is needed")
+    return UserError(f"no pair in {' and '.join(dict.fromkeys(map(str, (source, target))))}; at least one is needed")
 
 
 def content_sha256(path: Path) -> str:

@@ -96,7 +96,7 @@ def test_evaluation_sets_keep_every_line(folder: Path, here: Context) -> None:
     assert text.pairs("dev") == [(normalised(a), normalised(b)) for a, b in odd]
     for language in ("en", "de"):
         write_lines(folder / f"dev.{language}", [])
-    with pytest.raises(UserError, match=r"dev.en and .*dev.de are empty; at least one pair is needed"):
+    with pytest.raises(UserError, match=r"no pair in .*dev.en and .*dev.de; at least one is needed"):
         read_text(here.folder / "empty", FilesSettings.load(folder / "corpus.toml"))
 
 
