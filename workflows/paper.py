@@ -83,7 +83,7 @@ class Parser:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the paper states of an experiment beside its settings (§5.1, §5.2, §6.1)."""
+    """What the paper states of an experiment beside its settings (§5.1, §5.2, §6.1), and the sizes of its test sets."""
 
     corpus: str
     pairs: int

@@ -107,7 +107,7 @@ def test_the_card_says_what_the_store_knows(tmp_path: Path) -> None:
         "print('Hallo')",
     ):
         assert line in card.splitlines()
-    assert "160 pieces" in card
+    assert all(text in card for text in ("160 pieces", "license: apache-2.0", "## Limits", "@inproceedings{vaswani"))
     made = {key: value for key, value in checkpoint.manifest.items() if key != "fingerprint"}
     (training,) = store.artifacts.glob("training-*")
     averaged = Checkpoint(Path(shutil.copytree(checkpoint.folder, tmp_path / "by aiayn average")))
