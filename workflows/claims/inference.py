@@ -4,17 +4,15 @@
     rows.difference("one head", minus="base")                                       # an Estimate
 
 The claim holds if the interval lies wholly inside the region, fails if it lies wholly outside, and is undecided
-otherwise. Values are assumed to be normal over seeds. The variance is pooled over all rows, or each row has its own
-(Welch): `Groups.bartlett` tests whether pooling is right. The probability of a false "holds" is at most 2.5%. So is
-that of a false "fails", except for a region narrower than the standard error: there it is 5%. The p-values give the
-same verdicts as the interval, and `holm` adjusts them for a family of claims.
+otherwise. Values are assumed to be normal over seeds, and each row has its own variance (Welch). The probability of a
+false "holds" is about 2.5%. So is that of a false "fails", except for a region narrower than the standard error: there
+it is 5%. The p-values give the same verdicts as the interval, and `holm` adjusts them for a family of claims.
 """
 
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 Decided = Literal["holds", "fails", "undecided"]
@@ -67,13 +65,9 @@ def decided(p_holds: float, p_fails: float, p: float) -> Decided:
 
 @dataclass(frozen=True)
 class Groups:
-    """A metric's values by row of a table, one per seed: at least one per row, all finite.
-
-    The variance is pooled over all rows, or each row's own unless `pooled`.
-    """
+    """A metric's values by row of a table, one per seed: at least one per row, all finite."""
 
     values: Mapping[str, Sequence[float]]
-    pooled: bool = True
 
     def mean(self, name: str) -> float:
         """Returns the mean of a row."""
@@ -82,34 +76,6 @@ class Groups:
     def n(self, name: str) -> int:
         """Returns the number of seeds of a row."""
         return len(self.values[name])
-
-    @cached_property
-    def df(self) -> int:
-        """The degrees of freedom of the pooled variance: number of values less number of rows."""
-        return sum(len(values) - 1 for values in self.values.values())
-
-    @cached_property
-    def deviation(self) -> float:
-        """The standard deviation between seeds, pooled over all rows; nan if every row has one seed."""
-        if not self.df:
-            return math.nan
-        means = {name: self.mean(name) for name in self.values}
-        squares = ((value - means[name]) ** 2 for name, values in self.values.items() for value in values)
-        return math.sqrt(math.fsum(squares) / self.df)
-
-    @cached_property
-    def bartlett(self) -> float:
-        """The p-value of Bartlett's test that all rows have the same variance; 1 if fewer than two have any seeds more.
-
-        Rows of one seed say nothing of it. A row of equal values beside others has another variance for certain.
-        """
-        several = [values for values in self.values.values() if len(values) > 1]
-        constant = sum(len(set(values)) == 1 for values in several)
-        if len(several) < 2 or constant == len(several):
-            return 1.0
-        from scipy import stats
-
-        return 0.0 if constant else float(stats.bartlett(*several).pvalue)
 
     def contrast(self, weights: Mapping[str, float], region: Region = POSITIVE) -> Estimate:
         """Tests the weighted sum of the rows' means."""
@@ -145,9 +111,6 @@ class Groups:
 
     def _effect(self, weights: Mapping[str, float]) -> "_Effect":
         value = math.fsum(weight * self.mean(name) for name, weight in weights.items())
-        if self.pooled:
-            scale = math.sqrt(math.fsum(weight**2 / self.n(name) for name, weight in weights.items()))
-            return _Effect(value, self.deviation * scale, self.df)
         if min(map(self.n, weights)) < 2:
             return _Effect(value, math.nan, 0)
         # Welch (1947), with Satterthwaite's degrees of freedom.
@@ -157,7 +120,7 @@ class Groups:
         return _Effect(value, math.sqrt(total), total**2 / squares if squares else math.inf)
 
     def _smallest(self, contrasts: Sequence[Mapping[str, float]], region: Region) -> Estimate:
-        """Tests the smallest of several effects (see `best`). For a single effect this is Student's test."""
+        """Tests the smallest of several effects (see `best`). For a single effect this is Welch's test."""
         effects, several = [self._effect(weights) for weights in contrasts], len(contrasts)
 
         def p_above(limit: float) -> float:

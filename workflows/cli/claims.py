@@ -10,37 +10,26 @@ from rich.box import HORIZONTALS
 from rich.table import Column, Table
 from rich.text import Text
 
-from pipeline.errors import UserError
 from workflows.claims.claims import Effect, Judged, judge
-from workflows.claims.inference import ALPHA
 from workflows.claims.seeds import read
 from workflows.cli.console import console
 
 DECIMALS = {"nats": 3, "accuracy": 3, "BLEU": 2}
-HEADINGS = ("section", "claim", "effect [95%]", "by the other variance", "n", "verdict")
+HEADINGS = ("section", "claim", "effect [95%]", "n", "verdict")
 EXPLANATION = (
     "A claim holds if the 95% interval of its effect lies wholly where the claim says, fails if wholly elsewhere, and "
-    "is undecided otherwise. Positive means better. The interval is by a variance pooled over all models of the files; "
-    "where Bartlett's test rejects equal variances, it is by each model's own (Welch). p is corrected for all claims "
-    "of the family, run or not (Holm): where variances are equal, at most 5% of simulated families then have a wrong "
-    "verdict. The rules are in docs/protocol.md."
+    "is undecided otherwise. Positive means better. Each model has its own variance (Welch). p is corrected for all "
+    "claims of the family, run or not (Holm): at most 5% of families of three seeds a row then have a wrong verdict in "
+    "simulations. The rules are in docs/protocol.md."
 )
 
 
 def claims(
     seeds: Annotated[list[Path], typer.Argument(help="seeds.csv of Table 2 or 3; several files are read as one.")],
-    margin: Annotated[
-        float | None,
-        typer.Option(
-            help="Difference in nats up to which models are alike.  [default: the text's, in docs/protocol.md]"
-        ),
-    ] = None,
 ) -> None:
     """Judge the paper's claims in words by the seeds of Tables 2 and 3 (docs/protocol.md)."""
-    if margin is not None and not 0 < margin < 100:
-        raise UserError(f"--margin {margin}: must be above 0 and below 100 nats")
     runs = read(seeds)
-    judged = judge(runs, margin)
+    judged = judge(runs)
     columns = (Column(heading, overflow="fold") for heading in HEADINGS)
     table = Table(*columns, box=HORIZONTALS, show_edge=False, pad_edge=False, border_style="dim")
     for row in cells(judged):
@@ -58,15 +47,13 @@ def cells(judged: Sequence[Judged]) -> list[tuple[str, ...]]:
     """Returns the table's cells for each claim, with a line for each effect."""
     rows: list[tuple[str, ...]] = []
     for each in judged:
-        effects, beside = [], []
-        for effect in each.effects:
-            intervals = {"pooled": _interval(effect, *effect.pooled), "Welch": _interval(effect, *effect.welch)}
-            by, other = ("pooled", "Welch") if effect.bartlett_p >= ALPHA else ("Welch", "pooled")
-            effects.append(f"{effect.text}: {_number(effect, effect.value)} {intervals[by]} {effect.unit}")
-            beside.append(f"{other} {intervals[other]}, Bartlett p {effect.bartlett_p:.2g}")
+        effects = [
+            f"{effect.text}: {_number(effect, effect.value)} {_interval(effect)} {effect.unit}"
+            for effect in each.effects
+        ]
         n = str(min((effect.n for effect in each.effects), default=""))
         section = each.claim.section if each.claim.section == "abstract" else f"§{each.claim.section}"
-        rows.append((section, each.claim.text, "\n".join(effects), "\n".join(beside), n, each.conclusion))
+        rows.append((section, each.claim.text, "\n".join(effects), n, each.conclusion))
     return rows
 
 
@@ -74,5 +61,5 @@ def _number(effect: Effect, value: float) -> str:
     return f"{value:+z.{DECIMALS[effect.unit]}f}"
 
 
-def _interval(effect: Effect, low: float, high: float) -> str:
-    return f"[{_number(effect, low)}, {_number(effect, high)}]"
+def _interval(effect: Effect) -> str:
+    return f"[{', '.join(_number(effect, end) for end in effect.interval)}]"

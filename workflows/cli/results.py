@@ -53,7 +53,7 @@ def results(
 def _verdicts(seeds: Path) -> Iterator[str]:
     """Yields the judged claims as a table, or why none can be judged, as on generated text."""
     try:
-        judged = [each for each in judge(read([seeds]), None) if each.effects]
+        judged = [each for each in judge(read([seeds])) if each.effects]
     except UserError as error:
         judged = []
         yield f"No verdicts: {error}.".replace(f"{seeds}", seeds.name)

@@ -279,15 +279,15 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str
 
 
 def _noise(cells: Mapping[str, list[Measured]]) -> str:
-    """States the standard deviation between seeds, pooled over all rows."""
+    """States the standard deviations between seeds."""
     values = [[model.dev.dev_nll for model in of_row] for of_row in cells.values() if len(of_row) > 1]
-    if not (df := sum(len(of_row) - 1 for of_row in values)):
+    if not values:
         return (
             "Every row was trained with one seed, so any difference may be chance: "
             "--seeds 3 trains every row three times, --set grid.base_seeds=3 only base."
         )
-    deviation = math.sqrt(math.fsum(statistics.variance(of_row) * (len(of_row) - 1) for of_row in values) / df)
+    deviations = [statistics.stdev(of_row) for of_row in values]
     return (
-        f"The standard deviation between seeds is {deviation:.4f} nats per token, pooled over all rows "
-        f"({df} degrees of freedom). `aiayn claims` judges the paper's claims by seeds.csv."
+        f"Standard deviations between a row's seeds are {min(deviations):.4f} to {max(deviations):.4f} nats per token. "
+        "`aiayn claims` judges the paper's claims by seeds.csv."
     )

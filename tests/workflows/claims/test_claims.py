@@ -3,12 +3,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pipeline.errors import UserError
 from tests.support.command_line import CommandLine
-from workflows.claims.claims import CLAIMS, Judged, judge
+from workflows.claims.claims import CLAIMS, UNITS, Judged, judge
+from workflows.claims.error_rates import simulate, spread
 from workflows.claims.inference import ALPHA
 from workflows.claims.seeds import Run, Runs, read
 
@@ -40,18 +40,16 @@ def by_text(judged: Sequence[Judged]) -> dict[str, Judged]:
 
 
 BASE = [1.70, 1.71, 1.69]
-WORSE, ALIKE = [1.90, 1.91, 1.89], [1.701, 1.702, 1.700]
+WORSE = [1.90, 1.91, 1.89]
 CASES: Sequence[tuple[str, Values, str]] = [
-    ("single-head", {"base": BASE, "A1": WORSE}, "holds"),
-    ("single-head", {"base": WORSE, "A1": BASE}, "undecided"),  # A2 to A4 might be better still, so it cannot fail
-    ("single-head", {**dict.fromkeys(("A2", "base", "A3", "A4"), WORSE), "A1": BASE}, "fails"),
     ("single-head", {"base": BASE}, "not run: A1"),
+    ("single-head", {"base": BASE, "A1": WORSE}, "not run: paper_bleu.dev of A1 and base"),
     ("single-head", {"A1": BASE}, "not run: A2, base, A3, A4"),
-    ("too many heads", {"base": BASE, "A4": [1.73, 1.74, 1.70]}, "undecided"),
+    ("dropout", {"base": BASE, "D1": [1.73, 1.74, 1.70]}, "undecided"),
     ("dropout", {"base": BASE, "D1": WORSE}, "holds"),
     ("dropout", {"base": WORSE, "D1": BASE}, "fails"),
     ("dropout", {"base": BASE, "D1": [1.9]}, "undecided: a single run has no spread"),
-    ("reducing d_k", {"B1": [1.9, 1.92], "B2": [1.8, 1.81], "base": [1.7, 1.71]}, "holds"),
+    ("reducing d_k", {"B1": WORSE, "B2": [1.8, 1.81], "base": BASE}, "holds"),
     ("bigger models", {"base": BASE, "C1": WORSE}, "not run: C2, C3, C4, C5, C6, C7"),
     ("learned positions", {"base": [1.7, 1.7001, 1.6999], "E": [1.701, 1.7011, 1.7009]}, "holds"),
     ("learned positions", {"base": BASE, "E": WORSE}, "fails"),
@@ -64,6 +62,23 @@ CASES: Sequence[tuple[str, Values, str]] = [
 def test_verdicts(claim: str, nll: Values, verdict: str) -> None:
     (judged,) = (each for text, each in by_text(judge(runs(nll))).items() if claim in text)
     assert judged.verdict == verdict
+
+
+HEADS = ("A2", "base", "A3", "A4")
+
+
+@pytest.mark.parametrize(
+    ("bleu", "verdict"),
+    [
+        ({"base": WORSE, "A1": BASE}, "holds"),
+        ({"base": BASE, "A1": WORSE}, "undecided"),  # A2 to A4 might be better still, so it cannot fail
+        ({**dict.fromkeys(HEADS, BASE), "A1": WORSE}, "fails"),
+    ],
+)
+def test_heads_are_judged_in_bleu(bleu: Values, verdict: str) -> None:
+    """More is better."""
+    judged = by_text(judge(runs(bleu, "paper_bleu.dev")))["single-head attention is worse than the best setting"]
+    assert (judged.verdict, judged.effects[0].unit) == (verdict, "BLEU")
 
 
 def test_competitors_are_compared_at_equal_flop_whatever_their_updates() -> None:
@@ -82,13 +97,6 @@ def test_unlike_runs_are_not_compared(condition: str) -> None:
     assert judged["dropout is very helpful in avoiding over-fitting"].verdict.startswith(f"not comparable: {condition}")
 
 
-def test_likeness_needs_the_margin_of_its_text() -> None:
-    positions = "learned positions give nearly identical results"
-    other = runs({"base": BASE, "E": BASE}, data="my text")
-    assert by_text(judge(other))[positions].verdict == "not judged: my text has no margin yet; give one with --margin"
-    assert by_text(judge(other, 0.5))[positions].verdict == "holds"
-
-
 def test_a_family_is_corrected_for_all_its_claims_run_or_not() -> None:
     """The only claim of seven that was run: its p is times seven, and the page says what that changed."""
     judged = by_text(judge(runs({"base": [1.70, 1.72, 1.68], "D1": [1.77, 1.75, 1.73]})))
@@ -98,25 +106,12 @@ def test_a_family_is_corrected_for_all_its_claims_run_or_not() -> None:
     assert only.conclusion.startswith("undecided after correction (p 0.0")
 
 
-def test_unequal_variances_are_judged_by_welch() -> None:
-    nll = {"base": [1.700, 1.7001, 1.6999], "D1": [1.95, 1.75, 1.85], "A1": [1.9, 1.9002, 1.9001]}
-    (effect,) = by_text(judge(runs(nll)))["dropout is very helpful in avoiding over-fitting"].effects
-    assert effect.bartlett_p < ALPHA
-    assert effect.welch[0] < 0 < effect.pooled[0]
-    assert by_text(judge(runs(nll)))["dropout is very helpful in avoiding over-fitting"].verdict == "undecided"
-
-
-def test_few_families_have_a_wrong_verdict() -> None:
-    """All rows of Table 3 are equal: what the protocol says of 5% is this simulation."""
-    random, tables, wrong = np.random.default_rng(1), 150, 0
-    models = dict.fromkeys(model for claim in CLAIMS for part in claim.parts for model in (*part.models, *part.rivals))
-    for _ in range(tables):
-        judged = judge(runs({model: random.normal(1.7, 0.01, 3).tolist() for model in models}), margin_nats=0.01)
-        of_family = [each for each in judged if each.claim.family == "Table 3"]
-        wrong += any(each.verdict == "holds" and "learned" not in each.claim.text for each in of_family) or any(
-            each.verdict == "fails" for each in of_family
-        )
-    assert wrong / tables < ALPHA + 3 * (ALPHA * (1 - ALPHA) / tables) ** 0.5
+@pytest.mark.parametrize("family", ["Table 3", "competitors", "attention functions"])
+def test_few_families_have_a_wrong_verdict(family: str) -> None:
+    """The protocol's 5%, where deviations differ by up to 18 times; docs/results has more tables."""
+    tables = 150
+    wrong = simulate(family, spread(18), 3, tables)["any, after correction"]
+    assert wrong < ALPHA + 3 * (ALPHA * (1 - ALPHA) / tables) ** 0.5
 
 
 HEADER = "model,pair,seed,data,dtype,updates"
@@ -142,18 +137,27 @@ def test_other_files_are_one_clear_line(tmp_path: Path, text: str, message: str,
 
 def test_the_command_prints_what_it_judged(tmp_path: Path, command_line: CommandLine) -> None:
     one = write(tmp_path / "one.csv", {"base": BASE, "D1": WORSE})
-    other = write(tmp_path / "other.csv", {"A1": WORSE})
+    other = write(tmp_path / "other.csv", {"B1": [2.10, 2.11, 2.09], "B2": WORSE})
     done = command_line.here("workflows.cli", "claims", str(one), str(other))
     assert done.returncode == 0
     assert "2 claims hold, 0 fail, 0 are undecided, 10 were not judged." in done.stdout
     assert "base − D1: +0.200" in " ".join(done.stdout.split())
-    for arguments in (["claims", str(tmp_path)], ["claims", str(one), "--margin", "0"]):
-        assert command_line.here("workflows.cli", *arguments).returncode == 2
+    assert command_line.here("workflows.cli", "claims", str(tmp_path)).returncode == 2
 
 
-def test_published_runs_can_be_judged_again() -> None:
-    """All files of docs/results but the one with curves, which is not of runs."""
+def test_the_protocol_lists_the_claims_and_the_published_verdicts() -> None:
+    """So a rule changes with its page. All files of docs/results but the one with curves, which is not of runs."""
+    page = Path("docs/protocol.md").read_text(encoding="utf-8").splitlines()
     published = [path for path in Path("docs/results").glob("*.csv") if not path.stem.endswith("-dev-nll")]
-    judged = {path.name: sum(bool(each.effects) for each in judge(read([path]))) for path in published}
+    judged = {path.name: [each for each in judge(read([path])) if each.effects] for path in published}
     assert len(judged) == 4
     assert all(judged.values()), judged
+    expected = [
+        (f"| {each.claim.text} |", f"(results/{name})", f"| {each.conclusion} |")
+        for name in judged
+        for each in judged[name]
+    ]
+    for claim in CLAIMS:
+        units = " and ".join(dict.fromkeys(UNITS[part.metric] for part in claim.parts))
+        expected += [(f"| {claim.text} |", f"| {claim.family} |", f"| {units} |")]
+    assert not [words for words in expected if not any(all(word in line for word in words) for line in page)]

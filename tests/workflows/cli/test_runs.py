@@ -105,6 +105,6 @@ def test_a_page_has_each_run_s_command_table_and_verdicts(
     (run / "seeds.csv").unlink()  # a link into the store
     (run / "seeds.csv").write_text("\n".join(["model,pair,seed,data,dtype,updates,equal_flop_dev_nll", *rows]))
     (verdict,) = [line for line in written().splitlines() if "superior in quality" in line]
-    assert verdict.count(" | ") == 5
+    assert verdict.count(" | ") == 4
     assert "base − convolutional: -0.100 [" in verdict
     assert " fails" in verdict
