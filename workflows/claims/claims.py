@@ -85,11 +85,8 @@ def difference(of: str, minus: str) -> Part:
 
 def alike(of: str, minus: str) -> Part:
     """Two models differ by less than the margin."""
-
-    def test(groups: Groups, _: Sequence[str], margin: float) -> Estimate:
-        return groups.difference(of, minus, within(margin))
-
-    return Part(f"{of} − {minus}", NATS, (of, minus), test)
+    part = difference(of, minus)
+    return replace(part, test=lambda groups, _, margin: groups.difference(of, minus, within(margin)))
 
 
 def trend(*models: str) -> Part:
@@ -148,7 +145,7 @@ def _tested(claim: Claim, runs: Runs, groups: Mapping[str, Groups]) -> tuple[flo
     missing = [model for model in models if not runs.of(model)]
     if missing or any(part.rivals and not rivals for part in claim.parts):
         return f"not run: {', '.join(missing or claim.parts[0].rivals)}"
-    for name in CONDITIONS if claim.family != COMPETITORS else CONDITIONS[:1]:  # equal FLOP take other updates
+    for name in CONDITIONS if claim.family != COMPETITORS else CONDITIONS[:-1]:  # equal FLOP take other updates
         if len(conditions := {f"{getattr(run, name)}" for model in models for run in runs.of(model)}) > 1:
             return f"not comparable: {name} {' and '.join(sorted(conditions))}"
     estimates, effects = [], []

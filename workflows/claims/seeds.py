@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, TypeAdapter, Val
 from pipeline.errors import UserError
 from workflows.profiles.profile import GENERATED
 
-CONDITIONS = ("dtype", "updates")
+CONDITIONS = ("dtype", "training_version", "dataset", "budget_tokens", "vocabulary", "averaged", "updates")
 """What compared runs must share, beside their text."""
 
 
@@ -31,6 +31,12 @@ class Run(BaseModel):
     data: str
     dtype: str
     updates: int
+    training_version: int | None = None
+    """Like the next ones, unknown in files of before 29 November 2026."""
+    dataset: str | None = None
+    budget_tokens: int | None = None
+    vocabulary: int | None = None
+    averaged: int | None = None
 
     @property
     def metrics(self) -> Mapping[str, float]:

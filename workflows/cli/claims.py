@@ -35,11 +35,10 @@ def claims(
     for row in cells(judged):
         table.add_row(*row)
     counts = Counter(each.verdict for each in judged)
-    hold, fail, undecided = (counts[verdict] for verdict in ("holds", "fails", "undecided"))
-    others = len(judged) - hold - fail - undecided
+    hold, fail, undecided = (counts.pop(verdict, 0) for verdict in ("holds", "fails", "undecided"))
     title = f"The paper's claims, by {len(runs.runs)} runs on {runs.data}, {runs.pair.upper()}"
     console.print(Text(title, style="bold"), table, Text(EXPLANATION, style="dim"), sep="\n")
-    said = f"{hold} claims hold, {fail} fail, {undecided} are undecided, {others} were not judged."
+    said = f"{hold} claims hold, {fail} fail, {undecided} are undecided, {counts.total()} were not judged."
     console.print(said, highlight=False)
 
 
@@ -47,19 +46,12 @@ def cells(judged: Sequence[Judged]) -> list[tuple[str, ...]]:
     """Returns the table's cells for each claim, with a line for each effect."""
     rows: list[tuple[str, ...]] = []
     for each in judged:
-        effects = [
-            f"{effect.text}: {_number(effect, effect.value)} {_interval(effect)} {effect.unit}"
-            for effect in each.effects
-        ]
         n = str(min((effect.n for effect in each.effects), default=""))
         section = each.claim.section if each.claim.section == "abstract" else f"§{each.claim.section}"
-        rows.append((section, each.claim.text, "\n".join(effects), n, each.conclusion))
+        rows.append((section, each.claim.text, "\n".join(map(_text, each.effects)), n, each.conclusion))
     return rows
 
 
-def _number(effect: Effect, value: float) -> str:
-    return f"{value:+z.{DECIMALS[effect.unit]}f}"
-
-
-def _interval(effect: Effect) -> str:
-    return f"[{', '.join(_number(effect, end) for end in effect.interval)}]"
+def _text(effect: Effect) -> str:
+    value, low, high = (f"{each:+z.{DECIMALS[effect.unit]}f}" for each in (effect.value, *effect.interval))
+    return f"{effect.text}: {value} [{low}, {high}] {effect.unit}"

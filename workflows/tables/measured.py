@@ -93,8 +93,8 @@ class Measured:
     run: TrainingRecord
     metrics: Sequence[Mapping[str, Any]]
     """The lines of `metrics.jsonl` in order: updates and dev set measurements."""
-    libraries: Mapping[str, str]
-    """The library versions of the run; empty if its artifact was not published."""
+    manifest: Mapping[str, Any]
+    """Of the run, with its version, inputs and libraries; empty if its artifact was not published."""
     config: TransformerConfig
     averaged_updates: tuple[int, ...]
     test_set: EvaluationSetRecord
@@ -159,7 +159,7 @@ def measured(cell: Cell) -> Measured:
         corpus=cell.corpus.load(),
         run=training.load(),
         metrics=[json.loads(line) for line in read_lines(training.folder / METRICS)],
-        libraries=training.manifest.get("libraries", {}) if (training.folder / MANIFEST).exists() else {},
+        manifest=training.manifest if (training.folder / MANIFEST).exists() else {},
         config=cell.checkpoint.config,
         averaged_updates=cell.checkpoint.load().updates,
         test_set=cell.test_set.load(),

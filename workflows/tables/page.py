@@ -102,7 +102,7 @@ def write(
         for corpus in (report.load() for report in reports)
     ]
     libraries: dict[str, set[str]] = {}
-    for name, version in chain.from_iterable(model.libraries.items() for model in models):
+    for name, version in chain.from_iterable(model.manifest.get("libraries", {}).items() for model in models):
         libraries.setdefault(name, set()).add(version)
     page = environment.get_template("page.html.j2").render(
         shown=shown,

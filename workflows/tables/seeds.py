@@ -20,6 +20,11 @@ def seeds_csv(models: Sequence[Measured]) -> str:
             "data": model.cell.data,
             "dtype": dtypes(model.run.segments),
             "updates": model.run.updates,
+            "training_version": model.manifest.get("version", ""),
+            "dataset": " ".join(each["sha256"][:12] for each in model.manifest.get("inputs", ())),
+            "budget_tokens": model.run.settings.budget_tokens,
+            "vocabulary": model.config.vocabulary_size,
+            "averaged": len(model.averaged_updates),
             **model.final_metrics(),
             **equal,
         }

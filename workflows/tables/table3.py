@@ -280,13 +280,12 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str
 
 def _noise(cells: Mapping[str, list[Measured]]) -> str:
     """States the standard deviations between seeds."""
-    values = [[model.dev.dev_nll for model in of_row] for of_row in cells.values() if len(of_row) > 1]
-    if not values:
+    values = [[model.dev.dev_nll for model in of_row] for of_row in cells.values()]
+    if not (deviations := [statistics.stdev(of_row) for of_row in values if len(of_row) > 1]):
         return (
             "Every row was trained with one seed, so any difference may be chance: "
             "--seeds 3 trains every row three times, --set grid.base_seeds=3 only base."
         )
-    deviations = [statistics.stdev(of_row) for of_row in values]
     return (
         f"Standard deviations between a row's seeds are {min(deviations):.4f} to {max(deviations):.4f} nats per token. "
         "`aiayn claims` judges the paper's claims by seeds.csv."

@@ -10,7 +10,7 @@ from tests.support.command_line import CommandLine
 from workflows.claims.claims import CLAIMS, UNITS, Judged, judge
 from workflows.claims.error_rates import simulate, spread
 from workflows.claims.inference import ALPHA
-from workflows.claims.seeds import Run, Runs, read
+from workflows.claims.seeds import CONDITIONS, Run, Runs, read
 
 ROWS = {"model": "base", "pair": "en-de", "seed": 1, "data": "Multi30k task 1", "dtype": "float32", "updates": 100}
 Values = Mapping[str, Sequence[float]]
@@ -90,7 +90,7 @@ def test_competitors_are_compared_at_equal_flop_whatever_their_updates() -> None
     assert by_text(judge(Runs("Multi30k task 1", "en-de", longer)))[superior].verdict == "holds"
 
 
-@pytest.mark.parametrize("condition", ["dtype", "updates"])
+@pytest.mark.parametrize("condition", CONDITIONS)
 def test_unlike_runs_are_not_compared(condition: str) -> None:
     one, other = runs({"base": BASE}), runs({"D1": WORSE}, **{condition: "9"})
     judged = by_text(judge(Runs("Multi30k task 1", "en-de", [*one.runs, *other.runs])))

@@ -1,5 +1,6 @@
 """`aiayn runs` lists runs with their status. Errors are one line."""
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.tiny_dag import run_table, table_of
 from tests.support.tiny_profile import MadeTable2
 from workflows.cli.results import LOCAL
 from workflows.runs import begin_run, begun
+from workflows.stages import TRAIN
 
 
 @pytest.fixture
@@ -97,6 +99,9 @@ def test_a_page_has_each_run_s_command_table_and_verdicts(
     assert "\n## Table 2: table2/embedded/1\n" in text
     assert " --store" not in text
     assert "### Verdicts" not in text
+    for row in csv.DictReader(seeds.read_text().splitlines()):
+        assert (row["training_version"], len(row["dataset"])) == (str(TRAIN.version), 12)
+        assert all(int(row[name]) > 0 for name in ("budget_tokens", "vocabulary", "averaged"))
     rows = [
         f"{model},en-de,{seed},Multi30k task 1,bfloat16,10,{nll + 0.001 * seed}"
         for model, nll in (("base", 1.7), ("recurrent", 1.8), ("convolutional", 1.6))
