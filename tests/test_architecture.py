@@ -33,9 +33,9 @@ MOST_LINES = {
     # what is counted: its lines today, which may only fall, and the goal
     "model pipeline": (16_472, 15_600),
     "model/kernels": (318, 600),
-    "workflows": (10_371, 8_900),
+    "workflows": (10_369, 8_900),
     "benchmarks": (1_472, 1_450),
-    "tests": (20_908, 19_500),
+    "tests": (20_892, 19_500),
     "a table": (6_428, 5_200),
     "a file": (400, 400),
 }
