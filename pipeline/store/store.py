@@ -25,7 +25,7 @@ from typing import Any, Self
 from urllib.parse import unquote
 
 from pipeline.environment import cache_folder
-from pipeline.errors import LockLostError, UserError
+from pipeline.errors import BucketError, LockLostError, UserError
 from pipeline.store.artifact import MANIFEST, Artifact, ArtifactT, publish, read_manifest
 from pipeline.store.bucket import SCHEME, Bucket
 from pipeline.store.bucket_locks import BucketLock
@@ -151,9 +151,12 @@ class Store:
         """Returns an artifact's manifest, or None if it is not published or not intact."""
         if self.find(name) is None:
             return None
-        with suppress(UserError, OSError, ValueError, LookupError, TypeError):
+        try:
             return self.mirror.manifest(name, self.folder(name)) if self.mirror else read_manifest(self.folder(name))
-        return None
+        except BucketError:  # it may be there
+            raise
+        except (UserError, OSError, ValueError, LookupError, TypeError):
+            return None
 
     def names(self) -> list[str]:
         """Returns the names of all published artifacts."""

@@ -170,16 +170,15 @@ def test_an_interrupted_pull_goes_on(store: Store, elsewhere: Store, at_s3: S3Se
     with FaultyProxy(at_s3) as proxy, pytest.MonkeyPatch.context() as patch:
         patch.setattr(bucket_module, "PATIENCE_S", 0.5)
         patch.setenv("AWS_ENDPOINT_URL", proxy.address)
-        proxy.refuses = lambda request: request.startswith("GET") and "weights" in request
-        with pytest.raises(BucketError, match=r"cannot read .*weights"):
-            elsewhere.fetch("words-1")
+        for file, act in (("manifest.json", elsewhere.manifest), ("weights", elsewhere.fetch)):
+            proxy.refuses = lambda request, file=file: request.startswith("GET") and file in request
+            with pytest.raises(BucketError, match=rf"cannot read .*{file}"):
+                act("words-1")
     assert not elsewhere.folder("words-1").exists()
     asked.clear()
     assert Artifact(elsewhere.fetch("words-1")).damage(again=True) is None
     assert asked == ["weights"]
-    assert [path.name for path in elsewhere.artifacts.iterdir() if path.name not in (".locks", ".verified")] == [
-        "words-1"
-    ]
+    assert {path.name for path in elsewhere.artifacts.iterdir()} == {".locks", ".verified", "words-1"}
 
 
 def test_a_missing_object_is_damage_and_a_changed_one_is_not_used(store: Store, elsewhere: Store) -> None:
