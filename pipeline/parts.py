@@ -77,9 +77,9 @@ def write_part(folder: Path, names: Sequence[str], write: Callable[..., Any], *a
         for path in {(within / name).parent for within in (folder, aside) for name in names}:
             path.mkdir(parents=True, exist_ok=True)
         result = write([aside / name for name in names], *arguments)
-        finished = {"files": described(aside), "result": result}
-        (aside / record.name).write_text(json.dumps(finished), encoding="utf-8")
+        text = json.dumps({"files": described(aside), "result": result})
+        (aside / record.name).write_text(text, encoding="utf-8")
         for name in names:
             os.replace(aside / name, folder / name)
         os.replace(aside / record.name, record)
-    return json.loads(json.dumps(result))
+    return json.loads(text)["result"]

@@ -75,8 +75,7 @@ def write_corpus(
             yield [*names, f"{PARTS}/{number:05d}.hashes"], (part, settings, in_words, symbols is not None)
 
     shards, collections, known = list[int](), list[str](), set(symbols or ())
-    counts_of: dict[str, Counter[str]] = {}
-    read = 0
+    counts_of, read = dict[str, Counter[str]](), 0
     for done in written(context, write_shard, calls()):
         counts = Counter(done["counts"])
         shards.append(counts["kept"])
@@ -130,10 +129,8 @@ def write_shard(
                 counts["normalised"] += changed
             if of_trees:
                 symbols.update(target.split(" "))
-            reason, in_bytes = (
-                reason_to_drop(source, target, settings, in_words=in_words),
-                (source.encode(), target.encode()),
-            )
+            reason = reason_to_drop(source, target, settings, in_words=in_words)
+            in_bytes = source.encode(), target.encode()
             if not (reason or of_trees) and (suspicion := _suspicion(*in_bytes, counts)):
                 counts[FOUND + suspicion] += 1
                 reason = suspicion if suspicion in settings.drop else None

@@ -54,11 +54,10 @@ def map_on_ray(
     Its first error, or a task's, cancels the other tasks and is raised unchanged. `here` keeps all tasks on this node.
     Warnings go to `emit`.
     """
-    node, placed = ray.get_runtime_context().get_node_id(), dict[str, Any]()
+    placed: dict[str, Any] = {}
     if here:
-        (cpus,) = (
-            each["Resources"].get("CPU", 0) for each in ray.nodes() if each["NodeID"] == node
-        )  # a head's may be 0
+        node = ray.get_runtime_context().get_node_id()
+        cpus = {each["NodeID"]: each["Resources"].get("CPU", 0) for each in ray.nodes()}[node]  # a head's may be 0
         placed = {"num_cpus": min(1, cpus), "scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=False)}
     task = ray.remote(num_cpus=1)(emitting_warnings).options(name=function.__name__, **placed)
     waiting, references, results = iter(calls), list[Any](), dict[Any, Any]()
