@@ -159,6 +159,8 @@ class TrainingSettings(Settings):
     updates: Count = 100_000
     budget_tokens: Count = 25_000
     """Mean number of tokens of an update's fuller side, source or target (§5.1)."""
+    mixes_lengths: bool = False
+    """Each update has sentences of all lengths; the paper's has those of approximately one length (§5.1)."""
     seed: Seed = 1
     dtype: Dtype = "auto"
     exact_reduction: bool = False

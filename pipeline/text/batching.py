@@ -1,8 +1,8 @@
 """Plans an epoch: the pairs of each update, and the order of updates (paper §5.1).
 
 The plan is a pure function of lengths, seed, epoch and budget; no device, memory or number of workers decides it. It
-deals units, small groups of pairs of similar length, so that every update mixes lengths and little padding is computed.
-The paper's updates are of approximately one length (docs/batches.md).
+cuts the text into units, small groups of pairs of similar length, so that little padding is computed. Consecutive units
+are an update, of about one length like the paper's, unless a profile mixes them (docs/batches.md).
 
     plan = plan_epoch(source_lengths, target_lengths, TrainingSettings(), epoch=0)
     for update in range(len(plan)):
@@ -70,7 +70,6 @@ class EpochPlan:
 def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: TrainingSettings, epoch: int) -> EpochPlan:
     """Plans each pair once: permutes, sorts by length, cuts into units of like size, and deals these.
 
-    An update gets `settings.units` units, a random one of each of as many ranges of lengths, so all mix lengths alike.
     Lengths are in tokens including END_ID, one per pair. The fuller side of the text has `settings.budget_tokens` an
     update on average; an update that has more of the other side exceeds that a little. Every epoch has the same number
     of updates. Raises UserError if there is no pair, or if the budget is missed by more than 10%.
@@ -86,7 +85,10 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Tra
             f"budget_tokens = {settings.budget_tokens}; lower budget_tokens"
         )
     rows, dealt = deal(len(source_lengths), n_updates, settings, epoch)
-    rows = by_length(source_lengths, target_lengths, rows, settings.budget_tokens // settings.units)
+    if settings.mixes_lengths:
+        rows = by_length(source_lengths, target_lengths, rows, settings.budget_tokens // settings.units)
+    else:
+        rows = by_update(source_lengths, target_lengths, rows, n_updates)
     source, target = source_lengths[rows], target_lengths[rows]
     bounds = equal_bounds(source, target, n_updates * settings.units)
     starts = bounds[:-1]
@@ -106,11 +108,15 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Tra
 def deal(n_pairs: int, n_updates: int, settings: TrainingSettings, epoch: int) -> tuple[Integers, Integers]:
     """Returns an epoch's permutation of pairs, and the units of each update: (updates, units).
 
-    Only these differ between epochs: units have the same lengths in all, since pairs are sorted by them.
+    `settings.units` consecutive units are an update, and updates come in random order: by approximate length (§5.1).
+    With `settings.mixes_lengths`, an update gets a random unit of each of as many ranges of lengths. Only these differ
+    between epochs: units have the same lengths in all, since pairs are sorted by them.
     """
     random = np.random.default_rng([settings.seed, epoch])
-    rows = random.permutation(n_pairs).astype(np.int32)
-    return rows, random.permuted(np.arange(settings.units * n_updates).reshape(settings.units, n_updates), axis=1).T
+    rows, units = random.permutation(n_pairs).astype(np.int32), np.arange(settings.units * n_updates)
+    if settings.mixes_lengths:
+        return rows, random.permuted(units.reshape(settings.units, n_updates), axis=1).T
+    return rows, random.permutation(units.reshape(n_updates, settings.units))
 
 
 def equal_bounds(source_lengths: Integers, target_lengths: Integers, n_runs: int) -> Integers:
@@ -124,6 +130,17 @@ def equal_bounds(source_lengths: Integers, target_lengths: Integers, n_runs: int
     number = np.arange(1, n_runs)
     inner = np.minimum(np.maximum.accumulate(np.maximum(inner, 1) - number) + number, len(tokens) - n_runs + number)
     return np.concatenate(([0], inner, [len(tokens)]))
+
+
+def by_update(source_lengths: Integers, target_lengths: Integers, rows: Integers, n_updates: int) -> Integers:
+    """Sorts rows by the length of source and target together, and those of an update by source, then target length.
+
+    By the length of one side alone, the other side of an update would be fuller or emptier than the budget.
+    """
+    rows = rows[np.argsort(source_lengths[rows] + target_lengths[rows], kind="stable")]
+    source, target = source_lengths[rows], target_lengths[rows]
+    update_of_row = np.repeat(np.arange(n_updates), np.diff(equal_bounds(source, target, n_updates)))
+    return rows[np.lexsort((target, source, update_of_row))]
 
 
 def by_length(source_lengths: Integers, target_lengths: Integers, rows: Integers, limit_tokens: int) -> Integers:

@@ -1,6 +1,7 @@
 """pipeline.text.batching: the plan of an epoch, as a pure function."""
 
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,15 +24,23 @@ def corpus(n: int, seed: int = 0) -> tuple[Lengths, Lengths]:
     return np.clip(target + random.integers(-3, 4, n), 2, 100).astype(np.int32), target
 
 
-def plan_of(lengths: tuple[Lengths, Lengths], *, seed: int = 1, epoch: int = 0, budget_tokens: int = 2000) -> EpochPlan:
-    return plan_epoch(*lengths, TrainingSettings(budget_tokens=budget_tokens, seed=seed), epoch)
+def plan_of(lengths: tuple[Lengths, Lengths], epoch: int = 0, **chosen: Any) -> EpochPlan:
+    return plan_epoch(*lengths, TrainingSettings(**{"budget_tokens": 2000, **chosen}), epoch)
 
 
 @settings(max_examples=50)
-@given(n=st.integers(2000, 4000), seed=st.integers(0, 99), epoch=st.integers(0, 9), budget=st.integers(400, 2500))
-def test_each_pair_once_and_every_update_within_the_budget(n: int, seed: int, epoch: int, budget: int) -> None:
+@given(
+    n=st.integers(2000, 4000),
+    seed=st.integers(0, 99),
+    epoch=st.integers(0, 9),
+    budget=st.integers(400, 2500),
+    mixes=st.booleans(),
+)
+def test_each_pair_once_and_every_update_within_the_budget(
+    n: int, seed: int, epoch: int, budget: int, mixes: bool
+) -> None:
     lengths = source, target = corpus(n, seed)
-    plan = plan_of(lengths, seed=seed, epoch=epoch, budget_tokens=budget)
+    plan = plan_of(lengths, epoch, seed=seed, budget_tokens=budget, mixes_lengths=mixes)
     updates = [plan[update] for update in range(len(plan))]
     units = list(chain.from_iterable(updates))
     assert sorted(np.concatenate(units).tolist()) == list(range(n))
@@ -43,15 +52,18 @@ def test_each_pair_once_and_every_update_within_the_budget(n: int, seed: int, ep
     assert plan.padding_fraction == pytest.approx(1 - (source.sum() + target.sum()) / padded)
 
 
-def test_updates_of_the_paper_s_size_are_alike_and_mix_lengths() -> None:
-    """With WMT14's lengths, the fuller side has 25,000 tokens on average, and each mixes lengths."""
+@pytest.mark.parametrize("mixes", [False, True])
+def test_updates_of_the_paper_s_size_are_of_one_length_or_mix_all(mixes: bool) -> None:
+    """With WMT14's lengths, the fuller side has 25,000 tokens on average, whichever pairs an update has."""
     source, target = draw_lengths(LENGTHS["wmt14"], 200_000, np.random.default_rng(1))
-    plan = plan_epoch(source, target, TrainingSettings(), epoch=0)
+    plan = plan_of((source, target), budget_tokens=25_000, mixes_lengths=mixes)
     fuller_tokens = plan.real_tokens[plan.dealt].sum(axis=1).max(axis=1)
     assert fuller_tokens.mean() == pytest.approx(25_000, rel=0.01)
     assert np.abs(fuller_tokens / 25_000 - 1).max() < 0.1
-    means = [target[np.concatenate(plan[update])].mean() for update in range(len(plan))]
-    assert np.std(means) < 0.05 * target.std()
+    lengths = [target[np.concatenate(plan[update])] for update in range(len(plan))]
+    means, spreads = np.transpose([(each.mean(), each.std()) for each in lengths])
+    assert np.std(means) < 0.05 * target.std() if mixes else spreads.mean() < 0.25 * target.std()
+    assert abs(np.corrcoef(means, np.arange(len(plan)))[0, 1]) < 0.3  # in random order
     assert plan.padding_fraction < 0.05
 
 
