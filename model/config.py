@@ -1,9 +1,7 @@
 """The shape of a model (paper §3.1, Table 3) and its optimizer (§5.3). Defaults are the paper's base model."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Literal
 
 PAD_ID = 0
@@ -13,9 +11,6 @@ BEGIN_ID = 2
 """The first decoder input: the target is shifted right by one (§3.1)."""
 END_ID = 3
 """The last token of every source and target sentence."""
-ADDED_LATER: Mapping[str, bool] = MappingProxyType({"added_later": True})
-"""Metadata of a field added after the first release. At its default it is left out of fingerprints, so older runs keep
-theirs."""
 MAX_SIZE = 1 << 20
 """Larger than any Transformer's dimension."""
 
@@ -46,13 +41,9 @@ class TransformerConfig:
     """Neighbourhood size r of encoder self-attention (§4); 0: unrestricted."""
     attention_dropout: float = 0.0
     """Dropout of attention weights: none in §5.4; §6.3 chose a value for parsing without stating it."""
-    architecture: Literal["transformer", "recurrent", "convolutional"] = field(
-        default="transformer", metadata=ADDED_LATER
-    )
+    architecture: Literal["transformer", "recurrent", "convolutional"] = "transformer"
     """Recurrent and convolutional are the paper's competitors (Table 2)."""
-    attention: Literal["scaled_dot_product", "dot_product", "additive"] = field(
-        default="scaled_dot_product", metadata=ADDED_LATER
-    )
+    attention: Literal["scaled_dot_product", "dot_product", "additive"] = "scaled_dot_product"
     """The compatibility function of queries and keys (§3.2.1)."""
 
     def __post_init__(self) -> None:
@@ -119,8 +110,6 @@ class OptimizerConfig:
     warmup_steps: int = 4000
     learning_rate_scale: float = 1.0
     label_smoothing: float = 0.1
-    schedule: Literal["inverse_sqrt", "linear"] = field(default="inverse_sqrt", metadata=ADDED_LATER)
-    """Decay after warm-up: equation 3, or linear to 0 after the last update."""
 
     def __post_init__(self) -> None:
         for name in ("beta_1", "beta_2", "label_smoothing"):
@@ -131,8 +120,6 @@ class OptimizerConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 and finite")
         if not 1 <= self.warmup_steps <= 10**9:
             raise ValueError(f"warmup_steps is {self.warmup_steps}; it must be at least 1 and at most {10**9}")
-        if self.schedule not in ("inverse_sqrt", "linear"):
-            raise ValueError(f"schedule is {self.schedule!r}; it must be 'inverse_sqrt' or 'linear'")
 
 
 @dataclass(frozen=True)

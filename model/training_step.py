@@ -46,15 +46,6 @@ def learning_rate(step: int, d_model: int, warmup_steps: int, scale: float = 1.0
     return float(scale * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
 
 
-def linear_rate(step: int, d_model: int, warmup_steps: int, n_steps: int, scale: float = 1.0) -> float:
-    """Returns equation 3's rate up to its peak, then decays linearly to 0 one step after `n_steps`.
-
-    Better than a long tail at small budgets (Bergsma et al. 2025, arXiv 2502.15938).
-    """
-    peak = learning_rate(min(step, warmup_steps), d_model, warmup_steps, scale)
-    return peak * (n_steps + 1 - step) / (n_steps + 1 - warmup_steps) if step > warmup_steps else peak
-
-
 class Adam:
     """Adam's moments for a parameter vector, and its steps (Kingma and Ba 2015).
 
@@ -191,17 +182,9 @@ class TrainingStep:
         dtype: torch.dtype,
         compiled: bool = False,
         packed: bool = False,
-        updates: int = 0,
     ) -> None:
-        """`packed`: every batch will be packed to the same shape, so compile with static shapes.
-
-        `updates` is the length of the whole run, where a linear schedule ends. Raises ValueError if that is within
-        warm-up.
-        """
-        if config.schedule == "linear" and updates <= config.warmup_steps:
-            raise ValueError(f"warm-up takes {config.warmup_steps} of {updates} updates; a linear schedule needs more")
+        """`packed`: every batch will be packed to the same shape, so compile with static shapes."""
         self.master, self.config, self.dtype, self.compiled = master.float(), config, dtype, compiled
-        self.updates = updates
         self.model = master if dtype == torch.float32 else deepcopy(master).to(dtype)
         self._masters_P = flatten(self.master)
         self._copies_P = self._masters_P if self.model is self.master else flatten(self.model)
@@ -306,10 +289,8 @@ class TrainingStep:
 
     def learning_rate(self, update: int) -> float:
         """Returns the learning rate of update number `update`, counted from 1 (§5.3)."""
-        config, d_model = self.config, self.master.config.d_model
-        if config.schedule == "linear":
-            return linear_rate(update, d_model, config.warmup_steps, self.updates, config.learning_rate_scale)
-        return learning_rate(update, d_model, config.warmup_steps, config.learning_rate_scale)
+        config = self.config
+        return learning_rate(update, self.master.config.d_model, config.warmup_steps, config.learning_rate_scale)
 
     def _norm(self) -> Tensor:
         if self.gradient_P.device.type == "cpu":  # a single sum of float32 squares is 0.5% too small for base

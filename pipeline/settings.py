@@ -7,7 +7,6 @@ import codecs
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -91,19 +90,13 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def identity(self) -> dict[str, Any]:
-        """Returns the fields that determine the output, as JSON values; fields added later only if set."""
+        """Returns the fields that determine the output, as JSON values."""
         hidden = {
             name
             for name, field in type(self).model_fields.items()
             if isinstance(field.json_schema_extra, dict) and field.json_schema_extra.get("in_fingerprint") is False
         }
-        identity = self.model_dump(mode="json", exclude=hidden)
-        for name, value in self:
-            if name in identity and is_dataclass(value):
-                for part in fields(value):
-                    if part.metadata.get("added_later") and getattr(value, part.name) == part.default:
-                        del identity[name][part.name]
-        return identity
+        return self.model_dump(mode="json", exclude=hidden)
 
 
 Suspicion = Literal["duplicate", "copy", "numbers"]
@@ -223,11 +216,6 @@ class TrainingSettings(Settings):
 
     @model_validator(mode="after")
     def _possible(self) -> "TrainingSettings":
-        if self.optimizer.schedule == "linear" and self.optimizer.warmup_steps >= self.updates:
-            raise ValueError(
-                f"optimizer.schedule is linear, but optimizer.warmup_steps ({self.optimizer.warmup_steps}) leave none "
-                f"of the {self.updates} updates to fall in"
-            )
         if self.profile_updates and self.profile_updates[1] > self.updates:
             first, last = self.profile_updates
             raise ValueError(f"profile_updates is {first}:{last}, but the run ends at update {self.updates}")

@@ -168,7 +168,7 @@ class Training:
         torch.manual_seed(settings.seed)
         master = make(settings.model).to(self.workers.device)
         master.reserve_positions(self.data.longest_tokens)
-        return TrainingStep(master, settings.optimizer, dtype, compiled, form == "packed", settings.updates)
+        return TrainingStep(master, settings.optimizer, dtype, compiled, form == "packed")
 
     def run(self) -> TrainingRecord:
         """Trains to the end; returns the content of run.json."""

@@ -11,9 +11,8 @@ from model.batch import Batch, PackedSize
 from model.config import PAD_ID, OptimizerConfig, TransformerConfig
 from model.dropout import pair_keys
 from model.loss import smoothed_cross_entropy
-from model.training_step import TOLERANCE, Adam, Buffers, TrainingStep, learning_rate, linear_rate, results_agree, views
+from model.training_step import TOLERANCE, Adam, Buffers, TrainingStep, learning_rate, results_agree, views
 from model.transformer import Transformer
-from pipeline.settings import TrainingSettings
 from tests.support.batches import random_sentences
 
 TINY = TransformerConfig(50, n_layers=2, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0)
@@ -266,34 +265,9 @@ def test_base_schedule(step: int, rate: float) -> None:
     assert learning_rate(step, 512, 4000) == pytest.approx(rate, rel=1e-6)
 
 
-@pytest.mark.parametrize(("step", "share"), [(1, 0.01), (50, 0.5), (100, 1.0), (101, 0.99), (150, 0.5), (199, 0.01)])
-def test_a_linear_schedule_falls_from_the_same_peak_to_zero(step: int, share: float) -> None:
-    """Over 199 steps with a warm-up of 100: equation 3's rate up to its peak, then 1% less of it per step."""
-    peak = learning_rate(100, 512, 100, 0.5)
-    assert linear_rate(step, 512, 100, 199, 0.5) == pytest.approx(share * peak)
-    model = Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=512, d_ff=8))
-    optimizer = OptimizerConfig(warmup_steps=100, learning_rate_scale=0.5, schedule="linear")
-    trained = TrainingStep(model, optimizer, torch.float32, updates=199)
-    assert trained.learning_rate(step) == linear_rate(step, 512, 100, 199, 0.5)
-
-
-def test_a_schedule_without_steps_is_refused() -> None:
-    model = Transformer(TransformerConfig(vocabulary_size=8, n_layers=1, d_model=8, d_ff=8))
-    with pytest.raises(ValueError, match="warm-up takes 100 of 100 updates; a linear schedule needs more"):
-        TrainingStep(model, OptimizerConfig(warmup_steps=100, schedule="linear"), torch.float32, updates=100)
+def test_a_schedule_counts_from_1() -> None:
     with pytest.raises(ValueError, match="counts from 1"):
         learning_rate(0, 512, 4000)
-    with pytest.raises(ValueError, match="leave none of the 100 updates to fall in"):
-        TrainingSettings(updates=100, optimizer=OptimizerConfig(warmup_steps=100, schedule="linear"))
-    with pytest.raises(ValueError, match="schedule is 'cosine'; it must be 'inverse_sqrt' or 'linear'"):
-        OptimizerConfig(schedule="cosine")
-
-
-def test_a_field_added_later_is_no_part_of_the_identity_at_its_default() -> None:
-    """So runs of earlier versions keep their fingerprints and recovery checkpoints."""
-    assert "schedule" not in TrainingSettings().identity()["optimizer"]
-    linear = TrainingSettings(optimizer=OptimizerConfig(schedule="linear"))
-    assert linear.identity()["optimizer"]["schedule"] == "linear"
 
 
 @pytest.mark.gpu

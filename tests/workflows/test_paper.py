@@ -29,7 +29,6 @@ OPTIMIZER = {
     "beta_2": 0.98,
     "epsilon": 1e-9,
     "label_smoothing": 0.1,
-    "schedule": "inverse_sqrt",
 }
 SEARCH = {"beam_size": 4, "length_penalty": 0.6, "max_extra_tokens": 50}
 """§5.3, §5.4 and §6.1: the settings shared by all translators."""

@@ -36,7 +36,6 @@ OPTIMIZER = {
     "warmup_steps": "warmup",
     "learning_rate_scale": "learning rate ×",
     "label_smoothing": "ε_ls",
-    "schedule": "schedule",
 }
 SEARCH = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "output at most input +"}
 
