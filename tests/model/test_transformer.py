@@ -214,18 +214,15 @@ def test_embeddings_have_unit_variance_once_scaled(model: Transformer) -> None:
         assert weight.mean().item() == pytest.approx(0, abs=0.002)
 
 
-def test_each_projection_is_xavier_uniform_by_itself(model: Transformer) -> None:
-    """Every matrix is uniform in [-√(6 / (in + out)), √(6 / (in + out))]; keys and values count as two matrices."""
-    keys, values = CONFIG.n_heads * CONFIG.d_k, CONFIG.n_heads * CONFIG.d_v
+def test_projections_are_xavier_uniform_as_the_authors_fused_them(model: Transformer) -> None:
+    """Every matrix is uniform in [-√(6 / (in + out)), √(6 / (in + out))], where q, k and v, or k and v, are one."""
     checked = 0
     for name, weight in model.named_parameters():
         if weight.dim() < 2 or "embedding" in name or "positions" in name:
             continue
-        several = {"w_qkv": [keys, keys, values], "w_kv": [keys, values]}.get(name.split(".")[-2])
-        for part in weight.split(several) if several else [weight]:
-            bound = math.sqrt(6 / sum(part.shape))
-            assert part.abs().max().item() == pytest.approx(bound, rel=0.01), name
-            assert part.abs().max().item() <= bound, name
-            assert part.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.03), name
-            checked += 1
-    assert checked == CONFIG.n_layers * (4 + 2 + 2 * 4 + 2)
+        bound = math.sqrt(6 / sum(weight.shape))
+        assert weight.abs().max().item() == pytest.approx(bound, rel=0.01), name
+        assert weight.abs().max().item() <= bound, name
+        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.03), name
+        checked += 1
+    assert checked == CONFIG.n_layers * (2 + 2 + 2 + 3 + 2)
