@@ -22,6 +22,8 @@ from pipeline.settings import TrainingSettings
 Integers = NDArray[Any]
 BUDGET_TOLERANCE = 0.1
 """Largest relative difference between the budget and the mean size of an update."""
+SHARES = 8
+"""Numbers of workers that divide this have shares of about equal size."""
 BAND_RUNS = 4
 """Minimum number of full units per band of target lengths."""
 
@@ -35,7 +37,7 @@ class EpochPlan:
     bounds: Integers
     """Start of each unit in `rows`, then the end of the last."""
     dealt: Integers
-    """The units of each update: (updates, units)."""
+    """The units of each update: (updates, units). Higher numbers are of sentences that are longer, or about as long."""
     real_tokens: Integers
     """Columns (source, target): tokens of each unit without padding, in the order of `bounds`."""
     padded_tokens: Integers
@@ -47,7 +49,7 @@ class EpochPlan:
 
     def __getitem__(self, update: int) -> list[Integers]:
         """Returns the rows of each unit of an update, from 0. Raises IndexError past the end."""
-        return [self.unit(unit) for unit in self.dealt[update]]
+        return [self.unit(unit) for unit in np.sort(self.dealt[update])]
 
     def unit(self, unit: int) -> Integers:
         """Returns the rows of a unit."""
@@ -96,11 +98,12 @@ def plan_epoch(source_lengths: Integers, target_lengths: Integers, settings: Tra
     # In the dtype of the lengths, since conversion would copy them all.
     sums = [np.add.reduceat(side, starts, dtype=side.dtype) for side in (source, target)]
     longest = [np.maximum.reduceat(side, starts) for side in (source, target)]
+    real_tokens = np.stack(sums, axis=1).astype(np.int64)
     return EpochPlan(
         rows=rows,
         bounds=bounds,
-        dealt=dealt,
-        real_tokens=np.stack(sums, axis=1).astype(np.int64),
+        dealt=in_shares(dealt, real_tokens),
+        real_tokens=real_tokens,
         padded_tokens=np.stack(longest, axis=1).astype(np.int64) * np.diff(bounds)[:, None],
     )
 
@@ -109,14 +112,35 @@ def deal(n_pairs: int, n_updates: int, settings: TrainingSettings, epoch: int) -
     """Returns an epoch's permutation of pairs, and the units of each update: (updates, units).
 
     `settings.units` consecutive units are an update, and updates come in random order: by approximate length (§5.1).
-    With `settings.mixes_lengths`, an update gets a random unit of each of as many ranges of lengths. Only these differ
-    between epochs: units have the same lengths in all, since pairs are sorted by them.
+    With `settings.mixes_lengths`, an update gets a random unit of each of as many ranges of lengths.
     """
     random = np.random.default_rng([settings.seed, epoch])
     rows, units = random.permutation(n_pairs).astype(np.int32), np.arange(settings.units * n_updates)
     if settings.mixes_lengths:
         return rows, random.permuted(units.reshape(settings.units, n_updates), axis=1).T
     return rows, random.permutation(units.reshape(n_updates, settings.units))
+
+
+def in_shares(dealt: Integers, real_tokens: Integers) -> Integers:
+    """Reorders each update's units so that every n-th are about as many tokens on either side, for n = 2, 4 or 8.
+
+    Eight shares in turn get the unit that leaves their fuller side least full; one of each eighth of the sizes a round.
+    """
+    n_updates, n_units = dealt.shape
+    if n_units % SHARES:
+        return dealt
+    updates, tokens = np.arange(n_updates), real_tokens[dealt]
+    by_size = np.argsort(-tokens.max(axis=2), axis=1, kind="stable").reshape(n_updates, SHARES, -1)
+    held, ordered = np.zeros((n_updates, SHARES, 2), np.int64), np.empty_like(dealt)
+    for number in range(n_units // SHARES):
+        taken = np.zeros((n_updates, SHARES), np.int64)
+        for unit in by_size[:, :, number].T:
+            added = tokens[updates, unit]
+            share = ((held + added[:, None]).max(axis=2) + taken).argmin(axis=1)
+            held[updates, share] += added
+            taken[updates, share] = np.iinfo(np.int32).max
+            ordered[updates, number * SHARES + share] = dealt[updates, unit]
+    return ordered
 
 
 def equal_bounds(source_lengths: Integers, target_lengths: Integers, n_runs: int) -> Integers:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from model.dropout import pair_keys
 from model.flops import training_flop
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.text.batching import EpochPlan, deal, plan_epoch
+from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.workers import Workers, depth_first
 
@@ -37,7 +37,6 @@ COUNTED_PAIRS = 1 << 20
 """Pairs whose FLOP are counted at a time, so that counting needs little memory."""
 Form = Literal["padded", "blocks", "packed"]
 """How a batch is laid out (`model.batch`)."""
-Item = TypeVar("Item")
 
 
 class Part(NamedTuple):
@@ -110,18 +109,23 @@ class Updates:
         return True
 
     def _set_packed_size(self) -> None:
-        sizes = [(self._packed_size(rank), len(self._positions(rank))) for rank in range(self.workers.size)]
+        dealt = self._first.dealt[:1]
+        sizes = [(self._packed_size(rank), len(self._passes(dealt, rank))) for rank in range(self.workers.size)]
         self.packed_size = sizes[self.workers.rank][0]
         self._packed_tokens = sum(2 * size.n_rows * n_passes for size, n_passes in sizes if size)
         """Source and target tokens of an update's packed batches at all workers."""
 
-    def _parts(self, units: Sequence[Item], rank: int) -> dict[int, list[Sequence[Item]]]:
-        """Returns the units of each pass of a worker's parts of an update, by number of part."""
-        size, n, most = self.workers.size, self.n_passes, self.settings.most_workers
+    def _parts(self, dealt: NDArray[Any], rank: int) -> dict[int, list[NDArray[Any]]]:
+        """Returns the units of each pass of a worker's parts of some updates, (updates, units), by number of part."""
+        size, most = self.workers.size, self.settings.most_workers
         if self.settings.exact_reduction:
-            return {number: [units[number::most]] for number in depth_first(range(rank, most, size))}
-        mine = units[rank::size]  # units are sorted by length, so each pass has like lengths
-        return {rank: [mine[len(mine) * i // n : len(mine) * (i + 1) // n] for i in range(n)]}
+            return {number: [dealt[:, number::most]] for number in depth_first(range(rank, most, size))}
+        mine = np.sort(dealt[:, rank::size], axis=1)  # so that each pass has like lengths
+        return {rank: np.array_split(mine, self.n_passes, axis=1)}
+
+    def _passes(self, dealt: NDArray[Any], rank: int) -> list[NDArray[Any]]:
+        """Returns the units of each pass of a worker in some updates: (updates, units)."""
+        return [units for passes in self._parts(dealt, rank).values() for units in passes if units.size]
 
     def _packed_size(self, rank: int) -> PackedSize | None:
         """Returns the size of a worker's packed batches, the largest of an epoch; rare larger ones are divided."""
@@ -129,17 +133,11 @@ class Updates:
             return None
         # Where bits matter, the same epoch decides after every interruption.
         plan = self._plan_of(0) if self.settings.exact_reduction else self._first
-        passes = [plan.dealt[:, positions] for positions in self._positions(rank)]
         most_tokens, most_pairs = (
-            max((int(of_units[units].sum(axis=1).max()) for units in passes), default=1)
+            max((int(of_units[units].sum(axis=1).max()) for units in self._passes(plan.dealt, rank)), default=1)
             for of_units in (plan.real_tokens, np.diff(plan.bounds))
         )
         return PackedSize.of(most_tokens, most_pairs, self.split.longest_tokens)
-
-    def _positions(self, rank: int | None = None) -> list[Sequence[int]]:
-        """Returns, for each pass of a worker, by default of this one, the positions of its units in an update."""
-        parts = self._parts(range(self.settings.units), self.workers.rank if rank is None else rank)
-        return [units for passes in parts.values() for units in passes if units]
 
     def largest(self) -> list[Batch]:
         """Returns the passes that need the most memory.
@@ -148,26 +146,28 @@ class Updates:
         tokens on either side or both, or the most query-key pairs. Blocks are those of an epoch. Where a whole pass is
         padded to its longest sentence, the units that meet in it matter more, and all epochs are searched.
         """
-        plan = self._first
+        plan, rank = self._first, self.workers.rank
         if self.form == "packed":
-            units = [plan[0][position] for position in next(iter(self._positions()), ())]
+            units = [plan.unit(unit) for passes in self._passes(plan.dealt[:1], rank)[:1] for unit in passes[0]]
             return [*self._batches(units, 0), *self._batches([unit[:1] for unit in units[:1]], 0)]
-        pairs = np.diff(plan.bounds)[:, None]
-        longest = plan.padded_tokens // pairs
+        largest: list[tuple[int, int, list[int]]] = [(0, 0, [])] * 4
+        rows: dict[tuple[int, ...], list[NDArray[Any]]] = {}
         n_epochs = -(-self.settings.updates // len(plan)) if self.form == "padded" else 1
-        largest: list[tuple[int, list[int]]] = [(0, [])] * 4
         for epoch in range(n_epochs):
-            dealt = deal(len(plan.rows), len(plan), self.settings, epoch)[1]
-            for positions in self._positions():
-                passes = dealt[:, positions]
+            plan = self._plan_of(epoch) if n_epochs > 1 else plan
+            pairs = np.diff(plan.bounds)[:, None]
+            longest = plan.padded_tokens // pairs
+            for passes in self._passes(plan.dealt, rank):
                 lengths = longest[passes] if self.form == "blocks" else longest[passes].max(axis=1, keepdims=True)
                 tokens = lengths * pairs[passes]
                 products = (tokens * lengths).sum(axis=(1, 2))
                 sizes = np.column_stack((tokens.sum(axis=1), tokens.sum(axis=(1, 2)), products))
                 for i, update in enumerate(sizes.argmax(axis=0)):
-                    largest[i] = max(largest[i], (int(sizes[update, i]), passes[update].tolist()))
-        chosen = dict.fromkeys(tuple(units) for _, units in largest)
-        return [batch for units in chosen for batch in self._batches([plan.unit(unit) for unit in units], 0)]
+                    if sizes[update, i] > largest[i][0]:
+                        largest[i] = int(sizes[update, i]), epoch, passes[update].tolist()
+                        rows[epoch, *largest[i][2]] = [plan.unit(unit) for unit in passes[update]]
+        chosen = dict.fromkeys((epoch, *units) for _, epoch, units in largest if units)
+        return [batch for units in chosen for batch in self._batches(rows[units], 0)]
 
     def between(self, first: int, last: int) -> Iterator[Update]:
         """Yields updates `first` to `last` - 1 of the run, from 0, reading ahead."""
@@ -220,25 +220,23 @@ class Updates:
 
     def _read(self, planned: Future[EpochPlan], position: int, update: int) -> Update:
         plan = planned.result()
-        units = plan[position]
+        dealt = plan.dealt[position : position + 1]
         mine = [
-            Part(number, [batch for part in passes for batch in self._batches(part, update)])
-            for number, passes in self._parts(units, self.workers.rank).items()
+            Part(number, [batch for units in passes for batch in self._batches(list(map(plan.unit, units[0])), update)])
+            for number, passes in self._parts(dealt, self.workers.rank).items()
         ]
-        dealt = plan.dealt[position]
-        source_tokens, target_tokens = plan.real_tokens[dealt].sum(axis=0).tolist()
-        passes = [units for rank in range(self.workers.size) for units in self._positions(rank)]
+        source_tokens, target_tokens = plan.real_tokens[dealt].sum(axis=(0, 1)).tolist()
         if self.packed_size:
-            n_divided = sum(len(part.batches) for part in mine) - len(self._positions())  # rare, and alike elsewhere
+            n_passes = len(self._passes(dealt, self.workers.rank))
+            n_divided = sum(len(part.batches) for part in mine) - n_passes  # rare, and alike elsewhere
             computed_tokens = self._packed_tokens + 2 * self.packed_size.n_rows * n_divided * self.workers.size
         elif self.form == "blocks":
             computed_tokens = int(plan.padded_tokens[dealt].sum())
         else:
-            pairs = plan.bounds[dealt + 1] - plan.bounds[dealt]
-            longest = plan.padded_tokens[dealt] // pairs[:, None]
-            computed_tokens = sum(
-                int(longest[units].max(axis=0).sum() * pairs[units].sum()) for units in map(list, passes)
-            )
+            passes = [units[0] for rank in range(self.workers.size) for units in self._passes(dealt, rank)]
+            pairs = [plan.bounds[units + 1] - plan.bounds[units] for units in passes]
+            longest = [plan.padded_tokens[each] // n[:, None] for each, n in zip(passes, pairs, strict=True)]
+            computed_tokens = sum(int(x.max(axis=0).sum() * n.sum()) for x, n in zip(longest, pairs, strict=True))
         return Update(mine, source_tokens, target_tokens, computed_tokens)
 
     def _plan_of(self, epoch: int) -> EpochPlan:

@@ -65,6 +65,9 @@ def test_updates_of_the_paper_s_size_are_of_one_length_or_mix_all(mixes: bool) -
     assert np.std(means) < 0.05 * target.std() if mixes else spreads.mean() < 0.25 * target.std()
     assert abs(np.corrcoef(means, np.arange(len(plan)))[0, 1]) < 0.3  # in random order
     assert plan.padding_fraction < 0.05
+    for size in (1, 2, 4, 8):  # packed batches of a worker have as many rows a side as its fullest share of an epoch
+        fullest = [plan.real_tokens[plan.dealt[:, rank::size]].sum(axis=1).max() for rank in range(size)]
+        assert plan.real_tokens.sum() > 0.94 * 2 * sum(fullest) * len(plan)
 
 
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=9, max_size=99), st.integers(1, 9))
