@@ -247,18 +247,23 @@ class TrainingStep:
         """
         try:
             self.model.train()
+            # Before the graph, which keeps the memory of a pass; on the host, to leave it room.
+            eager = [self._results(self._add, batch) for batch in batches]
             captured = Captured(self._add, batches[0].to(self.sums.device))
-            for batch in batches:
-                results = []
-                for compute in (self._add, captured):
-                    self.discard()
-                    compute(batch.to(self.sums.device))
-                    results.append((self.losses.clone(), self.gradient_P.clone()))
-                if not all(results_agree(*pair) for pair in zip(*results, strict=True)):
+            for batch, plain in zip(batches, eager, strict=True):
+                found = self._results(captured, batch)
+                parts = [results.tensor_split([len(self.gradient_P)]) for results in (plain, found)]
+                if not all(results_agree(*pair) for pair in zip(*parts, strict=True)):
                     raise RuntimeError("the CUDA graph computes another loss or gradient than its kernels run eagerly")
             self.captured = captured
         finally:
             self.discard()
+
+    def _results(self, compute: Callable[[Batch], None], batch: Batch) -> Tensor:
+        """Returns a batch's sums, on the host."""
+        self.discard()
+        compute(batch.to(self.sums.device))
+        return self.sums.to("cpu", copy=True)
 
     def _add(self, batch: Batch) -> None:
         loss, nll = self.loss(batch)

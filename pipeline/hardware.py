@@ -140,9 +140,9 @@ def toy_layer_compiles(device: str) -> bool:
 
 
 @cache
-def attention_kernels_work(device: str, d_k: int, d_v: int) -> bool:
-    """Whether a GPU computes packed attention as it is defined; logs a warning if not."""
-    return _works(partial(check, device, d_k, d_v), device, "batches", "packed")
+def attention_kernels_work(device: str, n_heads: int, d_k: int, d_v: int) -> bool:
+    """Whether a GPU computes packed attention with these heads as it is defined; logs a warning if not."""
+    return _works(partial(check, device, n_heads, d_k, d_v), device, "batches", "packed")
 
 
 def _works(attempt: Callable[[], object], device: str, what: str, change: str) -> bool:

@@ -11,6 +11,7 @@ Shapes: N query rows, M key rows, H heads, K = d_k, V = d_v.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,8 +21,12 @@ from torch.nn import functional as F
 LOG2_E = 1.4426950408889634
 WIDEST = 256
 """Largest head width."""
-TOLERANCE = 0.02
-"""Largest relative difference (by norm) from the definition in bfloat16, whose rounding makes 0.003."""
+CHECKED = 2000
+"""Programs of the forward kernel that are compared with the definition."""
+TOLERANCE = 0.1
+"""Largest difference of a row from the definition, by norm, relative to that of the row and of a mean one together. By
+rounding to float16 it is 0.0024 (interpreted), so to bfloat16, with three bits less, 0.02; another program computes
+another row by tens of percent."""
 
 
 @torch.library.custom_op("aiayn::packed_attention", mutates_args=(), device_types="cpu")
@@ -159,19 +164,37 @@ def _rows_and_heads(*tensors: Tensor) -> list[int]:
     return [stride for tensor in tensors for stride in tensor.stride()[:2]]
 
 
-def check(device: str, d_k: int, d_v: int) -> None:
-    """Raises RuntimeError if the kernels on a GPU differ from their definition, or whatever Triton raises."""
-    lengths = torch.tensor([1, 90, 20, 17, 0])  # one crosses blocks
-    offsets, sentences_N = F.pad(lengths.cumsum(0), (1, 0)).int(), torch.arange(5).repeat_interleave(lengths).int()
-    sentences_N[-17:] = 4  # they see nothing
-    generator = torch.Generator().manual_seed(0)
-    drawn = [torch.randn(128, 2, width, generator=generator).bfloat16() for width in (d_k, d_k, d_v, d_v)]
-    results = []
-    for place, dtype in (("cpu", torch.float32), (device, torch.bfloat16)):
-        q_NHK, k_NHK, v_NHV, grad_NHV = (x.to(place, dtype).requires_grad_() for x in drawn)
-        rows = [x.to(place) for x in (sentences_N, sentences_N, offsets, offsets)]
-        x_NHV, _ = packed_attention(q_NHK, k_NHK, v_NHV, *rows, -1, 0)
-        results.append([x_NHV, *torch.autograd.grad(x_NHV, (q_NHK, k_NHK, v_NHV), grad_NHV)])
-    for expected, found in zip(*results, strict=True):
-        if not (found.float().cpu() - expected).norm() <= TOLERANCE * expected.norm():
-            raise RuntimeError(f"attention by Triton's kernels differs from its definition on {device}")
+def check(device: str, n_heads: int, d_k: int, d_v: int) -> None:
+    """Raises RuntimeError if kernels on a GPU differ from their definition in any row, or whatever Triton raises.
+
+    Compiles those that the run uses and no others: of the decoder's self-attention, and of all other attention. CHECKED
+    programs of each compute chunks of the same 128 rows, so that all must be equal to the bit.
+    """
+    n_chunks, generator = -(-CHECKED // (2 * n_heads)), torch.Generator().manual_seed(0)
+    drawn = [torch.randn(128, n_heads, width, generator=generator).bfloat16() for width in (d_k, d_k, d_v, d_v)]
+    queries, keys = [1, 90, 20, 17, 0], [60, 5, 30, 33, 0]  # the last rows are left over, in a sentence without any
+    for sides, reach in (((queries, queries), (-1, 0)), ((queries, keys), (-1, -1))):
+        expected = _computed([x.float() for x in drawn], [_chunks(side, 1) for side in sides], reach)
+        rows = [[x.to(device) for x in _chunks(side, n_chunks)] for side in sides]
+        found = _computed([x.repeat(n_chunks, 1, 1).to(device) for x in drawn], rows, reach)
+        for x, reference in zip(found, expected, strict=True):
+            chunks, size = x.unflatten(0, (n_chunks, -1)), reference.norm(dim=2)
+            error = (chunks[0].float().cpu() - reference).norm(dim=2)
+            if not ((error <= TOLERANCE * (size + size.mean())).all() and (chunks == chunks[0]).all()):
+                raise RuntimeError(f"attention by Triton's kernels differs from its definition on {device}")
+
+
+def _chunks(lengths: list[int], n_chunks: int) -> list[Tensor]:
+    """Returns sentences_N and offsets of chunks with sentences of these lengths, the last but one's rows left over."""
+    n_sentences, ends = len(lengths), torch.tensor(lengths).cumsum(0)
+    sentences, chunk = torch.arange(n_sentences).repeat_interleave(torch.tensor(lengths)), torch.arange(n_chunks)
+    sentences[sentences == n_sentences - 2] += 1
+    starts = chunk[:, None] * torch.tensor([n_sentences, ends[-1]])
+    return [(sentences + starts[:, :1]).flatten().int(), F.pad((ends + starts[:, 1:]).flatten(), (1, 0)).int()]
+
+
+def _computed(drawn: list[Tensor], sides: Sequence[Sequence[Tensor]], reach: tuple[int, int]) -> list[Tensor]:
+    q_NHK, k_NHK, v_NHV, grad_NHV = (x.detach().requires_grad_() for x in drawn)
+    rows = [x for of_both in zip(*sides, strict=True) for x in of_both]
+    x_NHV, _ = packed_attention(q_NHK, k_NHK, v_NHV, *rows, *reach)
+    return [x_NHV.detach(), *torch.autograd.grad(x_NHV, (q_NHK, k_NHK, v_NHV), grad_NHV)]

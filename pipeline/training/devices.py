@@ -96,7 +96,7 @@ def can_pack(device: str, model: TransformerConfig) -> bool:
     """Whether packed batches of the model are possible on this device, in bfloat16 (`model.kernels.attention`)."""
     is_defined = has_fast_form(model) and not model.attention_dropout and max(model.d_k, model.d_v) <= WIDEST
     on_gpu = device.startswith("cuda") and multiplies_bfloat16(device)
-    return is_defined and on_gpu and attention_kernels_work(device, model.d_k, model.d_v)
+    return is_defined and on_gpu and attention_kernels_work(device, model.n_heads, model.d_k, model.d_v)
 
 
 def negotiate(workers: Workers, settings: TrainingSettings, state: TrainingState, checkpoints: Path) -> Negotiated:

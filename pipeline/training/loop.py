@@ -200,8 +200,7 @@ class Training:
         self.start.end("largest")
         if self.negotiated.form == "packed":
             captured = capture(self.workers, self.step, self.updates, self.negotiated.devices)
-            if not captured:  # a failed capture retains memory
-                try_largest(self.workers, self.step, self.updates, self.data.dev, smoothing)
+            try_largest(self.workers, self.step, self.updates, self.data.dev, smoothing)  # a graph retains memory
             self.start.end("capture")
         if (left_out := self.data.dev_left_out) and self.workers.rank == 0:
             log.warning(

@@ -63,13 +63,17 @@ def capture(workers: Workers, step: TrainingStep, updates: Updates, devices: Seq
     A collective; `devices` are all workers' by rank. The other devices compute the same without one, but all workers
     wait for them, so rank 0 logs a warning.
     """
-    reason = ""
-    try:
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()  # a graph has memory of its own
-        step.capture(updates.largest())
-    except (MemoryError, RuntimeError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    reason = "not tried"
+    while reason:
+        try:
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()  # a graph has memory of its own
+            step.capture(updates.largest())
+            reason = ""
+        except (MemoryError, RuntimeError) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            if not (is_out_of_memory(error) and updates.divide()):
+                break
     reasons = zip(devices, workers.gather_objects(reason), strict=True)
     failures = [f"{device.host}: {reason}" for device, reason in reasons if reason]
     if failures and workers.rank == 0:

@@ -237,6 +237,23 @@ def test_a_recording_that_fails_after_the_backward_pass_leaves_no_gradient(monke
     assert torch.equal(tried.sums, untried.sums)
 
 
+def test_nothing_is_computed_eagerly_beside_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph keeps the memory of a pass, so on a full card there is none for a second."""
+    tried, calls = packed_step(), list[str]()
+    add = tried._add
+
+    def recorded(_: Callable[[Batch], None], batch: Batch) -> Callable[[Batch], None]:
+        calls.append("recorded")
+        return lambda batch: calls.append("graph") or add(batch)
+
+    monkeypatch.setattr(training_step, "Captured", recorded)
+    monkeypatch.setattr(tried, "_add", lambda batch: calls.append("eager") or add(batch))
+    tried.capture([batch_of(9), batch_of(1)])
+    assert calls == ["eager", "eager", "recorded", "graph", "graph"]
+    assert tried.captured
+    assert not tried.sums.any()
+
+
 @pytest.mark.gpu
 def test_a_graph_computes_what_its_kernels_do(device: str) -> None:
     if device == "cpu":

@@ -51,13 +51,14 @@ def test_kernels_that_compute_otherwise_are_not_used(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     attention_kernels_work.cache_clear()
-    assert attention_kernels_work("cpu", 16, 24)  # the definition, in bfloat16
+    monkeypatch.setattr(kernels, "CHECKED", 8)  # in place of kernels, the definition, which needs memory for all pairs
+    assert attention_kernels_work("cpu", 2, 16, 24)
     assert not _warnings(caplog)
     definition = kernels.packed_attention
     monkeypatch.setattr(
         kernels, "packed_attention", lambda *x: [y * (y.dtype == torch.float32) for y in definition(*x)]
     )
-    assert not attention_kernels_work("cpu", 16, 16)
+    assert not attention_kernels_work("cpu", 2, 16, 16)
     attention_kernels_work.cache_clear()
     (warning,) = _warnings(caplog)
     assert "on cpu batches cannot be packed (attention by Triton's kernels differs" in warning

@@ -87,11 +87,14 @@ def test_the_operator_keeps_torchs_rules() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("width", [9, 64, 128, attention.WIDEST])
 def test_kernels_compute_the_definition_in_bfloat16(width: int, device: str) -> None:
-    attention.check(device, width, width)
+    attention.check(device, 2, width, width)
 
 
-def compiled(width: int) -> dict[str, str]:
-    """Compiles the kernels for an H100, without one; returns their PTX."""
+def compiled(width: int, reach: tuple[int, int]) -> dict[str, tuple[str, int]]:
+    """Compiles the kernels for an H100, without one; returns PTX and bytes of shared memory.
+
+    Pointers, strides and numbers of rows are multiples of 16, as those of a run are, and Triton's launcher notices.
+    """
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -99,7 +102,7 @@ def compiled(width: int) -> dict[str, str]:
     from model.kernels import attention_triton
 
     x_NHX = torch.empty(64, 8, width)
-    sizes = attention._sizes(x_NHX, x_NHX, -1, 0)
+    sizes = attention._sizes(x_NHX, x_NHX, *reach)
     options = {name: sizes.pop(name) for name in ("num_warps", "num_stages")}
     code = {}
     for name in ("forward", "backward"):
@@ -113,21 +116,32 @@ def compiled(width: int) -> dict[str, str]:
             for argument in kernel.arg_names
         }
         constants = {(kernel.arg_names.index(argument),): value for argument, value in sizes.items()}
-        source = ASTSource(kernel, types, constants)
-        code[name] = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
+        aligned = [(i,) for i, kind in enumerate(types.values()) if kind == "i32" or kind.startswith("*")]
+        source = ASTSource(kernel, types, constants, {key: [["tt.divisibility", 16]] for key in aligned})
+        made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+        code[name] = made.asm["ptx"], made.metadata.shared
     return code
 
 
-@pytest.mark.parametrize("width", [16, 64, 128, attention.WIDEST])
-def test_kernels_fit_into_the_registers_of_an_h100(width: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reach", [(-1, 0), (-1, -1)], ids=["causal", "full"])
+@pytest.mark.parametrize(
+    ("width", "products"),
+    [(16, "wgmma.mma_async"), (64, "wgmma.mma_async"), (128, "mma.sync"), (attention.WIDEST, "mma.sync")],
+)
+def test_kernels_suit_an_h100(width: int, products: str, reach: tuple[int, int], tmp_path: Path) -> None:
+    """Products on tensor cores, loads and stores of 16 bytes, and as many registers and as much memory as there is."""
     import triton
 
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
-        code = executor.submit(compiled, width).result()
+        code = executor.submit(compiled, width, reach).result()
     ptxas = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
-    for name, text in code.items():
+    for name, (text, shared_bytes) in code.items():
         (file := tmp_path / f"{name}.ptx").write_text(text)
         command = [ptxas, "-v", "-arch=sm_90a", file, "-o", tmp_path / name]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stderr
         assert re.search(r"0 bytes spill stores, 0 bytes spill loads", said), said
-        assert re.search(r"Used \d+ registers", said)
+        assert int(re.findall(r"Used (\d+) registers", said)[0]) < 255
+        assert shared_bytes < 227 * 1024
+        assert products in text
+        assert re.search(r"ld\.global[\w.:]*\.v4", text)
+        assert re.search(r"st\.global[\w.:]*\.v4", text)
