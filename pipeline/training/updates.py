@@ -155,11 +155,8 @@ class Updates:
         n_epochs = -(-self.settings.updates // len(plan)) if self.form == "padded" else 1
         for epoch in range(n_epochs):
             plan = self._plan_of(epoch) if n_epochs > 1 else plan
-            pairs = np.diff(plan.bounds)[:, None]
-            longest = plan.padded_tokens // pairs
             for passes in self._passes(plan.dealt, rank):
-                lengths = longest[passes] if self.form == "blocks" else longest[passes].max(axis=1, keepdims=True)
-                tokens = lengths * pairs[passes]
+                lengths, tokens = self._padded(plan, passes)
                 products = (tokens * lengths).sum(axis=(1, 2))
                 sizes = np.column_stack((tokens.sum(axis=1), tokens.sum(axis=(1, 2)), products))
                 for i, update in enumerate(sizes.argmax(axis=0)):
@@ -168,6 +165,13 @@ class Updates:
                         rows[epoch, *largest[i][2]] = [plan.unit(unit) for unit in passes[update]]
         chosen = dict.fromkeys((epoch, *units) for _, epoch, units in largest if units)
         return [batch for units in chosen for batch in self._batches(rows[units], 0)]
+
+    def _padded(self, plan: EpochPlan, passes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Returns the length to which units of passes are padded and their padded tokens: (updates, units, sides)."""
+        pairs = (plan.bounds[passes + 1] - plan.bounds[passes])[..., None]
+        longest = plan.padded_tokens[passes] // pairs
+        lengths = longest if self.form == "blocks" else longest.max(axis=1, keepdims=True)
+        return lengths, lengths * pairs
 
     def between(self, first: int, last: int) -> Iterator[Update]:
         """Yields updates `first` to `last` - 1 of the run, from 0, reading ahead."""
@@ -230,13 +234,9 @@ class Updates:
             n_passes = len(self._passes(dealt, self.workers.rank))
             n_divided = sum(len(part.batches) for part in mine) - n_passes  # rare, and alike elsewhere
             computed_tokens = self._packed_tokens + 2 * self.packed_size.n_rows * n_divided * self.workers.size
-        elif self.form == "blocks":
-            computed_tokens = int(plan.padded_tokens[dealt].sum())
         else:
-            passes = [units[0] for rank in range(self.workers.size) for units in self._passes(dealt, rank)]
-            pairs = [plan.bounds[units + 1] - plan.bounds[units] for units in passes]
-            longest = [plan.padded_tokens[each] // n[:, None] for each, n in zip(passes, pairs, strict=True)]
-            computed_tokens = sum(int(x.max(axis=0).sum() * n.sum()) for x, n in zip(longest, pairs, strict=True))
+            passes = [units for rank in range(self.workers.size) for units in self._passes(dealt, rank)]
+            computed_tokens = sum(int(self._padded(plan, units)[1].sum()) for units in passes)
         return Update(mine, source_tokens, target_tokens, computed_tokens)
 
     def _plan_of(self, epoch: int) -> EpochPlan:

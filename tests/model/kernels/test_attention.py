@@ -86,7 +86,9 @@ def test_the_operator_keeps_torchs_rules() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("width", [9, 64, 128, attention.WIDEST])
-def test_kernels_compute_the_definition_in_bfloat16(width: int, device: str) -> None:
+def test_kernels_compute_the_definition_in_bfloat16(width: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if device == "cpu":  # which has the definition in their place, of all pairs of rows
+        monkeypatch.setattr(attention, "CHECKED", 8)
     attention.check(device, 2, width, width)
 
 
