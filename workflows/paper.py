@@ -92,6 +92,9 @@ class Facts:
     """pairs or trees."""
     pieces: str
     """The vocabulary's units: joint byte pairs for EN-DE, word-pieces for EN-FR."""
+    tokenisation: str
+    longest: str
+    """The longest training sentence."""
     step_s: float
     duration: str
     """The training time, as printed; empty if not stated."""

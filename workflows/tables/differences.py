@@ -11,7 +11,7 @@ from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSetti
 from workflows import paper
 from workflows.profiles.translation import WMT14
 from workflows.quantities import rounded
-from workflows.tables.facts import MODEL, OPTIMIZER, SEARCH, Fact, facts, of_settings
+from workflows.tables.facts import ALIKE, MODEL, OPTIMIZER, SEARCH, Fact, facts, of_settings
 from workflows.tables.measured import Measured
 from workflows.tables.table import Difference
 
@@ -41,10 +41,16 @@ def printed(
         "training data": Fact(f"{stated.corpus}, about {rounded(stated.pairs)} {stated.unit}", (stated.pairs,), 0.1),
         "test set": Fact(stated.test_text),
         "vocabulary": Fact(f"about {rounded(size)} {stated.pieces}", (size,) * (stated.pieces == "pieces"), 0.01),
+        "tokenisation": Fact(stated.tokenisation),
+        "cleaning": Fact("not stated"),
+        "longest training sentence": Fact(stated.longest),
         "model": of_settings(MODEL, training.model, *unprinted),
+        "initialisation": Fact("not stated"),
         "updates": Fact(rounded(training.updates), (training.updates,)),
         "tokens per update": Fact(f"about {rounded(budget)} source and {rounded(budget)} target", (budget,) * 2, 0.1),
+        "lengths in an update": Fact(ALIKE),
         "optimizer": of_settings(OPTIMIZER, training.optimizer, *unprinted),
+        "form of label smoothing": Fact("cited; authors' code: ε_ls / (V − 1) on each of the other pieces"),
         "averaged checkpoints": Fact(
             f"last {last}, written every 10 minutes, {rounded(every)} updates" if last > 1 else "none",
             (last, *(every,) * (last - 1)),
