@@ -15,9 +15,6 @@ from workflows.tables.facts import ALIKE, MODEL, OPTIMIZER, SEARCH, Fact, facts,
 from workflows.tables.measured import Measured
 from workflows.tables.table import Difference
 
-Printed = Callable[[Measured], Mapping[str, Fact]]
-"""Returns the facts of the paper's experiment for a model."""
-
 
 def in_table_2(model: Measured) -> dict[str, Fact]:
     """Returns the facts of a cell; for a pair or model that the paper lacks, those of EN-DE or base."""
@@ -60,7 +57,9 @@ def printed(
     }
 
 
-def differences(models: Sequence[Measured], in_paper: Printed = in_table_2) -> list[Difference]:
+def differences(
+    models: Sequence[Measured], in_paper: Callable[[Measured], Mapping[str, Fact]] = in_table_2
+) -> list[Difference]:
     """Lists the facts in which models differ from the paper's; those that differ in the same way share an entry."""
     labels: dict[str, dict[tuple[str, str], list[str]]] = {}
     for model in models:
