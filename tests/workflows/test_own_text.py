@@ -80,12 +80,9 @@ def test_every_size_has_settings_that_work() -> None:
         assert base.model.vocabulary_size == profile.vocabulary.size == profile.grid.training.model.vocabulary_size
         assert base.model.n_heads * base.model.d_k == base.model.d_model
         profile.for_grid()
-    for values in (
-        [*SIZES],
-        [profile.vocabulary.size for profile in profiles],
-        parameters,
-        [profile.recipes["base"].training.updates for profile in profiles],
-    ):
+    pieces = [profile.vocabulary.size for profile in profiles]
+    updates = [profile.recipes["base"].training.updates for profile in profiles]
+    for values in ([*SIZES], pieces, parameters, updates):
         assert values == sorted(set(values))
     for pairs, measured in ((1, False), (10_000, False), (10_001, True), (60_000, True), (60_001, False)):
         assert ("measured on Multi30k" in own_profile(pairs).in_force()) == measured
