@@ -2,15 +2,23 @@
 
 import json
 import re
+from functools import cache
+from itertools import product
+from math import sqrt
 from pathlib import Path
+from statistics import fmean, stdev, variance
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import t
 
 from model.batch import Batch, PackedLayout, PackedSize
 from tests.support.command_line import CommandLine
 from tests.support.named_commands import commands_in, unknown
+from workflows.claims.inference import Estimate, Groups, two_sided
+from workflows.claims.seeds import read
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "infra" / "README.md"])
@@ -128,3 +136,70 @@ def test_the_batch_of_the_page_is_the_code_s() -> None:
         for line, row in zip(drawing.split("\n"), [*rows, batch.targets_N], strict=True):
             expected = re.sub(r"( 0 0 0)( 0)+$", r"\1 ... 0", " ".join(map(str, row.tolist())))
             assert f" {expected} " in f" {' '.join(line.split())} "
+
+
+RUNS = ("26_competitors-multi30k", "27_h200-table3", "26_attention-functions-multi30k", "28_attention-functions-1")
+PAGES_OF_RUNS = ("26_competitors-multi30k", "27_h200-dag", "26_attention-and-paths", "28_attention-functions")
+WITH_STATISTICS = ["README", "docs/protocol", "docs/competitors", *(f"docs/results/2026-11-{n}" for n in PAGES_OF_RUNS)]
+OF_OTHER_RUNS = (
+    r"39.6 ± 0.5|40.0 ± 0.5|1.34 \[1.10, 1.65\]|At equal seconds, withdrawn.*(?=NLL, mean ± sd)|Timed beside other.*"
+)
+STATISTIC = r"(?:-?\d+\.\d+ )?\[-?\d+\.\d+, -?\d+\.\d+\]|[\d.]+ ?± ?\d[\d.]*|\d\.\d+ \((?:[\d.]+|[a-z]+)\)"
+METRICS = {"final_dev_nll", "equal_flop_dev_nll", "final_dev_perplexity", "paper_bleu.dev", "sacrebleu.dev", "chrf.dev"}
+
+
+def pooled(groups: Groups, of: str, minus: str) -> Estimate:
+    """A difference by the rule until 29 November 2026: one variance, pooled over all models."""
+    df = sum(groups.n(name) - 1 for name in groups.values)
+    squares = sum((groups.n(name) - 1) * variance(values) for name, values in groups.values.items())
+    value, error = groups.mean(of) - groups.mean(minus), sqrt(squares / df * (1 / groups.n(of) + 1 / groups.n(minus)))
+    return Estimate(value, *t.interval(0.95, df, value, error), df, t.sf(value / error, df), t.cdf(value / error, df))
+
+
+@cache
+def statistics_of_runs() -> tuple[set[str], list[Estimate]]:
+    """Means with deviations or learning rates, as pages write them, and effects."""
+    means, effects = set[str](), list[Estimate]()
+    for name, metric in product(RUNS, METRICS):
+        values: dict[str, list[float]] = {}
+        for run in read([ROOT / f"docs/results/2026-11-{name}.csv"]).runs:
+            if metric in run.metrics and " rate " not in run.model:
+                values.setdefault(run.model, []).append((-1 if "nll" in metric else 1) * run.metrics[metric])
+                means.add(f"{abs(fmean(values[run.model])):.2f} ({run.metrics.get('learning_rate_scale', 0):g})")
+        groups = Groups(values)
+        for of in values:
+            mean, deviation, others = abs(groups.mean(of)), stdev(values[of]), [name for name in values if name != of]
+            means |= {f"{mean:.{digits}f} ± {deviation:.{digits}f}" for digits in (1, 3)}
+            means |= {f"{mean:.2f}±{deviation:#.2g}", f"{deviation:.3f} ({of})"}
+            effects.append(groups.behind_best(of, others))
+            for minus in others:
+                effects += [groups.difference(of, minus), pooled(groups, of, minus)]
+                signs = {of: 1, minus: -1, of.replace("128", "4"): -1, minus.replace("128", "4"): 1}
+                effects += [groups.contrast(signs)] if len(signs) == 4 else []
+    return means, effects
+
+
+@pytest.mark.parametrize("name", WITH_STATISTICS)
+def test_statistics_are_those_of_the_published_runs(name: str) -> None:
+    """Means, deviations, effects with their intervals, and p-values, corrected for up to four parts and claims."""
+    text = (ROOT / f"{name}.md").read_text(encoding="utf-8").replace("−", "-").replace("(Transformer)", "(base)")
+    text = " ".join(re.sub(r"[|*+]|nats(?= \[)", "", text).split())
+    text = re.sub(OF_OTHER_RUNS, "", re.sub(r"(-?\d+\.\d+) to (-?\d+\.\d+)", r"[\1, \2]", text))
+    means, effects = statistics_of_runs()
+    by_text = {}
+    for each, digits in product(effects, (2, 3)):
+        value, low, high = (f"{number:.{digits}f}" for number in (each.value, each.low, each.high))
+        by_text |= dict.fromkeys((f"[{low}, {high}]", f"{value} [{low}, {high}]"), abs(round(each.value, 3)))
+    written = set(re.findall(STATISTIC, re.sub(r"p = [\d.e-]+", "", text)))
+    assert written - by_text.keys() - means == set()
+    values = {by_text[each] for each in written if each in by_text}
+    p = [two_sided(each.p_holds, each.p_fails) for each in effects if abs(round(each.value, 3)) in values]
+    known = {f"{times * each:.{digits}g}" for each, times, digits in product(p, (1, 2, 4), (1, 2))}
+    assert set(re.findall(r"p = (\d[\d.e-]*)", text)) <= known
+
+
+def test_the_curves_means_are_those_of_three_seeds() -> None:
+    page = ROOT / f"docs/results/2026-11-{RUNS[0]}.md"
+    curves = np.loadtxt(page.with_name(f"{page.stem}-dev-nll.csv"), delimiter=",", skiprows=1)
+    form, text = "| {:,.0f} | {:.2f} | {:.2f} | {:.2f} |", page.read_text(encoding="utf-8")
+    assert sum(form.format(update, *np.reshape(nll, (3, 3)).mean(1)) in text for update, *nll in curves) == 5

@@ -92,6 +92,9 @@ class Facts:
     """pairs or trees."""
     pieces: str
     """The vocabulary's units: joint byte pairs for EN-DE, word-pieces for EN-FR."""
+    tokenisation: str
+    longest: str
+    """The longest training sentence."""
     step_s: float
     duration: str
     """The training time, as printed; empty if not stated."""
@@ -155,16 +158,6 @@ def group(row: str) -> str:
 
 
 def facts(*names: str) -> Facts:
-    """Returns the facts of a cell of Table 2, by its pair and its model; unstated ones are those of base on EN-DE."""
+    """Returns the facts of these names in paper.toml, e.g. a pair and a model; all others are base's on EN-DE."""
     stated = _printed()["FACTS"]
     return Facts(**{fact: value for name in ("en-de", *names) for fact, value in stated.get(name, {}).items()})
-
-
-def variation_facts(row: str) -> Facts:
-    """Returns the facts of a row of Table 3."""
-    return facts("variation", row)
-
-
-def parser_facts(*, is_semi_supervised: bool) -> Facts:
-    """Returns the facts of a Transformer row of Table 4 (§6.3), whose training time is not stated."""
-    return facts("semi-supervised" if is_semi_supervised else "supervised")

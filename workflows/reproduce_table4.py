@@ -79,13 +79,18 @@ class ParserGrid:
     def candidates(self) -> list[Cell]:
         """One run per combination of dropouts and learning rate, scored on the dev set."""
         choice, recipe = self.profile.choice, self.profile.recipes["parser"]
+        optimizer = recipe.training.optimizer
         grid = list(product(choice.dropouts, choice.attention_dropouts, choice.learning_rate_scales))
         candidates = []
-        for dropout, attention_dropout, scale in grid:
+        for dropout, attention_dropout, (scale, warmup) in grid:
             of_attention = f" attention {attention_dropout:g}" if len(choice.attention_dropouts) > 1 else ""
-            name = f"dropout {dropout:g}{of_attention} rate {scale:g}" if len(grid) > 1 else ""
-            rate = scale * recipe.training.optimizer.learning_rate_scale
-            changes = {"dropout": dropout, "attention_dropout": attention_dropout, "learning_rate_scale": rate}
+            rate = f"rate {scale:g}" + f" warm-up {warmup}" * bool(warmup)
+            name = f"dropout {dropout:g}{of_attention} {rate}" if len(grid) > 1 else ""
+            changes = {"dropout": dropout, "attention_dropout": attention_dropout}
+            changes |= {
+                "learning_rate_scale": scale * optimizer.learning_rate_scale,
+                "warmup_steps": warmup or optimizer.warmup_steps,
+            }
             training = varied(recipe.training, name, changes)
             decoding = self.profile.decoding.beside(training, workers=training.worker_bounds[0])
             own = recipe.model_copy(update={"training": training})

@@ -146,6 +146,7 @@ def trained(
         model=model,
         data=text.data,
         recipe=recipe,
+        text_settings=(text.corpus.arguments[-1], text.vocabulary.arguments[-1], text.dataset.arguments[-1]),
         corpus=text.corpus,
         training=training,
         checkpoint=checkpoint,

@@ -60,14 +60,8 @@ def test_decoding_and_a_training_share_two_gpus(
 ) -> None:
     """Four actors request half a GPU each while a run holds one GPU: two do all the work, and the run continues."""
     decoding = DecodingSettings(max_extra_tokens=5, workers=4)
-    arguments = (
-        dataset,
-        with_fields(workers=1, device="gpu"),
-        checkpoint,
-        make_set(tmp_path / "second", "second"),
-        decoding,
-        tmp_path,
-    )
+    training, text = with_fields(workers=1, device="gpu"), make_set(tmp_path / "second", "second")
+    arguments = dataset, training, checkpoint, text, decoding, tmp_path
     run, hypotheses, (worker,) = cluster.submit(logical_gpus.decoded_beside, *arguments).result()
     assert (worker.rank, worker.n_workers) == (0, 1)
     assert [worker.visible] == worker.gpus  # it does not see the other GPU

@@ -8,13 +8,7 @@ from pipeline.complexity.records import (
     SizeCounts,
     SizeMeasurements,
 )
-from pipeline.complexity.settings import (
-    LAYER_TYPES,
-    LayerSettings,
-    LayerType,
-    SweepSettings,
-    TimingSettings,
-)
+from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, SweepSettings, TimingSettings
 
 SETTINGS = LayerSettings(kernel=5, window=8)
 SWEEP = SweepSettings(
@@ -33,10 +27,8 @@ def counts() -> Counts:
 
     def layer(name: LayerType) -> LayerCounts:
         a, b = EXPECTED[name]
-        return LayerCounts(
-            name=name,
-            sizes=[SizeCounts(length=n, width=d, counted_flop=1000 * n**a * d**b) for n, d in SWEEP.points(name)],
-        )
+        sizes = [SizeCounts(length=n, width=d, counted_flop=1000 * n**a * d**b) for n, d in SWEEP.points(name)]
+        return LayerCounts(name=name, sizes=sizes)
 
     layers = tuple(map(layer, LAYER_TYPES))
     return Counts(layers=layers, settings=SETTINGS, sweep=SWEEP)

@@ -8,24 +8,16 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any, NamedTuple
 
-TEXT = {
-    "corpora.en-de.train_pairs": 600,
-    "corpora.en-de.dev_pairs": 20,
-    "corpora.en-de.test_pairs": 24,
-    "vocabulary.size": 300,
-}
+TEXT = {f"corpora.en-de.{split}_pairs": pairs for split, pairs in (("train", 600), ("dev", 20), ("test", 24))}
+TEXT |= {"vocabulary.size": 300}
 MODEL = {"n_layers": 1, "d_model": 32, "d_ff": 64, "d_k": 16, "d_v": 16}
 
 
 def training(of: str, updates: int, checkpoints: int = 2, validations: int = 2, **more: Any) -> dict[str, Any]:
     """Settings of `recipes.base` or `grid`: a model of one layer, with these numbers of checkpoints and validations."""
-    lengths = {
-        "updates": updates,
-        "checkpoint_updates": updates // checkpoints,
-        "validation_updates": updates // validations,
-    }
+    every = {"checkpoint_updates": updates // checkpoints, "validation_updates": updates // validations}
     model = {f"model.{name}": value for name, value in MODEL.items()}
-    return {f"{of}.training.{name}": value for name, value in (lengths | model | more).items()}
+    return {f"{of}.training.{name}": value for name, value in ({"updates": updates} | every | model | more).items()}
 
 
 TABLE_2: dict[str, Any] = {**TEXT, **training("recipes.base", 10, checkpoints=5)}

@@ -25,6 +25,7 @@ from workflows import reproduce_table2
 from workflows.cli.reproduce import reproduce
 from workflows.paper import TABLE_3
 from workflows.profiles.profile import Recipe
+from workflows.profiles.translation import WMT14
 from workflows.tables.measured import Cell, Measured, measured
 from workflows.tables.table3 import RowTrainings
 
@@ -34,11 +35,7 @@ GERMAN = [
     "Ein gut-bekannter Mann liest „zwei“ Bücher.",
     "Sie schläft und träumt.",
 ]
-TRANSLATED = [
-    "Das alte Haus steht auf dem Berg.",
-    "Ein gut-bekannter Mann liest zwei <b>Bücher</b>.",
-    "Sie schläft und träumt.",
-]
+TRANSLATED = ["Das alte Haus steht auf dem Berg.", "Ein gut-bekannter Mann liest zwei <b>Bücher</b>.", GERMAN[2]]
 
 
 @pytest.fixture(scope="session")
@@ -132,6 +129,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Measured]:
         perplexity.write(PerplexityRecord(**fields, dev_accuracy=0.5))
         recipe, cost = Recipe(training=settings, averaging=AveragingSettings(last=1)), Context(folder("cost"))
         names_of = {"pair": pair, "model": model, "data": data, "recipe": recipe}
+        names_of["text_settings"] = (WMT14.cleaning, WMT14.vocabulary, WMT14.encoding)
         trained = {"corpus": corpus, "training": run, "checkpoint": checkpoint, "test_set": test_sets[0]}
         results = {"perplexity": perplexity, "cost": costs.count(cost, run), "scores": tuple(scores)}
         return measured(Cell(**names_of, **trained, hypotheses=hypotheses, **results))

@@ -64,11 +64,9 @@ def test_ones_own_sentence_words_and_heads_in_a_folder(runs: Path, tmp_path: Pat
     assert drawn.returncode == 0, drawn.stderr
     figures = AttentionFigures(tmp_path / "figures")
     assert {path.name for path in figures.folder.iterdir()} == FILES
-    assert [(figure.layer, figure.heads, figure.word) for figure in figures.load().figures] == [
-        (1, (2,), "likes"),
-        (1, (2,), "it"),
-        (1, (2,), None),
-    ]
+    drawn_figures = figures.load().figures
+    assert {(figure.layer, figure.heads) for figure in drawn_figures} == {(1, (2,))}
+    assert [figure.word for figure in drawn_figures] == ["likes", "it", None]
     (data,) = re.findall(r'id="data">(.*?)</script>', (figures.folder / "attention.html").read_text(encoding="utf-8"))
     assert [figure["sentence"] for figure in json.loads(data)["sentences"]] == [sentence]
     refused = command_line.here("workflows.cli", *options, "--word", "old")

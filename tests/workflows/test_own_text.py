@@ -80,12 +80,9 @@ def test_every_size_has_settings_that_work() -> None:
         assert base.model.vocabulary_size == profile.vocabulary.size == profile.grid.training.model.vocabulary_size
         assert base.model.n_heads * base.model.d_k == base.model.d_model
         profile.for_grid()
-    for values in (
-        [*SIZES],
-        [profile.vocabulary.size for profile in profiles],
-        parameters,
-        [profile.recipes["base"].training.updates for profile in profiles],
-    ):
+    pieces = [profile.vocabulary.size for profile in profiles]
+    updates = [profile.recipes["base"].training.updates for profile in profiles]
+    for values in ([*SIZES], pieces, parameters, updates):
         assert values == sorted(set(values))
     for pairs, measured in ((1, False), (10_000, False), (10_001, True), (60_000, True), (60_001, False)):
         assert ("measured on Multi30k" in own_profile(pairs).in_force()) == measured
@@ -143,28 +140,21 @@ def _steps(toml: Path) -> list[Step[Artifact]]:
 
 def test_another_test_set_trains_nothing_again(tmp_path: Path) -> None:
     """Only the new test set is read, translated and scored, like a changed one, and sought in the training text."""
-    counted = {"overlap en-cs", "report en-cs"}
     toml, store = _describe(tmp_path, 5), Store(tmp_path / "runs")
     for step in _steps(toml):
         publish(store.folder(step.name), lambda folder: Artifact(folder), {"fingerprint": step.fingerprint})
-    assert not to_run(_steps(toml), store)
+
+    def runs() -> list[str]:
+        return sorted(step.label for step in to_run(_steps(toml), store))
+
+    assert not runs()
     described = toml.read_text()
     (tmp_path / "b.cs").write_text("b")
     toml.write_text(described + 'test.b = {source = "test.en.gz", target = "b.cs"}\n')
-    assert {step.label for step in to_run(_steps(toml), store)} == {
-        "read en-cs b",
-        "decode en-cs base b",
-        "score en-cs base b",
-        *counted,
-    }
+    assert runs() == ["decode en-cs base b", "overlap en-cs", "read en-cs b", "report en-cs", "score en-cs base b"]
     toml.write_text(described)
     (tmp_path / "test.cs").write_bytes(b"\xe5\n")
-    assert {step.label for step in to_run(_steps(toml), store)} == {
-        "read en-cs a",
-        "decode en-cs base",
-        "score en-cs base",
-        *counted,
-    }
+    assert runs() == ["decode en-cs base", "overlap en-cs", "read en-cs a", "report en-cs", "score en-cs base"]
 
 
 def test_text_described_by_a_file_is_changed_there(tmp_path: Path) -> None:
@@ -181,14 +171,6 @@ def test_text_described_by_a_file_is_changed_there(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             load_profile(**{"files": [toml], **arguments})
-
-
-def test_a_byte_order_mark_is_no_part_of_a_description(tmp_path: Path) -> None:
-    toml, config = _describe(tmp_path, 5), tmp_path / "mine.toml"
-    toml.write_text(toml.read_text(), encoding="utf-8-sig")
-    config.write_text('profile = "multi30k"\n', encoding="utf-8-sig")
-    profile = load_profile(files=[toml], config=config)
-    assert (profile.name, [*profile.corpora]) == ("multi30k", ["en-cs"])
 
 
 def test_training_uses_what_the_text_was_prepared_with(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from model.flops import count_parameters
+from model.flops import count_parameters, training_flop
 from pipeline.corpora.embedded import EmbeddedSettings
+from pipeline.corpora.lengths import drawn
 from pipeline.errors import UserError
 from pipeline.parsing.treebank import TreebankSettings
 from tests.support.wsj_folder import make_wsj
@@ -108,8 +109,11 @@ def test_the_line_of_settings_names_what_changes_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("profile", [EMBEDDED, MULTI30K, *(own_profile(pairs) for pairs in (5000, 200_000, 1_000_000))])
 def test_competitors_are_of_bases_size(profile: Profile) -> None:
-    """Within 5% of base's parameters, with base's recipe except the rate; trained only on request, never on WMT14."""
+    """Within 5% of base's parameters and 2% of its FLOP on sentences as long as Multi30k's, with base's recipe except
+    the rate; trained only on request, never on WMT14."""
     base = profile.recipes["base"]
+    lengths = drawn("multi30k")
+    flop = {name: r.training.updates * training_flop(r.training.model, *lengths) for name, r in profile.recipes.items()}
     assert profile.default_models == ["base", "big"] == WMT14.default_models == list(WMT14.recipes)
     for name in COMPETITORS:
         recipe = profile.recipes[name]
@@ -118,8 +122,9 @@ def test_competitors_are_of_bases_size(profile: Profile) -> None:
         assert count_parameters(model) == pytest.approx(count_parameters(base.training.model), rel=0.05)
         assert recipe.averaging == base.averaging
         optimizer = replace(recipe.training.optimizer, learning_rate_scale=base.training.optimizer.learning_rate_scale)
-        alike = recipe.training.model_copy(update={"model": base.training.model, "optimizer": optimizer})
-        assert alike == base.training
+        own = {name: getattr(base.training, name) for name in ("model", "updates")}
+        assert recipe.training.model_copy(update={**own, "optimizer": optimizer}) == base.training
+        assert flop[name] == pytest.approx(flop["base"], rel=0.02)
 
 
 def test_unnamed_models_are_the_default() -> None:

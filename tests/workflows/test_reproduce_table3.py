@@ -93,9 +93,8 @@ def trials(seeds: int, base_seeds: int, first: int = 1) -> dict[str, Cell]:
 
 def test_more_seeds_leave_what_was_trained_with_one() -> None:
     """The first seed's run is that of a single-seed table, so it is cached. Base gets the greater number of seeds."""
-    single, several = (
-        {name: trial.training.fingerprint for name, trial in trials(1, base_seeds).items()} for base_seeds in (1, 3)
-    )
+    of_both = [trials(1, base_seeds).items() for base_seeds in (1, 3)]
+    single, several = ({name: trial.training.fingerprint for name, trial in found} for found in of_both)
     assert several["base seed 1"] == single["base"]
     assert several["A1"] == single["A1"]
     assert [*several] == ["base seed 1", "base seed 2", "base seed 3", "A1"]
@@ -106,9 +105,8 @@ def test_more_seeds_leave_what_was_trained_with_one() -> None:
 def test_the_text_s_report_is_on_what_the_rows_use() -> None:
     """Their batches, and the dev set: a broken test set, which no row reads, costs no row."""
     profile = load_profile("embedded", overrides=["grid.training.budget_tokens=600"]).for_pair("en-de").for_grid()
-    report = reproduce_table3.reproduction(profile, "en-de", None, 1, requested("table3", profile, Common())).reports[
-        "en-de"
-    ]
+    request = requested("table3", profile, Common())
+    report = reproduce_table3.reproduction(profile, "en-de", None, 1, request).reports["en-de"]
     (batches,) = (each for each in report.arguments if isinstance(each, TrainingSettings))
     assert batches.budget_tokens == 600
     assert [step.label for step in in_order([report]) if step.stage.makes is EvaluationSet] == ["generate en-de dev"]
@@ -117,6 +115,5 @@ def test_the_text_s_report_is_on_what_the_rows_use() -> None:
 def test_a_trial_decodes_with_the_fewest_workers_of_an_elastic_run() -> None:
     profile = load_profile("embedded", overrides=["grid.training.workers=2:3"]).for_pair("en-de")
     (trial,) = trials_of(TEXT, rows(profile.grid, "A1"), 1, profile.decoding).values()
-    hypotheses = trial.hypotheses
-    searches = [value for value in hypotheses.arguments if isinstance(value, DecodingSettings)]
+    searches = [value for value in trial.hypotheses.arguments if isinstance(value, DecodingSettings)]
     assert [search.workers for search in searches] == [2]

@@ -152,7 +152,9 @@ def _tested(claim: Claim, runs: Runs, groups: Mapping[str, Groups]) -> tuple[flo
     for part in claim.parts:
         values, unit = groups[part.metric].values, UNITS[part.metric]
         if not all(model in values and len(values[model]) == len(runs.of(model)) for model in (*part.models, *rivals)):
-            return f"not run: {part.metric} of {' and '.join((*part.models, *rivals))}"
+            names = " and ".join((*part.models, *rivals))
+            unequal = f"not comparable: {names} were not trained in one table with equal FLOP"
+            return unequal if part.metric == EQUAL_FLOP else f"not run: {part.metric} of {names}"
         tested = part.test(groups[part.metric], rivals, MARGINS.get(unit, 0.0))
         estimates.append(replace(tested, p_fails=1.0) if len(rivals) < len(part.rivals) else tested)
         effects.append(Effect(part.text, unit, tested.value, tested.n, (tested.low, tested.high)))

@@ -10,18 +10,22 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.errors import UserError
 from pipeline.parsing.splits import SECTION_FOLDERS, SECTIONS
 from pipeline.parsing.treebank import TreebankSettings
-from pipeline.settings import PARSING, BeamSize, CleaningSettings, DecodingSettings, Settings
+from pipeline.settings import PARSING, BeamSize, CleaningSettings, Count, DecodingSettings, Settings
 from workflows.profiles.changes import known, read_config, read_profile
 from workflows.profiles.profile import Profile, configure, describe, finished
 
 SUPERVISED, SEMI_SUPERVISED = "supervised", "semi-supervised"
 EMBEDDED_NAME, TREEBANK_NAME, WSJ_NAME = "embedded", "treebank", "wsj"
+Rate = Annotated[
+    tuple[Annotated[float, Field(gt=0, le=1000)], Count | None],
+    BeforeValidator(lambda rate: rate if isinstance(rate, list | tuple) else (rate, None)),
+]
 
 
 class Choice(Settings):
@@ -31,8 +35,8 @@ class Choice(Settings):
     dropouts: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field((0.1, 0.2, 0.3), min_length=1)
     """Residual dropout: applied to the output of each sub-layer."""
     attention_dropouts: tuple[Annotated[float, Field(ge=0, lt=1)], ...] = Field((0.0,), min_length=1)
-    learning_rate_scales: tuple[Annotated[float, Field(gt=0, le=1000)], ...] = Field((0.5, 1.0), min_length=1)
-    """Multiples of the recipe's learning rate."""
+    learning_rate_scales: tuple[Rate, ...] = Field(((0.5, None), (1.0, None)), min_length=1)
+    """Multiples of the recipe's learning rate, written 0.5, or [5.0, 16_000] with a warm-up of its own."""
     beam_sizes: tuple[BeamSize, ...] = Field((1, 4, 21), min_length=1)
     """Tried on the best run. Runs are compared with the beam size of `decoding`."""
 

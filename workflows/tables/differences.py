@@ -11,12 +11,9 @@ from pipeline.settings import AveragingSettings, DecodingSettings, TrainingSetti
 from workflows import paper
 from workflows.profiles.translation import WMT14
 from workflows.quantities import rounded
-from workflows.tables.facts import MODEL, OPTIMIZER, SEARCH, Fact, facts, of_settings
+from workflows.tables.facts import ALIKE, MODEL, OPTIMIZER, SEARCH, Fact, facts, of_settings
 from workflows.tables.measured import Measured
 from workflows.tables.table import Difference
-
-Printed = Callable[[Measured], Mapping[str, Fact]]
-"""Returns the facts of the paper's experiment for a model."""
 
 
 def in_table_2(model: Measured) -> dict[str, Fact]:
@@ -41,10 +38,16 @@ def printed(
         "training data": Fact(f"{stated.corpus}, about {rounded(stated.pairs)} {stated.unit}", (stated.pairs,), 0.1),
         "test set": Fact(stated.test_text),
         "vocabulary": Fact(f"about {rounded(size)} {stated.pieces}", (size,) * (stated.pieces == "pieces"), 0.01),
+        "tokenisation": Fact(stated.tokenisation),
+        "cleaning": Fact("not stated"),
+        "longest training sentence": Fact(stated.longest),
         "model": of_settings(MODEL, training.model, *unprinted),
+        "initialisation": Fact("not stated"),
         "updates": Fact(rounded(training.updates), (training.updates,)),
         "tokens per update": Fact(f"about {rounded(budget)} source and {rounded(budget)} target", (budget,) * 2, 0.1),
+        "lengths in an update": Fact(ALIKE),
         "optimizer": of_settings(OPTIMIZER, training.optimizer, *unprinted),
+        "form of label smoothing": Fact("cited; authors' code: ε_ls / (V − 1) on each of the other pieces"),
         "averaged checkpoints": Fact(
             f"last {last}, written every 10 minutes, {rounded(every)} updates" if last > 1 else "none",
             (last, *(every,) * (last - 1)),
@@ -54,7 +57,9 @@ def printed(
     }
 
 
-def differences(models: Sequence[Measured], in_paper: Printed = in_table_2) -> list[Difference]:
+def differences(
+    models: Sequence[Measured], in_paper: Callable[[Measured], Mapping[str, Fact]] = in_table_2
+) -> list[Difference]:
     """Lists the facts in which models differ from the paper's; those that differ in the same way share an entry."""
     labels: dict[str, dict[tuple[str, str], list[str]]] = {}
     for model in models:

@@ -37,6 +37,9 @@ OPTIMIZER = {
     "learning_rate_scale": "learning rate ×",
     "label_smoothing": "ε_ls",
 }
+ALIKE = "about the same"
+"""How long the pairs of an update are in the paper (§5.1)."""
+INITIALISATION = "as in the authors' code: uniform by Xavier, W_Q, W_K and W_V as one matrix"
 SEARCH = {"beam_size": "beam", "length_penalty": "α", "max_extra_tokens": "output at most input +"}
 
 
@@ -76,6 +79,7 @@ def _listed(settings: Mapping[str, Any]) -> str:
 def facts(model: Measured) -> dict[str, Fact]:
     """Returns what a model was trained and searched with, in the paper's order."""
     run, config, updates = model.run, model.config, model.averaged_updates
+    is_transformer, optimizer = config.architecture == "transformer", run.settings.optimizer
     tokens = run.source_tokens / run.updates, run.target_tokens / run.updates
     source, target = map(rounded, tokens)
     kept = [rounded(update) for update in updates]
@@ -83,10 +87,14 @@ def facts(model: Measured) -> dict[str, Fact]:
     return {
         **(_of_trees(model) if model.trees else _of_text(model)),
         "vocabulary": Fact(f"{rounded(config.vocabulary_size)} joint byte-pair pieces", (config.vocabulary_size,)),
-        "model": of_settings(MODEL if config.architecture == "transformer" else SIZES, config),
+        **_of_preparation(model),
+        "model": of_settings(MODEL if is_transformer else SIZES, config),
+        "initialisation": Fact(INITIALISATION if is_transformer else "the architecture's"),
         "updates": Fact(rounded(run.updates), (run.updates,)),
         "tokens per update": Fact(f"{source} source and {target} target on average", tokens),
-        "optimizer": of_settings(OPTIMIZER, run.settings.optimizer),
+        "lengths in an update": Fact("all mixed" if run.settings.mixes_lengths else ALIKE),
+        "optimizer": of_settings(OPTIMIZER, optimizer),
+        **({"form of label smoothing": Fact("ε_ls / V on every piece, as cited")} if optimizer.label_smoothing else {}),
         "averaged checkpoints": Fact(
             f"last {len(updates)} (updates {shown})" if len(updates) > 1 else "none",
             (len(updates), *(after - before for before, after in pairwise(updates))),
@@ -94,6 +102,20 @@ def facts(model: Measured) -> dict[str, Fact]:
         "search on the dev set" if model.trees else "decoding": of_settings(SEARCH, model.decoding.settings),
         "hardware": Fact(hardware(run, lambda name: f"NVIDIA {known}" if (known := paper_device(name)) else name)),
         "training time": Fact(f"{duration(run.train_s)}, {run.train_s / run.updates:.2g} s per update"),
+    }
+
+
+def _of_preparation(model: Measured) -> dict[str, Fact]:
+    """Returns what was done to the text, of which the paper states little."""
+    cleaning, vocabulary, encoding = model.cell.text_settings
+    dropped = sum(model.corpus.report.get("dropped", {}).values())
+    reasons = ["blank", f"over {cleaning.max_words} words", f"over {cleaning.max_ratio:g} times the other side"]
+    text = "words, a piece a symbol of a tree" if model.trees else "raw text"
+    spelled = "256 pieces for bytes" if vocabulary.byte_fallback else "no pieces for bytes"
+    return {
+        "tokenisation": Fact(f"BPE by sentencepiece on {text}, {spelled}"),
+        "cleaning": Fact(f"{rounded(dropped)} pairs dropped: {', '.join((*reasons, *cleaning.drop))}"),
+        "longest training sentence": Fact(f"{encoding.max_tokens} tokens"),
     }
 
 

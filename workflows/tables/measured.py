@@ -18,6 +18,7 @@ from pipeline.evaluation.search_choice import DecodingChoiceRecord
 from pipeline.evaluation.tree_scores import BracketScores
 from pipeline.parsing.trees import bracketed
 from pipeline.records import CorpusRecord, DecodingRecord, EvaluationSetRecord, ScoringRecord, TrainingRecord
+from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
 from pipeline.store.artifact import MANIFEST
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
@@ -41,6 +42,7 @@ class Cell:
     """A short description of the training data, e.g. "Multi30k task 1"."""
     recipe: Recipe
     """The settings of the run and of its averaging."""
+    text_settings: tuple[CleaningSettings, VocabularySettings, EncodingSettings]
     corpus: Any
     training: Any
     checkpoint: Any

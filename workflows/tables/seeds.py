@@ -4,10 +4,12 @@ import csv
 import io
 from collections.abc import Sequence
 
-import numpy as np
-
+from workflows.profiles.profile import COMPETITORS
 from workflows.tables.measured import Measured
 from workflows.tables.provenance import dtypes
+
+TOLERANCE = 0.02
+"""Runs have spent as many FLOP if none has counted more than the least by this fraction."""
 
 
 def seeds_csv(models: Sequence[Measured]) -> str:
@@ -26,9 +28,9 @@ def seeds_csv(models: Sequence[Measured]) -> str:
             "vocabulary": model.config.vocabulary_size,
             "averaged": len(model.averaged_updates),
             **model.final_metrics(),
-            **equal,
+            **_at_equal_flop(model, models),
         }
-        for model, equal in zip(models, _at_equal_flop(models), strict=True)
+        for model in models
     ]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
@@ -37,20 +39,10 @@ def seeds_csv(models: Sequence[Measured]) -> str:
     return text.getvalue()
 
 
-def _at_equal_flop(models: Sequence[Measured]) -> list[dict[str, float]]:
-    """Returns each model's dev NLL after as many FLOP as all models of its pair have spent, if architectures differ.
-
-    Curves are interpolated between validations. A run whose first validation came later has no value.
-    """
-    curves = [model.nll_over_flop() for model in models]
-    values: list[dict[str, float]] = []
-    for model, curve in zip(models, curves, strict=True):
-        beside = [each for other, each in zip(models, curves, strict=True) if other.cell.pair == model.cell.pair]
-        architectures = {other.config.architecture for other in models if other.cell.pair == model.cell.pair}
-        spent = min(each[-1][0] for each in beside if each) if all(beside) else 0.0
-        value = {}
-        if len(architectures) > 1 and curve and spent >= curve[0][0]:
-            flop, nll = zip(*curve, strict=True)
-            value["equal_flop_dev_nll"] = float(np.interp(spent, flop, nll))
-        values.append(value)
-    return values
+def _at_equal_flop(model: Measured, models: Sequence[Measured]) -> dict[str, float]:
+    """Returns the final dev NLL of base and its competitors, if all of a language pair have spent as many FLOP."""
+    names = ("base", *COMPETITORS)
+    compared = [other for other in models if other.cell.pair == model.cell.pair and other.cell.model in names]
+    flop = [other.costs.counted_flop for other in compared]
+    has_several = model.cell.model in names and len({other.cell.model for other in compared}) > 1
+    return {"equal_flop_dev_nll": model.dev.dev_nll} if has_several and max(flop) <= (1 + TOLERANCE) * min(flop) else {}

@@ -228,7 +228,7 @@ def _metrics(
 def in_table_3(model: Measured) -> dict[str, Fact]:
     """Returns the facts of the paper's experiment for a row, or base's for a row that the paper lacks."""
     (row,) = grid_rows(WMT14.grid, model.cell.model if model.cell.model in paper.VARIATIONS else "base")
-    return printed(row.training, AveragingSettings(last=1), WMT14.decoding, paper.variation_facts(row.name))
+    return printed(row.training, AveragingSettings(last=1), WMT14.decoding, paper.facts("variation", row.name))
 
 
 def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:

@@ -20,7 +20,7 @@ from pipeline.parsing.trees import Tree, bracketed, drawn, words_of
 from pipeline.records import ChoiceRecord
 from workflows import paper
 from workflows.command_line import UNKNOWN, CommandLine
-from workflows.profiles.parsing import SEMI_SUPERVISED, wsj_profile
+from workflows.profiles.parsing import wsj_profile
 from workflows.quantities import key
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
@@ -270,9 +270,8 @@ def in_table_4(model: Measured) -> dict[str, Fact]:
     """
     profile = wsj_profile(Path(), [Path()]).for_pair(model.cell.pair)
     recipe = profile.recipes["parser"]
-    stated = paper.parser_facts(is_semi_supervised=model.cell.pair == SEMI_SUPERVISED)
     chosen = ("dropout", "attention_dropout", "learning_rate_scale")
-    there = printed(recipe.training, recipe.averaging, profile.decoding, stated, *chosen)
+    there = printed(recipe.training, recipe.averaging, profile.decoding, paper.facts(model.cell.pair), *chosen)
     own = {"symbol of a word": Fact("the same for all words"), "search on the dev set": there["decoding"]}
     return there | own
 

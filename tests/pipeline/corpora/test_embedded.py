@@ -30,15 +30,9 @@ def test_sizes_shards_and_progress(tmp_path):
 
 def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path):
     """Dev and test sentences are unique and not in training. No size or seed moves a sentence to another split."""
-    corpora = [
-        read_text(tmp_path / "small", SMALL),
-        read_text(tmp_path / "other", SMALL.model_copy(update={"seed": 2, "test_pairs": 90})),
-    ]
-    sources = {
-        (number, split): [source for source, _ in corpus.pairs(split)]
-        for number, corpus in enumerate(corpora)
-        for split in SPLITS
-    }
+    other = SMALL.model_copy(update={"seed": 2, "test_pairs": 90})
+    corpora = [read_text(tmp_path / "small", SMALL), read_text(tmp_path / "other", other)]
+    sources = {(i, split): [source for source, _ in corpora[i].pairs(split)] for i in (0, 1) for split in SPLITS}
     for (_, split), sentences in sources.items():
         assert {split_of(hash_of(sentence)) for sentence in sentences} == {split}
         if split != "train":

@@ -63,12 +63,8 @@ def test_text_is_copied_aligned_into_shards(folder: Path, here: Context, monkeyp
     """Training files keep their order, each in its own shards. Blank dev lines stay. A full disk is noticed."""
     text = read_text(here.folder, FilesSettings.load(folder / "corpus.toml"), shard_pairs=100, max_ratio=100)
     assert [*text.sets] == ["dev", "second", "a"]
-    assert [(shard.pairs, shard.collection) for shard in text.corpus.shards] == [
-        (100, "train.en.gz"),
-        (100, "train.en.gz"),
-        (50, "train.en.gz"),
-        (20, "more.en"),
-    ]
+    shards = [(shard.pairs, shard.collection) for shard in text.corpus.shards]
+    assert shards == [*((pairs, "train.en.gz") for pairs in (100, 100, 50)), (20, "more.en")]
     for side, language in enumerate(("en", "de")):
         assert [pair[side] for pair in text.pairs()] == [
             normalised(line)
@@ -187,10 +183,7 @@ def test_a_file_of_two_splits_is_refused(folder: Path, one: str, other: str, mes
         *((HEAD + SPLITS + TEST.replace("[test.t]", f'[test."t{end}"]'), "should match pattern") for end in ".-"),
         (HEAD.replace('"de"', '"json"') + SPLITS + TEST, "target: .*name json is reserved"),
         (HEAD.replace("de", "en") + SPLITS + TEST, "source en and target en are one language"),
-        (
-            HEAD.replace('"de"', '"en-de"') + SPLITS + TEST,
-            "en-de is a pair of languages; name one for source and one for",
-        ),
+        (HEAD.replace('"de"', '"en-de"') + SPLITS + TEST, "en-de is a pair of languages; name one for source and one"),
         (HEAD + SPLITS.replace("more.de", "../mine/more.en") + TEST, r"more.en, line 1: 0 tabs .* or name two files"),
         (HEAD + SPLITS.replace("more.de", "nothing.de") + TEST, r"names .*nothing.de, which is not a file"),
     ],

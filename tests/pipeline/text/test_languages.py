@@ -21,13 +21,7 @@ def test_a_language_has_many_codes(language: str, codes: str) -> None:
 
 
 def test_a_pair_is_told_from_a_language_with_a_region() -> None:
-    pairs = {
-        "en-de": ("en", "de"),
-        "en_de": ("en", "de"),
-        "EN-ZH": ("en", "zh"),
-        "eng-deu": ("en", "de"),
-        "en de": ("en", "de"),
-    }
+    pairs = dict.fromkeys(("en-de", "en_de", "eng-deu", "en de"), ("en", "de")) | {"EN-ZH": ("en", "zh")}
     assert {code: pair_in(code) for code in pairs} == pairs
     one = "de DE de-AT de-at de_DE deu_Latn zh-yue zh_Hans zh-hant pt-BR x-zh de-DE-1996 de_DE.UTF-8 de-de trees"
     assert {pair_in(code) for code in one.split()} == {()}

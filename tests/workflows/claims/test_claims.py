@@ -11,6 +11,7 @@ from workflows.claims.claims import CLAIMS, UNITS, Judged, judge
 from workflows.claims.error_rates import simulate, spread
 from workflows.claims.inference import ALPHA
 from workflows.claims.seeds import CONDITIONS, Run, Runs, read
+from workflows.cli.claims import cells
 
 ROWS = {"model": "base", "pair": "en-de", "seed": 1, "data": "Multi30k task 1", "dtype": "float32", "updates": 100}
 Values = Mapping[str, Sequence[float]]
@@ -84,7 +85,8 @@ def test_heads_are_judged_in_bleu(bleu: Values, verdict: str) -> None:
 def test_competitors_are_compared_at_equal_flop_whatever_their_updates() -> None:
     nll = {"base": BASE, "recurrent": WORSE, "convolutional": WORSE}
     superior = "superior in quality to recurrent and convolutional models"
-    assert by_text(judge(runs(nll)))[superior].verdict.startswith("not run: equal_flop_dev_nll")
+    alone = by_text(judge(runs(nll)))[superior].verdict
+    assert alone == "not comparable: base and recurrent were not trained in one table with equal FLOP"
     several = runs(nll, "equal_flop_dev_nll")
     longer = [run.model_copy(update={"updates": number}) for number, run in enumerate(several.runs)]
     assert by_text(judge(Runs("Multi30k task 1", "en-de", longer)))[superior].verdict == "holds"
@@ -161,3 +163,5 @@ def test_the_protocol_lists_the_claims_and_the_published_verdicts() -> None:
         units = " and ".join(dict.fromkeys(UNITS[part.metric] for part in claim.parts))
         expected += [(f"| {claim.text} |", f"| {claim.family} |", f"| {units} |")]
     assert not [words for words in expected if not any(all(word in line for word in words) for line in page)]
+    page = Path("docs/results/2026-11-28_attention-functions.md").read_text(encoding="utf-8").splitlines()
+    assert {f"| {' | '.join(row)} |" for row in cells(judged["2026-11-28_attention-functions-1.csv"])} < {*page}

@@ -79,21 +79,15 @@ def test_the_card_says_what_the_store_knows(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
     checkpoint = publish_model(store)
     scores = BleuScores(paper_bleu=27.31, sacrebleu=26.9, signature="nrefs:1|tok:13a", sentences=4)
+    search = {"settings": {"beam_size": 4, "length_penalty": 0.6}}
     for stage, fingerprint, source, figures in (
-        (
-            "decoding.decode",
-            "d1",
-            checkpoint.manifest["fingerprint"],
-            {"settings": {"beam_size": 4, "length_penalty": 0.6}},
-        ),
+        ("decoding.decode", "d1", checkpoint.manifest["fingerprint"], search),
         ("scoring.score", "s1", "d1", {**scores.model_dump(mode="json"), "name": "test", "language": "de"}),
     ):
         folder = store.folder(f"{stage.partition('.')[0]}-{fingerprint}")
         folder.mkdir()
-        Artifact(folder).write_json(
-            "manifest.json",
-            {"stage": stage, "fingerprint": fingerprint, "inputs": [{"fingerprint": source}], "figures": figures},
-        )
+        manifest = {"stage": stage, "fingerprint": fingerprint, "inputs": [{"fingerprint": source}]}
+        Artifact(folder).write_json("manifest.json", {**manifest, "figures": figures})
     write_card(tmp_path, checkpoint, "transformers", "print('Hallo')")
     card = (tmp_path / "README.md").read_text()
     for line in (

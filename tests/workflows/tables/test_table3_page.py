@@ -6,35 +6,21 @@ import pytest
 from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from workflows.command_line import CommandLine
 from workflows.tables import table3_page
-from workflows.tables.measured import Measured
 from workflows.tables.table3 import RowTrainings
-
-Cell = Callable[..., Measured]
-RIGHT = ["Das alte Haus steht auf dem Hügel.", "Ein gut-bekannter Mann liest „zwei“ Bücher.", "Sie schläft und träumt."]
-"""Translations that score 100; the default ones of `cell` score less."""
-
 
 COMMAND = CommandLine(typed="python -m workflows.reproduce_table3 --rows 'F<b>1'")
 
 
 @pytest.fixture(scope="module")
-def rows(cell: Cell) -> list[RowTrainings]:
-    base = tuple(
-        cell("en-de", "base", split="dev", seed=seed, dev_perplexity=value).cell for seed, value in ((1, 7.0), (2, 7.4))
-    )
-    c1 = cell("en-de", "C1", split="dev", dev_perplexity=6.0, translated=RIGHT, parameters=900_000).cell
-    return [
-        RowTrainings("base", {}, base),
-        RowTrainings("A1", {"n_heads": 1, "d_k": 128}, (cell("en-de", "A1", split="dev", dev_perplexity=9.0).cell,)),
+def report(trained_row: Callable[..., RowTrainings], tmp_path_factory: pytest.TempPathFactory) -> str:
+    rows = [
+        trained_row("base", 7.0, 7.4),
+        trained_row("A1", 9.0),
         RowTrainings("B1", {"d_k": 4}, (), "no room on <i>node 2</i>"),
-        RowTrainings("C1", {"n_layers": 1}, (c1,)),
+        trained_row("C1", 6.0, errors=(0,), parameters=900_000),
         RowTrainings("E", {"positions": "learned"}, ()),
-        RowTrainings("F<b>1", {"dropout": 0.3}, (cell("en-de", "F1", split="dev", dev_perplexity=7.5).cell,)),
+        RowTrainings("F<b>1", {"dropout": 0.3}, trained_row("F1", 7.5).trainings),
     ]
-
-
-@pytest.fixture(scope="module")
-def report(rows: list[RowTrainings], tmp_path_factory: pytest.TempPathFactory) -> str:
     return page_of(tmp_path_factory.getbasetemp(), table3_page.tabulate, rows, (), COMMAND)
 
 

@@ -4,11 +4,12 @@ from pathlib import Path
 import pytest
 
 from model.config import BASE
+from model.flops import count_parameters
 from pipeline.errors import UserError
-from workflows.paper import TABLE_3
+from workflows.paper import TABLE_3, VARIATIONS
 from workflows.profiles.loading import load_profile
 from workflows.profiles.profile import Grid, Profile
-from workflows.profiles.translation import EMBEDDED, MULTI30K
+from workflows.profiles.translation import EMBEDDED, MULTI30K, WMT14
 from workflows.tables import table3_rows
 from workflows.tables.table3_rows import GridRow, rows
 
@@ -39,9 +40,15 @@ def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
     assert by_row["base"].training == base
 
 
-def test_a_row_named_like_base_is_not_of_its_group() -> None:
-    grid = EMBEDDED.grid.model_copy(update={"rows": {"base2": {"n_layers": 1}, "F1": {}, "F2": {}}})
-    assert [row.name for row in rows(grid, "base,F")] == ["base", "F1", "F2"]
+@pytest.mark.parametrize("row", rows(WMT14.grid), ids=lambda row: row.name)
+def test_parameter_counts_differ_from_base_as_in_the_paper(row: GridRow) -> None:
+    from_base = count_parameters(row.training.model) - count_parameters(BASE)
+    millions = VARIATIONS[row.name].parameters_millions
+    if millions is None:
+        assert from_base == (1024 * 512 if row.name == "E" else 0)
+        return
+    printed = millions - 65
+    assert abs(from_base / 1e6 - printed) <= (0.03 * abs(printed) if "d_model" in row.difference else 1.0)
 
 
 def test_big_trains_three_times_as_long() -> None:
@@ -74,7 +81,6 @@ def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
     assert by_row["G"].training.model == replace(grid.training.model, attention_window=9)
     assert second.model.d_model == MULTI30K.grid.training.model.d_model
     assert by_row["F2"].difference == {"d_ff": 100, "updates": 9, "warmup_steps": 7}
-    assert [row.name for row in rows(grid, "base,F")] == ["base", "F1", "F2"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,8 @@ def test_a_mistake_in_a_row_of_one_s_own_is_one_line(tmp_path: Path, written: st
 
 
 def test_rows_are_chosen_by_name_or_letter() -> None:
-    """Selected rows are in the table's order, each once. "b" and "C9" select nothing."""
+    """Selected rows are in the table's order, each once. "b", "C9" and a name like base's select nothing else."""
+    assert table3_rows.chosen([*NAMES, "base2", "F1", "F2"], "base,F") == ["base", "F1", "F2"]
     assert table3_rows.chosen([*NAMES, "F1"], "big, F,B,B1,E") == ["B1", "B2", "E", "big", "F1"]
     assert table3_rows.chosen(NAMES, None) == NAMES
     for asked in ("b", "C9", "A,,B", "", "F"):

@@ -234,11 +234,8 @@ def test_runs_show_their_texts_and_user(made_table2: MadeTable2) -> None:
     for run in runs.values():
         assert run.info.user_id == run.data.tags["mlflow.user"] != "unknown"
         inputs = {each.dataset.name: each.tags[0].value for each in run.inputs.dataset_inputs}
-        assert inputs == {
-            "generate en-de": "training",
-            "generate en-de dev": "evaluation",
-            "generate en-de test": "evaluation",
-        }
+        evaluated = dict.fromkeys(("generate en-de dev", "generate en-de test"), "evaluation")
+        assert inputs == {"generate en-de": "training", **evaluated}
         folders = [local_file_uri_to_path(json.loads(each.dataset.source)["uri"]) for each in run.inputs.dataset_inputs]
         assert all(Path(folder).is_dir() for folder in folders)
 
