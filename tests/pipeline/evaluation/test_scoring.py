@@ -14,14 +14,7 @@ import pytest
 from pipeline.artifacts import Hypotheses
 from pipeline.errors import UserError
 from pipeline.evaluation import scoring
-from pipeline.evaluation.scoring import (
-    ascii_punctuation,
-    paper_bleu,
-    paper_tokens,
-    sacre_bleu,
-    score_texts,
-    split_compounds,
-)
+from pipeline.evaluation.scoring import ascii_punctuation, paper_tokens, score_texts, split_compounds
 from pipeline.records import ScoringRecord
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.contexts import new_context
@@ -66,8 +59,8 @@ QUOTED = '"Ja", sagte der alte Mann', "„Ja“, sagte der alte Mann"
 )
 def test_paper_bleu_by_hand(hypothesis: str, reference: str, score: float) -> None:
     """Case matters, the style of quotes does not, unlike for sacreBLEU."""
-    assert paper_bleu([hypothesis], [[reference]], "de").score == pytest.approx(score)
-    assert sacre_bleu([QUOTED[0]], [[QUOTED[1]]], "de").score < 100
+    assert score_texts([hypothesis], [[reference]], "de").paper_bleu == pytest.approx(score)
+    assert score_texts([QUOTED[0]], [[QUOTED[1]]], "de").sacrebleu < 100
 
 
 def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +143,7 @@ def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> N
 def test_any_code_of_a_language_has_its_paper_bleu(same: str, line: str) -> None:
     codes = same.split()
     assert {paper_tokens(line, code) for code in codes} == {paper_tokens(line, codes[0])}
-    assert paper_bleu([line * 2], [[line * 2]], codes[-1]).score == pytest.approx(100)
+    assert score_texts([line * 2], [[line * 2]], codes[-1]).paper_bleu == pytest.approx(100)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +154,8 @@ def test_a_tokenizer_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UserError, match=rf"{language}.* not installed; pip install 'sacrebleu\[{extra}\]'$"):
-        sacre_bleu(["a"], [["a"]], language)
-    assert "tok:13a" in sacre_bleu(["a"], [["a"]], "de").signature
+        score_texts(["a"], [["a"]], language)
+    assert "tok:13a" in score_texts(["a"], [["a"]], "de").signature
 
 
 def test_stage_scores_a_test_set(tmp_path: Path) -> None:
