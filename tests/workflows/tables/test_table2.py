@@ -118,6 +118,19 @@ def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
     assert results.metrics["paper_bleu.EN-DE base"] == pytest.approx(sum(c.main.deciding for c in cells) / 2)
 
 
+def test_neighbours_in_the_table_are_compared(cell: Cell) -> None:
+    """On their pair's test set, over all seeds; where paper BLEU is not defined, by sacreBLEU only."""
+    seeds = [cell("en-de", "base", seed=seed) for seed in (1, 2)]
+    right = seeds[0].cell.test_set.references.read_text().splitlines()
+    chinese = [cell("en-zh", model, references=CHINESE[:3], translated=CHINESE[:3]) for model in ("big", "base")]
+    results = table2.compute([cell("en-de", "big", translated=right), *seeds, *chinese])
+    (table,) = (table for table in results.tables if table.title == "Differences between models")
+    (of_german, of_chinese) = ([column.text(row) for column in table.columns] for row in table.rows)
+    assert of_german[:2] == ["EN-DE big − base", "1 and 2"]
+    assert of_german[2] == f"+{100 - results.metrics['paper_bleu.EN-DE base']:.2f}"
+    assert of_chinese == ["EN-ZH big − base", "1 and 1", *["not defined"] * 3, "+0.00", "[0.00, 0.00]", "1.000"]
+
+
 @pytest.mark.parametrize(
     ("lines", "taken"),
     [(3, [0, 1, 2]), (10, list(range(10))), (19, list(range(10))), (25, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18])],
