@@ -118,5 +118,5 @@ def test_text_to_score(
     ]
     assert "sacreBLEU +0.00 [0.00, 0.00], p 1.000 (sacrebleu --paired-bs: 0.001)  nrefs:1|bs:1000|" in lines[-3]
     (tmp_path / "other").write_text("Ein Test.\nNoch einer.\n")
-    with pytest.raises(UserError, match="hypothesis has 1 lines, .*other has 2; align"):
+    with pytest.raises(UserError, match=r"hypothesis has 1 lines, .*other has 2; align"):
         main.score(hyp=references[::-1], ref=references[1:], lang="de")
