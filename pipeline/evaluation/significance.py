@@ -10,7 +10,6 @@ variance: `aiayn claims` judges with trained models as units. Of one seed, nothi
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from sacrebleu.metrics.base import Metric
@@ -33,8 +32,6 @@ class Difference(Record):
     sacrebleu_p: float
     """Of the same resamples as `sacrebleu --paired-bs` computes it. Where nothing differs it is below 0.05 about twice
     as often as said, and 0.001 for equal lines."""
-    seeds: tuple[int, int]
-    resamples: int
     signature: str
 
     @property
@@ -73,29 +70,20 @@ def bootstrap(metric: Metric, models: Sequence[Sequence[Statistics]], resamples:
     scores, scores_R = [], []
     for seeds in models:
         scores.append(np.mean([metric._aggregate_and_compute(of_seed).score for of_seed in seeds]))
-        scores_RS = np.array([_resampled(metric, of_seed, drawn_RN) for of_seed in seeds]).T
+        arrays = [np.array(of_seed, "float32") for of_seed in seeds]  # like sacreBLEU: scores are equal to the bit
+        scores_RS = [[metric._compute_score_from_stats(of[drawn].sum(0)).score for of in arrays] for drawn in drawn_RN]
         seeds_RS = random.choice(len(seeds), size=(resamples, max(1, len(seeds) - 1)))
-        scores_R.append(np.take_along_axis(scores_RS, seeds_RS, axis=1).mean(1))
+        scores_R.append(np.take_along_axis(np.array(scores_RS), seeds_RS, axis=1).mean(1))
     difference, differences_R = scores[1] - scores[0], scores_R[1] - scores_R[0]
-    tail = resamples // 40
+    distances_R, tail = np.abs(differences_R), resamples // 40
     low, high = np.sort(differences_R)[[tail - 1, -tail]]
-    distances_R = np.abs(differences_R)
     against = min((differences_R <= 0).sum(), (differences_R >= 0).sum())
-    signature: Any = metric.get_signature()
-    signature.update("seed", word)
-    signature.update("bs", resamples)
+    signature = metric.get_signature()
+    signature.info |= {"seed": word, "bs": resamples}
     return Difference(
         difference=float(difference),
         interval=(float(low), float(high)),
         p=min(1.0, 2 * float(against + 1) / (resamples + 1)),
         sacrebleu_p=float((distances_R - distances_R.mean() > abs(difference)).sum() + 1) / (resamples + 1),
-        seeds=(len(models[0]), len(models[1])),
-        resamples=resamples,
         signature=str(signature),
     )
-
-
-def _resampled(metric: Metric, statistics: Statistics, drawn_RN: np.ndarray) -> list[float]:
-    """Returns the scores of drawn sentences, equal to sacreBLEU's to the bit."""
-    of_sentences = np.array(statistics, "float32")
-    return [metric._compute_score_from_stats(of_sentences[drawn].sum(0)).score for drawn in drawn_RN]

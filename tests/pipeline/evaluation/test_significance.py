@@ -36,7 +36,7 @@ def test_one_seed_is_sacrebleu_s_paired_bootstrap(language: str, monkeypatch: py
         assert own.sacrebleu_p < own.p < 1
     bleu = differences["sacrebleu"]
     copies = compared([[first] * 2, [second] * 3], [REFERENCES], language, bleu_only=True)["sacrebleu"]
-    assert (copies.p, copies.interval, copies.seeds) == (bleu.p, bleu.interval, (2, 3))
+    assert (copies.p, copies.interval) == (bleu.p, bleu.interval)
     swapped = compared([[second], [first]], [REFERENCES], language, bleu_only=True)["sacrebleu"]
     assert (swapped.p, swapped.difference) == (bleu.p, -bleu.difference)
     monkeypatch.setattr(significance, "MAX_RESAMPLED", 99)
