@@ -81,14 +81,6 @@ def paper_tokens(text: str, language: str) -> str:
     return split_compounds(tokens) if tokenizer.lang == "de" else tokens
 
 
-def _check_lines(hypotheses: Sequence[str], references: References) -> None:
-    for lines in references:
-        if len(hypotheses) != len(lines):
-            raise UserError(f"{len(hypotheses)} hypotheses but {len(lines)} references; both need one sentence a line")
-    if not hypotheses:
-        raise UserError("nothing to score: there are 0 hypotheses and 0 references")
-
-
 class PaperBleu(BLEU):
     """Corpus BLEU-4 of `paper_tokens`: case-sensitive, unsmoothed, like multi-bleu.perl (§6.1)."""
 
@@ -119,7 +111,11 @@ def score_texts(
     Intervals are sacreBLEU's: symmetric about the mean of resamples drawn with SACREBLEU_SEED. Raises UserError if the
     numbers of lines differ or are 0, or if the language's tokenizer is not installed.
     """
-    _check_lines(hypotheses, references)
+    for lines in references:
+        if len(hypotheses) != len(lines):
+            raise UserError(f"{len(hypotheses)} hypotheses but {len(lines)} references; both need one sentence a line")
+    if not hypotheses:
+        raise UserError("nothing to score: there are 0 hypotheses and 0 references")
     of_language = metrics(language, bleu_only=bleu_only)
     if not bleu_only:
         of_language["lowercased"] = BLEU(lowercase=True, tokenize=tokenizer_of(language))

@@ -128,11 +128,7 @@ def choose_parser(
 
 
 def _scores(
-    context: Context,
-    model: Checkpoint,
-    dev: EvaluationSet,
-    searches: Sequence[DecodingSettings],
-    unit: str,
+    context: Context, model: Checkpoint, dev: EvaluationSet, searches: Sequence[DecodingSettings], unit: str
 ) -> Iterator[dict[str, float]]:
     """Yields the dev-set scores of each search, by the same actors; reports progress."""
     from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it

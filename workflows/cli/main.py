@@ -181,8 +181,7 @@ def train(
     out: OutOption,
     model: Annotated[str, typer.Option(help="One of the profile's recipes: base or big.")] = "base",
     workers: Annotated[
-        str | None,
-        typer.Option(help="Training processes: 4, or 2:8 for as many as fit.  [default: the recipe's]"),
+        str | None, typer.Option(help="Training processes: 4, or 2:8 for as many as fit.  [default: the recipe's]")
     ] = None,
     exact_reduction: Annotated[
         bool,
@@ -254,8 +253,7 @@ def translate(
         int, typer.Option(min=1, help=f"Translations per sentence; above 1, lines of {N_BEST_LINE}.")
     ] = 1,
     scores: Annotated[
-        bool,
-        typer.Option("--scores", help="Prefix each line with log P / penalty and a tab; n-best lists always do."),
+        bool, typer.Option("--scores", help="Prefix each line with log P / penalty and a tab; n-best lists always do.")
     ] = False,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""

@@ -141,7 +141,10 @@ def test_copies_and_what_nobody_reads_in_a_bucket_go(at_s3: S3Server, command_li
 
 
 def test_what_nobody_names_goes(store: Store) -> None:
+    """A user's files stay."""
     make(store, table_of(9))
+    (store.root / "table2" / "embedded" / "1" / "notes.txt").write_text("mine")
+    store.folder("mine").mkdir()
     half_make(store, "decoding-0000000000000009")
     half_make(store, _only(2)[0])
     workspace = store.artifacts / ".tune-host-1-0"
@@ -150,6 +153,8 @@ def test_what_nobody_names_goes(store: Store) -> None:
     assert _names(store) == sorted(gone)
     clean(store, plan(store))
     assert not [name for name in gone if store.folder(name).exists()]
+    assert (store.root / "table2" / "embedded" / "1" / "notes.txt").is_file()
+    assert store.folder("mine").is_dir()
     assert _names(store) == []
 
 
@@ -169,16 +174,6 @@ def test_nothing_goes_while_a_command_without_names_makes_something(store: Store
         assert not store.folder(_only(9)[0]).exists()
         assert not half.exists()
         assert (store.artifacts / ".tune-host-1-0").is_dir()
-
-
-def test_a_users_file_stays(store: Store) -> None:
-    run = store.root / "table2" / "embedded" / "1"
-    (run / "notes.txt").write_text("mine")
-    mine = store.folder("mine")
-    mine.mkdir()
-    clean(store, plan(store))
-    assert (run / "notes.txt").is_file()
-    assert mine.is_dir()
 
 
 def test_a_list_first_and_yes_deletes_it(store: Store, command_line: CommandLine) -> None:
