@@ -39,12 +39,6 @@ class Difference(Record):
         """The interval as text."""
         return "[{:.2f}, {:.2f}]".format(*self.interval)
 
-    @property
-    def text(self) -> str:
-        """E.g. `+0.42 [0.10, 0.75], p 0.012 (sacrebleu --paired-bs: 0.006)`."""
-        own = f"{self.difference:+.2f} {self.interval_text}, p {self.p:.3f}"
-        return f"{own} (sacrebleu --paired-bs: {self.sacrebleu_p:.3f})"
-
 
 def compared(
     models: Sequence[Sequence[Sequence[str]]], references: References, language: str, *, bleu_only: bool = False
@@ -65,8 +59,7 @@ def bootstrap(metric: Metric, models: Sequence[Sequence[Statistics]], resamples:
     """Compares two models by their statistics, a list per seed. Sentences are those that sacreBLEU draws."""
     word = os.environ.get("SACREBLEU_SEED", "12345").lower()
     random = np.random.default_rng(None if word in ("none", "0") else int(word))
-    n_sentences = len(models[0][0])
-    drawn_RN = random.choice(n_sentences, size=(resamples, n_sentences))
+    drawn_RN = random.choice(n := len(models[0][0]), size=(resamples, n))
     scores, scores_R = [], []
     for seeds in models:
         scores.append(np.mean([metric._aggregate_and_compute(of_seed).score for of_seed in seeds]))

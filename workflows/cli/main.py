@@ -315,7 +315,8 @@ def score(
     for path, tests in zip(hyp[1:], differences, strict=True):
         typer.echo(f"{path} minus {hyp[0]}:" + " too many sentences to resample" * (not tests))
         for name, each in tests.items():
-            typer.echo(f"{SCORES[name]} {each.text}  {each.signature}")
+            p = f"p {each.p:.3f} (sacrebleu --paired-bs: {each.sacrebleu_p:.3f})"
+            typer.echo(f"{SCORES[name]} {each.difference:+.2f} {each.interval_text}, {p}  {each.signature}")
     if differences:
         typer.echo(
             "A small p says that other sentences like these would show the difference, not that another seed would."

@@ -188,12 +188,6 @@ def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
     assert any("EN-DE base ends at" in label for label in labels)
 
 
-def test_nothing_was_run(tmp_path: Path) -> None:
-    report = page_of(tmp_path, table2.tabulate, [])
-    assert "Nothing was run: the table has only the paper’s values." in Reader(report).text
-    assert drawings(report) == []
-
-
 def test_several_models_are_drawn_over_seconds_and_flop(cell: Cell) -> None:
     scored = {update: 20.0 + update / 50 for update in (50, 130, 400)}  # 130 has no line of its own
     base, other = replace(cell("en-de", "base"), series={"dev_sacrebleu": scored}), cell("en-de", "recurrent")
