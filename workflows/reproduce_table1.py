@@ -25,8 +25,7 @@ MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:meas
 TABULATE = Stage("tabulating.tabulate_layers", tabulate, Table1Artifact, follows_source=True)
 
 ProfileOption = Annotated[
-    str | None,
-    typer.Option("--profile", help="cpu or gpu.  [default: from --config, else gpu if present]"),
+    str | None, typer.Option("--profile", help="cpu or gpu.  [default: from --config, else gpu if present]")
 ]
 
 
@@ -54,10 +53,7 @@ def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproducti
 
 
 @options.with_options
-def main(
-    common: options.Common,
-    profile: ProfileOption = None,
-) -> tuple[Reproduction, Asked]:
+def main(common: options.Common, profile: ProfileOption = None) -> tuple[Reproduction, Asked]:
     """Returns the experiment and its request."""
     chosen = load_complexity_profile(profile, config=common.config, overrides=common.overrides or [])
     request = requested("table1", chosen, common)

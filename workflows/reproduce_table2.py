@@ -103,8 +103,7 @@ def main(
     common: options.Common,
     dev_bleu: options.DevBleuOption = False,
     choose_decoding: Annotated[
-        bool,
-        typer.Option("--choose-decoding", help="Choose beam and α on the dev set, from the settings choice.*."),
+        bool, typer.Option("--choose-decoding", help="Choose beam and α on the dev set, from the settings choice.*.")
     ] = False,
     pairs: Annotated[str | None, typer.Option(help="Language pairs, e.g. en-de.  [default: all]")] = None,
     models: Annotated[

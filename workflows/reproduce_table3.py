@@ -76,13 +76,7 @@ def rows_of(
 
 
 def reproduction(
-    profile: Profile,
-    pair: str,
-    asked: str | None,
-    seeds: int,
-    request: Request,
-    *,
-    dev_scores: bool = False,
+    profile: Profile, pair: str, asked: str | None, seeds: int, request: Request, *, dev_scores: bool = False
 ) -> Reproduction:
     """Returns the experiment: the requested rows on the text of the profile's grid, and their table."""
     grid = profile.grid
@@ -117,8 +111,7 @@ def main(
         str | None, typer.Option("--rows", help="Rows or groups of rows, e.g. A,B1,big.  [default: all]")
     ] = None,
     seeds: Annotated[
-        int,
-        typer.Option(min=1, max=100, help="Runs per row, with seeds from 1; base gets at least grid.base_seeds."),
+        int, typer.Option(min=1, max=100, help="Runs per row, with seeds from 1; base gets at least grid.base_seeds.")
     ] = 1,
 ) -> tuple[Reproduction, Asked]:
     """Returns the experiment and its request."""

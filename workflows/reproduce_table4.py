@@ -34,16 +34,14 @@ ProfileOption = Annotated[
     typer.Option("--profile", help="embedded, treebank or wsj.  [default: from --config, else by treebank size]"),
 ]
 TreebankOption = Annotated[
-    Path | None,
-    typer.Option("--treebank", help="Trees in Penn brackets: WSJ's folders 00 to 24, a folder, or a file."),
+    Path | None, typer.Option("--treebank", help="Trees in Penn brackets: WSJ's folders 00 to 24, a folder, or a file.")
 ]
 SilverOption = Annotated[
     list[Path] | None,
     typer.Option("--silver", help="File of automatically parsed trees, for the semi-supervised row. May be repeated."),
 ]
 DevF1Option = Annotated[
-    bool,
-    typer.Option("--dev-f1", help="Also parse the dev set with every kept checkpoint: F1 over time in MLflow."),
+    bool, typer.Option("--dev-f1", help="Also parse the dev set with every kept checkpoint: F1 over time in MLflow.")
 ]
 
 

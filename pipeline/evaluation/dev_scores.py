@@ -56,11 +56,7 @@ def measure(context: Context, run: TrainingRun, dev: EvaluationSet, settings: De
 
 
 def scores_of(
-    context: Context,
-    model: Checkpoint,
-    dev: EvaluationSet,
-    settings: DecodingSettings,
-    translators: "Translators",
+    context: Context, model: Checkpoint, dev: EvaluationSet, settings: DecodingSettings, translators: "Translators"
 ) -> dict[str, float]:
     """Returns a model's BLEU scores on the dev set, or a parser's F1, without keeping its output.
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
 from pathlib import Path
 
 from pipeline.artifacts import Corpus, EvaluationSet, Hypotheses
@@ -108,7 +108,9 @@ def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Pa
     frequent label of constituents that end where their sentence does. Warns of symbols that parsers cannot learn,
     because the training trees in `corpus` lack them.
     """
-    root, inner = _usual_labels(islice(_training_trees(corpus), LABELLED_TREES))
+    pairs = chain.from_iterable(read_pairs(shard.source, shard.target) for shard in corpus.shards)
+    trees = (rebuild(symbols.split(), words.split()).tree for words, symbols in pairs)
+    root, inner = _usual_labels(islice(trees, LABELLED_TREES))
     known = set(corpus.symbols)
     for number, line in enumerate(read_lines(text.references), start=1):
         for symbol in sorted(set(line.split()) - known):
@@ -121,12 +123,6 @@ def right_branching(context: Context, corpus: Corpus, text: EvaluationSet) -> Pa
 
 def _trees(path: Path) -> list[Tree]:
     return [placed.tree for placed in read_trees(path)]
-
-
-def _training_trees(corpus: Corpus) -> Iterator[Tree]:
-    for shard in corpus.shards:
-        for words, symbols in read_pairs(shard.source, shard.target):
-            yield rebuild(symbols.split(), words.split()).tree
 
 
 def _usual_labels(trees: Iterable[Tree]) -> tuple[str, str]:

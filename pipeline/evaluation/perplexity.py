@@ -45,11 +45,6 @@ def measure(context: Context, checkpoint: Checkpoint, dev: EvaluationSet) -> Per
         model = load_model(checkpoint.folder, context.device)
         n_correct = torch.zeros((), dtype=torch.int64, device=context.device)
         _, nll, n_tokens = split_sums(model, split, smoothing=0.0, n_correct=n_correct).tolist()
-    return Perplexity(context.folder).write(
-        PerplexityRecord(
-            dev_nll=nll / n_tokens,
-            dev_perplexity=perplexity_of(nll / n_tokens),
-            tokens=int(n_tokens),
-            dev_accuracy=int(n_correct) / n_tokens,
-        )
-    )
+    scores = {"dev_nll": nll / n_tokens, "dev_perplexity": perplexity_of(nll / n_tokens)}
+    record = PerplexityRecord(**scores, tokens=int(n_tokens), dev_accuracy=int(n_correct) / n_tokens)
+    return Perplexity(context.folder).write(record)

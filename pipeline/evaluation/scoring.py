@@ -4,8 +4,9 @@ Also computes chrF, and both scores' 95% confidence intervals by sacreBLEU's boo
 translations have scored 29.02 by the first and 27.52 by the second (tensor2tensor, issue 317), so the two never share
 a column.
 
-    paper_bleu(hypotheses, references, "de")    # §6.1: Moses-tokenized, cased, German compounds split
-    sacre_bleu(hypotheses, references, "de")    # detokenized, cased; the signature names the tokenizer
+    scores = score_texts(hypotheses, [references], "de")
+    scores.paper_bleu    # §6.1: Moses-tokenized, cased, German compounds split
+    scores.sacrebleu     # detokenized, cased; the signature names the tokenizer
 
 sacreBLEU's tokenizer is 13a, its own for Chinese, Japanese or Korean, or `char` for other languages written without
 spaces. For any of these but Korean, paper BLEU is not defined, since Moses' tokenizer needs spaces.
@@ -15,9 +16,10 @@ import logging
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from sacremoses.corpus import NonbreakingPrefixes
@@ -79,56 +81,26 @@ def paper_tokens(text: str, language: str) -> str:
     return split_compounds(tokens) if tokenizer.lang == "de" else tokens
 
 
-def _check_lines(hypotheses: Sequence[str], references: References) -> None:
-    for lines in references:
-        if len(hypotheses) != len(lines):
-            raise UserError(f"{len(hypotheses)} hypotheses but {len(lines)} references; both need one sentence a line")
-    if not hypotheses:
-        raise UserError("nothing to score: there are 0 hypotheses and 0 references")
+class PaperBleu(BLEU):
+    """Corpus BLEU-4 of `paper_tokens`: case-sensitive, unsmoothed, like multi-bleu.perl (§6.1)."""
+
+    def __init__(self, language: str) -> None:
+        super().__init__(tokenize="none", smooth_method="none", force=True)
+        self.language, self.tokenizer_signature = language, "moses"
+
+    def _preprocess_segment(self, sent: str) -> str:
+        return paper_tokens(sent, self.language)
 
 
-class Bleu(NamedTuple):
-    """A BLEU score in percent, its 95% confidence interval (low, high), and sacreBLEU's signature."""
+def metrics(language: str, *, bleu_only: bool = False) -> dict[str, Metric]:
+    """Returns the metrics of detokenized lines by name: both BLEU scores and, unless `bleu_only`, chrF.
 
-    score: float
-    interval: tuple[float, float] | None
-    signature: str
-
-
-def _bleu(metric: BLEU, hypotheses: Sequence[str], references: References, resamples: int) -> Bleu:
-    """The interval is sacreBLEU's: symmetric about the mean of resamples drawn with SACREBLEU_SEED."""
-    if resamples and len(hypotheses) <= MAX_RESAMPLED:
-        test = PairedTest([("", hypotheses)], {"BLEU": metric}, references, test_type="bs", n_samples=resamples)
-        result: Any = test()[1]["BLEU"][0]
-        score, interval = result.score, (float(result.mean - result.ci), float(result.mean + result.ci))
-    else:
-        score, interval = metric.corpus_score(hypotheses, references).score, None
-    return Bleu(float(score), interval, str(metric.get_signature()))
-
-
-def paper_bleu(hypotheses: Sequence[str], references: References, language: str, resamples: int = 0) -> Bleu | None:
-    """Returns corpus BLEU-4 of `paper_tokens`: case-sensitive, unsmoothed, like multi-bleu.perl (§6.1).
-
-    None if the language is written without spaces, since Moses' tokenizer would leave clauses whole. Raises
-    UserError if the numbers of lines differ or are 0.
+    A language written without spaces has no paper BLEU, since Moses' tokenizer would leave clauses whole. Raises
+    UserError if sacreBLEU's tokenizer for the language is not installed.
     """
-    _check_lines(hypotheses, references)
-    if not has_word_spaces(language):
-        return None
-    tokenized = [[paper_tokens(line, language) for line in side] for side in (hypotheses, *references)]
-    return _bleu(BLEU(tokenize="none", smooth_method="none", force=True), tokenized[0], tokenized[1:], resamples)
-
-
-def sacre_bleu(
-    hypotheses: Sequence[str], references: References, language: str, resamples: int = 0, *, lowercase: bool = False
-) -> Bleu:
-    """Returns sacreBLEU's default score of detokenized lines, case-sensitive unless `lowercase` (`sacrebleu -lc`).
-
-    The tokenizer is the language's, or else 13a, or `char` for one without spaces. Raises UserError if the numbers of
-    lines differ or are 0, or if the tokenizer is not installed.
-    """
-    _check_lines(hypotheses, references)
-    return _bleu(BLEU(lowercase=lowercase, tokenize=tokenizer_of(language)), hypotheses, references, resamples)
+    paper = {"paper_bleu": PaperBleu(language)} if has_word_spaces(language) else {}
+    chrf = {} if bleu_only else {"chrf": CHRF()}
+    return {**paper, "sacrebleu": BLEU(tokenize=tokenizer_of(language)), **chrf}
 
 
 def score_texts(
@@ -136,24 +108,28 @@ def score_texts(
 ) -> BleuScores:
     """Returns both BLEU scores of detokenized lines in `language`; unless `bleu_only`, intervals, lower-cased and chrF.
 
-    Raises UserError if the numbers of lines differ or are 0, or if the language's tokenizer is not installed.
+    Intervals are sacreBLEU's: symmetric about the mean of resamples drawn with SACREBLEU_SEED. Raises UserError if the
+    numbers of lines differ or are 0, or if the language's tokenizer is not installed.
     """
-    resamples, chrf = (0 if bleu_only else RESAMPLES), CHRF()
-    sacre = sacre_bleu(hypotheses, references, language, resamples)
-    paper = paper_bleu(hypotheses, references, language, resamples)
-    lowercased = None if bleu_only else sacre_bleu(hypotheses, references, language, lowercase=True)
-    return BleuScores(
-        paper_bleu=paper and paper.score,
-        sacrebleu=sacre.score,
-        signature=sacre.signature,
-        lowercased=lowercased and lowercased.score,
-        lowercased_signature=lowercased and lowercased.signature,
-        sentences=len(hypotheses),
-        chrf=None if bleu_only else float(chrf.corpus_score(hypotheses, references).score),
-        chrf_signature=None if bleu_only else str(chrf.get_signature()),
-        paper_bleu_interval=paper and paper.interval,
-        sacrebleu_interval=sacre.interval,
-    )
+    for lines in references:
+        if len(hypotheses) != len(lines):
+            raise UserError(f"{len(hypotheses)} hypotheses but {len(lines)} references; both need one sentence a line")
+    if not hypotheses:
+        raise UserError("nothing to score: there are 0 hypotheses and 0 references")
+    of_language = metrics(language, bleu_only=bleu_only)
+    if not bleu_only:
+        of_language["lowercased"] = BLEU(lowercase=True, tokenize=tokenizer_of(language))
+    values: dict[str, Any] = {"paper_bleu": None, "sentences": len(hypotheses)}
+    for name, metric in of_language.items():
+        if isinstance(metric, BLEU) and not (bleu_only or metric.lowercase or len(hypotheses) > MAX_RESAMPLED):
+            test = PairedTest([("", hypotheses)], {"": metric}, references, test_type="bs", n_samples=RESAMPLES)
+            result: Any = test()[1]["BLEU"][0]
+            values[f"{name}_interval"] = float(result.mean - result.ci), float(result.mean + result.ci)
+        else:
+            result = metric.corpus_score(hypotheses, references)
+        values |= {name: float(result.score), f"{name}_signature": str(metric.get_signature())}
+    values.pop("paper_bleu_signature", None)  # not sacreBLEU's
+    return BleuScores(signature=values.pop("sacrebleu_signature"), **values)
 
 
 def score(context: Context, hypotheses: Hypotheses, text: EvaluationSet, *, bleu_only: bool = False) -> Scores:

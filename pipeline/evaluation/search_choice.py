@@ -89,10 +89,7 @@ def choose(
     searched = _scores(context, model, dev, [settings.model_copy(update=search) for search in searches], "searches")
     scores = [SearchScores(**search, **bleu) for search, bleu in zip(searches, searched, strict=True)]
 
-    def preference(search: SearchScores) -> tuple[float, bool]:
-        return search.deciding[1], (search.beam_size, search.length_penalty) == default
-
-    best = max(scores, key=preference)
+    best = max(scores, key=lambda one: (one.deciding[1], (one.beam_size, one.length_penalty) == default))
     chosen = settings.model_copy(update={"beam_size": best.beam_size, "length_penalty": best.length_penalty})
     return DecodingChoice(context.folder).write(DecodingChoiceRecord(scores=tuple(scores), settings=chosen))
 
@@ -128,11 +125,7 @@ def choose_parser(
 
 
 def _scores(
-    context: Context,
-    model: Checkpoint,
-    dev: EvaluationSet,
-    searches: Sequence[DecodingSettings],
-    unit: str,
+    context: Context, model: Checkpoint, dev: EvaluationSet, searches: Sequence[DecodingSettings], unit: str
 ) -> Iterator[dict[str, float]]:
     """Yields the dev-set scores of each search, by the same actors; reports progress."""
     from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it

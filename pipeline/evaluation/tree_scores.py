@@ -5,7 +5,7 @@ f1 = score_parses(Context(folder), parses).load().total.f1
 
 from pipeline.context import Context
 from pipeline.evaluation.parses import Parses
-from pipeline.parsing.evalb import Total, score_trees
+from pipeline.parsing.evalb import score_trees
 from pipeline.records import Record
 from pipeline.store.artifact import JsonArtifact
 
@@ -44,10 +44,7 @@ class ScoredTrees(JsonArtifact[TreeScores]):
 def score_parses(context: Context, parses: Parses) -> ScoredTrees:
     """Scores the trees against the gold trees. Raises UserError like `score_trees`."""
     scores = score_trees(parses.gold_path, parses.trees_path)
-    return ScoredTrees(context.folder).write(
-        TreeScores(total=_bracket_scores(scores.total), short=_bracket_scores(scores.total_short))
+    total, short = (
+        BracketScores.model_validate(each._asdict(), extra="ignore") for each in (scores.total, scores.total_short)
     )
-
-
-def _bracket_scores(total: Total) -> BracketScores:
-    return BracketScores.model_validate(total._asdict(), extra="ignore")
+    return ScoredTrees(context.folder).write(TreeScores(total=total, short=short))

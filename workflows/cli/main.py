@@ -67,6 +67,7 @@ from workflows.experiments import EXPERIMENTS, Experiment
 from workflows.names import named_folder
 from workflows.profiles.changes import changes_typed, checked, read_config
 from workflows.profiles.loading import load_profile
+from workflows.quantities import SCORES
 
 EXPORT = """Exports a trained model for other programs, with one command per format.
 
@@ -125,6 +126,7 @@ def _options(
 translate_input = Imported("workflows.cli.writers:translate")
 parse_input = Imported("workflows.cli.writers:parse")
 score_texts = Imported("pipeline.evaluation.scoring:score_texts")
+compared = Imported("pipeline.evaluation.significance:compared")
 export_ctranslate2 = Imported("pipeline.export.ctranslate2:export")
 export_huggingface = Imported("pipeline.export.huggingface:export")
 register = Imported("workflows.cli.registry:register")
@@ -179,8 +181,7 @@ def train(
     out: OutOption,
     model: Annotated[str, typer.Option(help="One of the profile's recipes: base or big.")] = "base",
     workers: Annotated[
-        str | None,
-        typer.Option(help="Training processes: 4, or 2:8 for as many as fit.  [default: the recipe's]"),
+        str | None, typer.Option(help="Training processes: 4, or 2:8 for as many as fit.  [default: the recipe's]")
     ] = None,
     exact_reduction: Annotated[
         bool,
@@ -252,8 +253,7 @@ def translate(
         int, typer.Option(min=1, help=f"Translations per sentence; above 1, lines of {N_BEST_LINE}.")
     ] = 1,
     scores: Annotated[
-        bool,
-        typer.Option("--scores", help="Prefix each line with log P / penalty and a tab; n-best lists always do."),
+        bool, typer.Option("--scores", help="Prefix each line with log P / penalty and a tab; n-best lists always do.")
     ] = False,
 ) -> None:
     """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
@@ -283,27 +283,44 @@ def parse(
 
 @app.command()
 def score(
-    hyp: Annotated[Path, typer.Option(help="Translations, one per line.")],
+    hyp: Annotated[
+        list[Path], typer.Option(help="Translations, one per line. Repeat it to compare others with the first.")
+    ],
     ref: Annotated[
         list[Path], typer.Option(help="References, one per line. May be repeated, for several references a sentence.")
     ],
     lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the tokenizers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print paper BLEU (tokenized), sacreBLEU (detokenized; also lower-cased), chrF, and sacreBLEU's signatures."""
+    """Print paper BLEU (tokenized), sacreBLEU (detokenized; also lower-cased), chrF, and sacreBLEU's signatures;
+    of each further translation, also the differences from the first, by paired bootstrap."""
     if pair_in(lang) or not lang.strip():
         raise UserError(f"--lang {lang!r}: name one language, e.g. de, with a region in capitals, e.g. pt-BR")
-    hypotheses, *references = ([*map(normalised, read_lines(path, notice=True))] for path in (hyp, *ref))
-    for path, lines in zip(ref, references, strict=True):
-        if len(hypotheses) != len(lines):
-            raise UserError(f"{hyp} has {len(hypotheses)} lines, {path} has {len(lines)}; align them line by line")
-    scores = score_texts(hypotheses, references, lang)
+    first, *others = texts = [[*map(normalised, read_lines(path, notice=True))] for path in (*hyp, *ref)]
+    for path, lines in zip((*hyp, *ref)[1:], others, strict=True):
+        if len(lines) != len(first):
+            raise UserError(f"{hyp[0]} has {len(first)} lines, {path} has {len(lines)}; align them line by line")
+    hypotheses, references = texts[: len(hyp)], texts[len(hyp) :]
+    scores = [score_texts(lines, references, lang) for lines in hypotheses]
+    differences = [compared([[first], [lines]], references, lang) for lines in hypotheses[1:]]
     if as_json:
-        typer.echo(json.dumps(scores.model_dump()))
-    else:
-        typer.echo(f"{scores.text.replace(', ', chr(10))}  {scores.signature}")
-        typer.echo(f"lower-cased {scores.lowercased:.2f}  {scores.lowercased_signature}")
-        typer.echo(f"chrF {scores.chrf:.2f}  {scores.chrf_signature}")
+        files = [{"file": str(path), **of_file.model_dump()} for path, of_file in zip(hyp, scores, strict=True)]
+        tests = [{name: each.model_dump() for name, each in of_file.items()} for of_file in differences]
+        typer.echo(json.dumps({"hypotheses": files, "differences": tests} if tests else scores[0].model_dump()))
+        return
+    for path, of_file in zip(hyp, scores, strict=True):
+        typer.echo(f"{path}:\n" * bool(differences) + f"{of_file.text.replace(', ', chr(10))}  {of_file.signature}")
+        typer.echo(f"lower-cased {of_file.lowercased:.2f}  {of_file.lowercased_signature}")
+        typer.echo(f"chrF {of_file.chrf:.2f}  {of_file.chrf_signature}")
+    for path, tests in zip(hyp[1:], differences, strict=True):
+        typer.echo(f"{path} minus {hyp[0]}:" + " too many sentences to resample" * (not tests))
+        for name, each in tests.items():
+            p = f"p {each.p:.3f} (sacrebleu --paired-bs: {each.sacrebleu_p:.3f})"
+            typer.echo(f"{SCORES[name]} {each.difference:+.2f} {each.interval_text}, {p}  {each.signature}")
+    if differences:
+        typer.echo(
+            "A small p says that other sentences like these would show the difference, not that another seed would."
+        )
 
 
 @app.command()

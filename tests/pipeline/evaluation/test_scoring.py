@@ -1,27 +1,19 @@
 """Both BLEU scores are compared with lines computed by hand, other programs and real text."""
 
-import json
 import math
-import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sacrebleu.metrics import BLEU, CHRF
 
 from pipeline.artifacts import Hypotheses
 from pipeline.errors import UserError
 from pipeline.evaluation import scoring
-from pipeline.evaluation.scoring import (
-    ascii_punctuation,
-    paper_bleu,
-    paper_tokens,
-    sacre_bleu,
-    score_texts,
-    split_compounds,
-)
+from pipeline.evaluation.scoring import ascii_punctuation, paper_tokens, score_texts, split_compounds
 from pipeline.records import ScoringRecord
 from pipeline.text.lines import read_lines, write_lines
 from tests.support.contexts import new_context
@@ -66,41 +58,30 @@ QUOTED = '"Ja", sagte der alte Mann', "„Ja“, sagte der alte Mann"
 )
 def test_paper_bleu_by_hand(hypothesis: str, reference: str, score: float) -> None:
     """Case matters, the style of quotes does not, unlike for sacreBLEU."""
-    assert paper_bleu([hypothesis], [[reference]], "de").score == pytest.approx(score)
-    assert sacre_bleu([QUOTED[0]], [[QUOTED[1]]], "de").score < 100
+    assert score_texts([hypothesis], [[reference]], "de").paper_bleu == pytest.approx(score)
+    assert score_texts([QUOTED[0]], [[QUOTED[1]]], "de").sacrebleu < 100
 
 
-def test_scores_are_sacrebleu_s_own(parallel_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With two references, scores and intervals equal the sacrebleu command's, for paper BLEU run on its tokens."""
+def test_scores_are_sacrebleu_s_own(parallel_text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two references, scores, intervals and signatures are sacreBLEU's, for paper BLEU on its tokens."""
     references = list(read_lines(parallel_text / "multi30k" / "test_2016_flickr.de.gz"))[:300]
     hypotheses = [" ".join(line.split(" ")[::-1][:2] + line.split(" ")[2:]) for line in references]
     others = [" ".join(line.split(" ")[1:][::-1]) for line in references]
-
-    def printed(lines: Sequence[list[str]], *options: str) -> list[dict[str, Any]]:
-        for path, side in zip(("hypotheses", "references", "others"), lines, strict=True):
-            write_lines(tmp_path / path, side)
-        command = [sys.executable, "-m", "sacrebleu", "references", "others", "-i", "hypotheses", "-w", "6", *options]
-        done = subprocess.run([*command, "--confidence"], cwd=tmp_path, capture_output=True, check=True, text=True)
-        return json.loads(f"[{done.stdout.strip('[] ' + chr(10))}]")
-
-    def assert_equal(score: float | None, interval: tuple[float, float] | None, own: dict[str, Any]) -> None:
-        low, high = own["confidence_mean"] - own["confidence_var"], own["confidence_mean"] + own["confidence_var"]
-        assert (score, *interval) == pytest.approx((own["score"], low, high), abs=1e-5)
-        assert 0 < interval[0] < own["score"] < interval[1] < 100
-
-    scores = score_texts(hypotheses, [references, others], "de")
-    bleu, chrf = printed((hypotheses, references, others), "-m", "bleu", "chrf")
-    assert_equal(scores.sacrebleu, scores.sacrebleu_interval, bleu)
-    assert scores.chrf == pytest.approx(chrf["score"], abs=1e-6)
-    signatures = [of["signature"].replace("bs:1000|seed:12345|", "") for of in (bleu, chrf)]
-    assert [scores.signature, scores.chrf_signature] == signatures
+    scores, signatures = score_texts(hypotheses, [references, others], "de"), []
+    of_tokens, *of_lines = BLEU(tokenize="none", smooth_method="none", force=True), BLEU(), BLEU(lowercase=True), CHRF()
+    for name, metric in zip(("paper_bleu", "sacrebleu", "lowercased", "chrf"), (of_tokens, *of_lines), strict=True):
+        sides = [hypotheses, references, others]
+        if metric is of_tokens:
+            sides = [[paper_tokens(line, "de") for line in side] for side in sides]
+        score = metric.corpus_score(sides[0], sides[1:]).score
+        assert getattr(scores, name) == score
+        signatures.append(str(metric.get_signature()))
+        if interval := getattr(scores, f"{name}_interval", None):
+            own: Any = metric.corpus_score(sides[0], sides[1:], n_bootstrap=1000)
+            assert interval == pytest.approx((own._mean - own._ci, own._mean + own._ci))
+            assert 0 < interval[0] < score < interval[1] < 100
+    assert [scores.signature, scores.lowercased_signature, scores.chrf_signature] == signatures[1:]
     assert scores.signature.startswith("nrefs:2|")
-    (lowercased,) = printed((hypotheses, references, others), "-lc")
-    assert scores.lowercased == pytest.approx(lowercased["score"], abs=1e-5)
-    assert scores.lowercased_signature == lowercased["signature"].replace("bs:1000|seed:12345|", "")
-    tokenized = [[paper_tokens(line, "de") for line in side] for side in (hypotheses, references, others)]
-    (paper,) = printed(tokenized, "--tokenize", "none", "--smooth-method", "none", "--force")
-    assert_equal(scores.paper_bleu, scores.paper_bleu_interval, paper)
 
     monkeypatch.setattr(scoring, "MAX_RESAMPLED", 299)
     without = {"paper_bleu_interval": None, "sacrebleu_interval": None}
@@ -150,7 +131,7 @@ def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> N
 def test_any_code_of_a_language_has_its_paper_bleu(same: str, line: str) -> None:
     codes = same.split()
     assert {paper_tokens(line, code) for code in codes} == {paper_tokens(line, codes[0])}
-    assert paper_bleu([line * 2], [[line * 2]], codes[-1]).score == pytest.approx(100)
+    assert score_texts([line * 2], [[line * 2]], codes[-1]).paper_bleu == pytest.approx(100)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +142,8 @@ def test_a_tokenizer_that_is_not_installed_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UserError, match=rf"{language}.* not installed; pip install 'sacrebleu\[{extra}\]'$"):
-        sacre_bleu(["a"], [["a"]], language)
-    assert "tok:13a" in sacre_bleu(["a"], [["a"]], "de").signature
+        score_texts(["a"], [["a"]], language)
+    assert "tok:13a" in score_texts(["a"], [["a"]], "de").signature
 
 
 def test_stage_scores_a_test_set(tmp_path: Path) -> None:

@@ -45,17 +45,13 @@ def _only(seed: int) -> list[str]:
     return sorted(step.name for step in in_order([table_of(seed)]) if step.stage is not TEXT)
 
 
-def _give_up(store: Store, number: int) -> None:
-    shutil.rmtree(store.root / "table2" / "embedded" / str(number))
-
-
 def test_a_run_whose_folder_is_removed_goes(store: Store) -> None:
     """Only its own artifacts go. The text, an input of others, stays, and the others stay fully cached.
 
     Its command rebuilds only what was deleted.
     """
     assert _names(store) == []
-    _give_up(store, 1)
+    shutil.rmtree(store.root / "table2" / "embedded" / "1")
     shown, before = plan(store), listing(store.root)
     assert _names(store) == _only(1)
     labels = {"train en-de base", "average en-de base", "score en-de base", "table 2"}
@@ -110,19 +106,15 @@ def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
     assert to_run([table_of(1)], store) == {}
 
 
-def test_copies_that_are_being_made_stay(at_s3: S3Server) -> None:
+def test_copies_and_what_nobody_reads_in_a_bucket_go(at_s3: S3Server, command_line: CommandLine) -> None:
+    """What the bucket has, can be pulled again. Unfinished copies, what is not pushed, and a run that goes on, stay."""
     store = Store.at(f"{at_s3.bucket()}/runs")
-    worker = Build.of(store, "training-0000000000000009")
-    with worker.opened() as folder:
+    with Build.of(store, "training-0000000000000009").opened() as folder:
         (folder / "metrics.jsonl").write_text("line")
         assert _names(Store(store.root)) == []
     half_make(store, "training-0000000000000009")
     assert _names(Store(store.root)) == [folder.name]
-
-
-def test_copies_and_what_nobody_reads_in_a_bucket_go(at_s3: S3Server, command_line: CommandLine) -> None:
-    """What the bucket has, can be pulled again. What a machine has not pushed, and a run that goes on, stays."""
-    store = Store.at(f"{at_s3.bucket()}/runs")
+    shutil.rmtree(store.artifacts / folder.name)
     make(store, table_of(1))
     text, training, *_ = in_order([table_of(1)])
     store.bucket.write(f"store/{text.name}/0123456789abcdef/00000.en", b"of a killed upload")
@@ -141,7 +133,10 @@ def test_copies_and_what_nobody_reads_in_a_bucket_go(at_s3: S3Server, command_li
 
 
 def test_what_nobody_names_goes(store: Store) -> None:
+    """A user's files stay."""
     make(store, table_of(9))
+    (store.root / "table2" / "embedded" / "1" / "notes.txt").write_text("mine")
+    store.folder("mine").mkdir()
     half_make(store, "decoding-0000000000000009")
     half_make(store, _only(2)[0])
     workspace = store.artifacts / ".tune-host-1-0"
@@ -150,6 +145,8 @@ def test_what_nobody_names_goes(store: Store) -> None:
     assert _names(store) == sorted(gone)
     clean(store, plan(store))
     assert not [name for name in gone if store.folder(name).exists()]
+    assert (store.root / "table2" / "embedded" / "1" / "notes.txt").is_file()
+    assert store.folder("mine").is_dir()
     assert _names(store) == []
 
 
@@ -171,20 +168,10 @@ def test_nothing_goes_while_a_command_without_names_makes_something(store: Store
         assert (store.artifacts / ".tune-host-1-0").is_dir()
 
 
-def test_a_users_file_stays(store: Store) -> None:
-    run = store.root / "table2" / "embedded" / "1"
-    (run / "notes.txt").write_text("mine")
-    mine = store.folder("mine")
-    mine.mkdir()
-    clean(store, plan(store))
-    assert (run / "notes.txt").is_file()
-    assert mine.is_dir()
-
-
 def test_a_list_first_and_yes_deletes_it(store: Store, command_line: CommandLine) -> None:
     """Without --yes nothing changes. Sizes are those of the files. The second time nothing is left."""
     (store.folder(table_of(1).name) / "report.html").write_bytes(b"x" * 2_500_000)
-    _give_up(store, 1)
+    shutil.rmtree(store.root / "table2" / "embedded" / "1")
     root, before = str(store.root), listing(store.root)
     told = command_line.here("workflows.cli", "clean", "--store", root)
     assert told.returncode == 0

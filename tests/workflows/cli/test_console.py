@@ -140,12 +140,17 @@ def _in_shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, encoding="utf-8")
 
 
-def test_an_output_that_takes_nothing_is_one_line_and_status_2(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("ein Hund.\n")
-    score = f"{sys.executable} -m workflows.cli score --hyp text --ref text --lang de"
-    done = _in_shell(f"{score} > /dev/full", tmp_path)
-    wanted = "error: the output: No space left on device; free some space and run the same command again\n"
-    assert (done.returncode, done.stderr) == (2, wanted)
+@pytest.mark.parametrize(
+    ("command", "status", "message"),
+    [
+        ("{} > /dev/full", 2, "the output: No space left on device; free some space and run the same command again"),
+        ("mkdir gone; cd gone; rmdir ../gone; {}", 2, "the working directory no longer exists; change to another one"),
+        ("set -o pipefail; {} | true", 1, ""),  # a reader that leaves
+    ],
+)
+def test_a_place_that_goes_is_one_line(command: str, status: int, message: str, tmp_path: Path) -> None:
+    done = _in_shell(command.format(f"{sys.executable} {PLAN}"), tmp_path)
+    assert (done.returncode, done.stderr) == (status, f"error: {message}\n" * bool(message))
 
 
 @pytest.mark.parametrize(
@@ -178,18 +183,6 @@ def test_a_closed_stream_s_number_is_no_other_file_s() -> None:
     )
     done = subprocess.run(["bash", "-c", f'{sys.executable} -c "{code}" >&- <&-'], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_a_deleted_working_directory_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "gone").mkdir()
-    gone = _in_shell(f"cd gone; rmdir ../gone; {sys.executable} {PLAN}", tmp_path)
-    wanted = "error: the working directory no longer exists; change to another one\n"
-    assert (gone.returncode, gone.stderr) == (2, wanted)
-
-
-def test_a_reader_that_leaves_ends_a_command_quietly(tmp_path: Path) -> None:
-    done = _in_shell(f"set -o pipefail; {sys.executable} {PLAN} | true", tmp_path)
-    assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,24 @@ def test_text_to_score(
     (tmp_path / "hypothesis").write_text("Das ist ein kleiner Test.\n")
     (tmp_path / "other").write_text("Ein Test.\n")
     references = [tmp_path / "other", tmp_path / "hypothesis"]
-    main.score(hyp=tmp_path / "hypothesis", ref=references, lang="de", as_json=True)
+    main.score(hyp=[tmp_path / "hypothesis"], ref=references, lang="de", as_json=True)
     scores = json.loads(capfd.readouterr().out)
     assert scores["paper_bleu"] == pytest.approx(100)
     assert scores["sacrebleu"] == pytest.approx(100)
     assert scores["signature"].startswith("nrefs:2|")
+
+    (tmp_path / "worse").write_text("Das ist ein kleiner Text.\n")
+    files = {"hyp": [tmp_path / "hypothesis", tmp_path / "worse", tmp_path / "hypothesis"], "ref": references[1:]}
+    main.score(**files, lang="zh", as_json=True)
+    printed = json.loads(capfd.readouterr().out)
+    assert [each["sacrebleu"] < 99 for each in printed["hypotheses"]] == [False, True, False]
+    worse, equal = printed["differences"]
+    assert worse["sacrebleu"]["difference"] == printed["hypotheses"][1]["sacrebleu"] - scores["sacrebleu"]
+    assert (equal["chrf"]["p"], [*equal]) == (1, ["sacrebleu", "chrf"])
+    main.score(**files, lang="zh")
+    lines = capfd.readouterr().out.splitlines()
+    assert f"{tmp_path / 'worse'} minus {tmp_path / 'hypothesis'}:" in lines
+    assert "sacreBLEU +0.00 [0.00, 0.00], p 1.000 (sacrebleu --paired-bs: 0.001)  nrefs:1|bs:1000|" in lines[-3]
+    (tmp_path / "other").write_text("Ein Test.\nNoch einer.\n")
+    with pytest.raises(UserError, match=r"hypothesis has 1 lines, .*other has 2; align"):
+        main.score(hyp=references[::-1], ref=references[1:], lang="de")

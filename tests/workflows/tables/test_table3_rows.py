@@ -72,9 +72,10 @@ def test_rows_of_the_user_s_own_come_from_a_toml_file(tmp_path: Path) -> None:
         'profile = "multi30k"\n[grid.training]\nupdates = 600\n'
         "[grid.rows]\nF1 = {n_layers = 1, label_smoothing = 0.2}\nF2 = {d_ff = 100, updates = 9}\n"
     )
-    grid = load_profile(config=config, overrides=["grid.rows.F2.warmup_steps=7", "grid.rows.G.attention_window=9"]).grid
+    typed = ["F2.warmup_steps=7", "G.attention_window=9", "base2.n_layers=1"]
+    grid = load_profile(config=config, overrides=[f"grid.rows.{setting}" for setting in typed]).grid
     by_row = by_name(grid)
-    assert list(by_row) == [*NAMES, "F1", "F2", "G"]
+    assert list(by_row) == [*NAMES, "F1", "F2", "G", "base2"]
     first, second = by_row["F1"].training, by_row["F2"].training
     assert (first.model.n_layers, first.optimizer.label_smoothing, first.updates) == (1, 0.2, 600)
     assert (second.model.d_ff, second.optimizer.warmup_steps, second.updates) == (100, 7, 9)
