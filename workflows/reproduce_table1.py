@@ -15,7 +15,7 @@ from workflows.cli import options
 from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, requested
 from workflows.command_line import CommandLine
-from workflows.engine.dag import A, Imported, Stage
+from workflows.engine.dag import Imported, Stage
 from workflows.experiment import Reproduction
 from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
 from workflows.tables.table1 import Table1Artifact, tabulate
@@ -25,24 +25,17 @@ MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:meas
 TABULATE = Stage("tabulating.tabulate_layers", tabulate, Table1Artifact, follows_source=True)
 
 ProfileOption = Annotated[
-    str | None,
-    typer.Option("--profile", help="cpu or gpu.  [default: from --config, else gpu if present]"),
+    str | None, typer.Option("--profile", help="cpu or gpu.  [default: from --config, else gpu if present]")
 ]
-
-
-def exclusive(stage: Stage[A], profile: ComplexityProfile) -> Stage[A]:
-    """Returns a timing stage that reserves the CPUs or GPU it measures on.
-
-    On a shared cluster no other work gets these CPUs.
-    """
-    gpus = 0 if profile.timing.device == "cpu" else stage.gpus
-    return replace(stage, cpus=max(1, profile.timing.threads), gpus=gpus)
 
 
 def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproduction:
     """Returns the experiment: counts, then times, then the table."""
     counts = COUNT("count operations", profile.layers, profile.sweep)
-    measured = exclusive(MEASURE, profile)("measure times", counts, profile.layers, profile.sweep, profile.timing)
+    timing = profile.timing
+    # Reserves the CPUs or GPU that it measures on: on a shared cluster no other work gets them.
+    measure = replace(MEASURE, cpus=max(1, timing.threads), gpus=0 if timing.device == "cpu" else MEASURE.gpus)
+    measured = measure("measure times", counts, profile.layers, profile.sweep, timing)
     settings = profile.model_dump(mode="json")
     return Reproduction(
         name="table1",
@@ -54,10 +47,7 @@ def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproducti
 
 
 @options.with_options
-def main(
-    common: options.Common,
-    profile: ProfileOption = None,
-) -> tuple[Reproduction, Asked]:
+def main(common: options.Common, profile: ProfileOption = None) -> tuple[Reproduction, Asked]:
     """Returns the experiment and its request."""
     chosen = load_complexity_profile(profile, config=common.config, overrides=common.overrides or [])
     request = requested("table1", chosen, common)

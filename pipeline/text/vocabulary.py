@@ -110,12 +110,7 @@ def load(path: Path) -> SentencePieceProcessor:
 
 
 def count_words(
-    shard: Shard,
-    rows_before: int,
-    sample_pairs: int,
-    pairs: int,
-    has_spaces: tuple[bool, bool],
-    line_every: int,
+    shard: Shard, rows_before: int, sample_pairs: int, pairs: int, has_spaces: tuple[bool, bool], line_every: int
 ) -> tuple[Counter[str], Counter[str]]:
     """Counts words in a shard's part of `sample_pairs` spread evenly over a corpus of `pairs`.
 

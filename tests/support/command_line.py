@@ -12,10 +12,7 @@ from workflows.cli.console import run_app
 from workflows.cli.reproduce import app_of
 from workflows.experiments import EXPERIMENTS
 
-APPS = {
-    "workflows.cli": main.app,
-    **{each.module: app_of(each.module) for each in EXPERIMENTS.values()},
-}
+APPS = {"workflows.cli": main.app, **{each.module: app_of(each.module) for each in EXPERIMENTS.values()}}
 
 
 class Done(NamedTuple):

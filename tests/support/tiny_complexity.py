@@ -8,13 +8,7 @@ from pipeline.complexity.records import (
     SizeCounts,
     SizeMeasurements,
 )
-from pipeline.complexity.settings import (
-    LAYER_TYPES,
-    LayerSettings,
-    LayerType,
-    SweepSettings,
-    TimingSettings,
-)
+from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, SweepSettings, TimingSettings
 
 SETTINGS = LayerSettings(kernel=5, window=8)
 SWEEP = SweepSettings(

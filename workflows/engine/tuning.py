@@ -33,11 +33,7 @@ QUIET = {
 
 
 def run_trials(
-    results: Mapping[str, Sequence[Step[Artifact]]],
-    at_once: int,
-    store: Store,
-    relay: Relay,
-    build: "partial[None]",
+    results: Mapping[str, Sequence[Step[Artifact]]], at_once: int, store: Store, relay: Relay, build: "partial[None]"
 ) -> None:
     """Builds the models in order, `at_once` at a time. `relay.failures` has those that failed."""
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # the table lists the failures

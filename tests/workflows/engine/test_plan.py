@@ -91,14 +91,8 @@ def _plan(target: Step[Words], store: Store, verbose: bool = False, forced: list
     file = io.StringIO()
     left, _ = target.inputs
     models = {"a model": ([left], {"updates": "30"})}
-    print_plan(
-        Console(file=file, width=160),
-        [target],
-        models,
-        store,
-        reasons(to_run([target], store, forced or []), store),
-        verbose,
-    )
+    why = reasons(to_run([target], store, forced or []), store)
+    print_plan(Console(file=file, width=160), [target], models, store, why, verbose)
     return file.getvalue()
 
 

@@ -39,11 +39,6 @@ def test_sizes_keep_the_paper_s_ratio_to_base(profile: Profile) -> None:
     assert by_row["base"].training == base
 
 
-def test_a_row_named_like_base_is_not_of_its_group() -> None:
-    grid = EMBEDDED.grid.model_copy(update={"rows": {"base2": {"n_layers": 1}, "F1": {}, "F2": {}}})
-    assert [row.name for row in rows(grid, "base,F")] == ["base", "F1", "F2"]
-
-
 def test_big_trains_three_times_as_long() -> None:
     """Table 3 prints 100K steps for base and 300K for big; no other row changes them."""
     by_row = by_name(load_profile(overrides=["grid.training.updates=70"]).grid)
@@ -95,7 +90,8 @@ def test_a_mistake_in_a_row_of_one_s_own_is_one_line(tmp_path: Path, written: st
 
 
 def test_rows_are_chosen_by_name_or_letter() -> None:
-    """Selected rows are in the table's order, each once. "b" and "C9" select nothing."""
+    """Selected rows are in the table's order, each once. "b" and "C9" select nothing, and "base2" is not base's."""
+    assert table3_rows.chosen([*NAMES, "base2", "F1", "F2"], "base,F") == ["base", "F1", "F2"]
     assert table3_rows.chosen([*NAMES, "F1"], "big, F,B,B1,E") == ["B1", "B2", "E", "big", "F1"]
     assert table3_rows.chosen(NAMES, None) == NAMES
     for asked in ("b", "C9", "A,,B", "", "F"):
