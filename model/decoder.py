@@ -114,16 +114,13 @@ class LayerCache:
         """Stores the last W of the tree's `n_tokens` tokens; returns all keys and values: k_BHMK and v_BHMV."""
         before = n_tokens - k_BHWK.shape[2]
         if n_tokens > self.v_BHCV.shape[2]:
-            self._grow(before, max(2 * n_tokens, FIRST_ROOM))
+            k_BHKC, v_BHCV, room = self.k_BHKC, self.v_BHCV, max(2 * n_tokens, FIRST_ROOM)
+            self.k_BHKC = k_BHKC.new_empty(*k_BHKC.shape[:3], room)
+            self.v_BHCV = v_BHCV.new_empty(*v_BHCV.shape[:2], room, v_BHCV.shape[3])
+            self.k_BHKC[..., :before], self.v_BHCV[:, :, :before] = k_BHKC[..., :before], v_BHCV[:, :, :before]
         self.k_BHKC[..., before:n_tokens] = k_BHWK.transpose(2, 3)
         self.v_BHCV[:, :, before:n_tokens] = v_BHWV
         return self.k_BHKC[..., :n_tokens].transpose(2, 3), self.v_BHCV[:, :, :n_tokens]
-
-    def _grow(self, n_tokens: int, room: int) -> None:
-        k_BHKC, v_BHCV = self.k_BHKC, self.v_BHCV
-        self.k_BHKC = k_BHKC.new_empty(*k_BHKC.shape[:3], room)
-        self.v_BHCV = v_BHCV.new_empty(*v_BHCV.shape[:2], room, v_BHCV.shape[3])
-        self.k_BHKC[..., :n_tokens], self.v_BHCV[:, :, :n_tokens] = k_BHKC[..., :n_tokens], v_BHCV[:, :, :n_tokens]
 
     def select(self, tokens_BX: Tensor) -> None:
         """Keeps only tokens `tokens_BX` of each sentence's tree, in this order."""

@@ -199,7 +199,9 @@ class _Search:
             if forbidden_BWV is not None:
                 log_p_BWV[..., : forbidden_BWV.shape[2]].masked_fill_(forbidden_BWV[sentences], -math.inf)
             if closing:
-                log_p_BWV[closing_B[sentences]] += _end_only(log_p_NV)
+                bias_V = torch.full_like(log_p_NV[0], -math.inf)
+                bias_V[END_ID] = 0
+                log_p_BWV[closing_B[sentences]] += bias_V
             parts.append(_best(log_p_BWV, self.log_p_BW[sentences], n))
         log_p_BC, parent_BC, token_BC = (torch.cat(column) for column in zip(*parts, strict=True))
         return log_p_BC, parent_BC, token_BC
@@ -252,13 +254,6 @@ def _best(log_p_BWV: Tensor, log_p_BW: Tensor, n_candidates: int) -> tuple[Tenso
     impossible_BC = ~(log_p_BC > -math.inf)
     token_BC = token_BC.masked_fill_(impossible_BC, END_ID)
     return log_p_BC.masked_fill_(impossible_BC, -math.inf), block_BC // n_blocks, token_BC
-
-
-def _end_only(log_p_NV: Tensor) -> Tensor:
-    """Returns the bias that allows only END_ID, (V,)."""
-    bias_V = torch.full_like(log_p_NV[0], -math.inf)
-    bias_V[END_ID] = 0
-    return bias_V
 
 
 def _select(tokens_BWT: Tensor, rows_BX: Tensor) -> Tensor:

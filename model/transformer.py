@@ -78,13 +78,12 @@ def look_up(table_XD: Tensor, ids_N: Tensor) -> Tensor:
     return F.embedding(F.pad(ids_N, (0, missing), value=PAD_ID), table_XD)[: len(ids_N)]
 
 
-def sinusoids(n_positions: int, d_model: int, first: int = 0) -> Tensor:
+def sinusoids(n_positions: int, d_model: int) -> Tensor:
     """Computes PE(pos, 2i) = sin(pos / 10000^(2i/d_model)) and PE(pos, 2i+1) = cos of the same (§3.5): pe_LD, float32.
 
-    The rows are positions `first` to `first + n_positions - 1`. Angles are float64: at position 5,000 a float32 angle
-    is off by 3e-4.
+    Angles are float64: at position 5,000 a float32 angle is off by 3e-4.
     """
-    position_L1 = torch.arange(first, first + n_positions, dtype=torch.float64)[:, None]
+    position_L1 = torch.arange(n_positions, dtype=torch.float64)[:, None]
     exponent_I = torch.arange(0, d_model, 2, dtype=torch.float64) / d_model
     angle_LI = position_L1 / 10000.0**exponent_I
     return torch.stack((angle_LI.sin(), angle_LI.cos()), dim=-1).reshape(n_positions, d_model).float()

@@ -8,11 +8,10 @@ Training does not depend on test sets, so adding one retrains nothing.
 
 import json
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, TypeAdapter
+from pydantic import BeforeValidator
 
 from model.config import TransformerConfig
 from pipeline.errors import UserError
@@ -26,7 +25,7 @@ from pipeline.records import (
     TrainingRecord,
 )
 from pipeline.settings import DecodingSettings
-from pipeline.store.artifact import Artifact, JsonArtifact
+from pipeline.store.artifact import Artifact, JsonArtifact, adapter_of
 
 ALL = "all"
 """Name of the only collection."""
@@ -195,7 +194,7 @@ class Checkpoint(JsonArtifact[AveragingRecord]):
     @property
     def config(self) -> TransformerConfig:
         """The model's configuration. Raises UserError if `model.json` is missing or invalid."""
-        return self.read(CONFIG_FILE, _config_adapter())
+        return self.read(CONFIG_FILE, adapter_of(_Config))
 
     @property
     def vocabulary(self) -> Path:
@@ -204,17 +203,15 @@ class Checkpoint(JsonArtifact[AveragingRecord]):
         return of_run if self.folder.parent.name == CHECKPOINTS and not own.exists() else own
 
 
-@cache
-def _config_adapter() -> TypeAdapter[TransformerConfig]:
-    return TypeAdapter(Annotated[TransformerConfig, BeforeValidator(_refuse_unknown_fields)])
-
-
 def _refuse_unknown_fields(fields: Any) -> Any:
     """Raises ValueError for a field of a newer version, which may change the meaning of the weights."""
     unknown = fields.keys() - TransformerConfig.__dataclass_fields__.keys() if isinstance(fields, dict) else set()
     if unknown:
         raise ValueError(f"unknown to this version: {', '.join(sorted(unknown))}")
     return fields
+
+
+_Config = Annotated[TransformerConfig, BeforeValidator(_refuse_unknown_fields)]
 
 
 class ChosenParser(Checkpoint):
@@ -228,7 +225,7 @@ class ChosenParser(Checkpoint):
     @property
     def choice(self) -> ChoiceRecord:
         """The choice and its candidates. Raises UserError if `parsing.json` is missing or invalid."""
-        return self.read(CHOICE_FILE, TypeAdapter(ChoiceRecord))
+        return self.read(CHOICE_FILE, adapter_of(ChoiceRecord))
 
     @property
     def summary(self) -> str:

@@ -1,12 +1,12 @@
 """Runs an experiment: a table, the steps behind it, and who asks for it.
 
-outcome = run_table(Reproduction("table3", ...), request, forced=[])
+run, results, failures, mlflow = run_table(Reproduction("table3", ...), request, forced=[])
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipeline.errors import UserError
 from pipeline.store.locks import guarded
@@ -65,16 +65,6 @@ class Reproduction:
     """Whether Ray Tune trains the models, each as a trial."""
 
 
-class Outcome(NamedTuple):
-    """A finished table."""
-
-    run: Run
-    results: Results
-    failures: Mapping[str, str]
-    """Reasons by the names of the models that failed."""
-    mlflow: Server
-
-
 def run_steps(
     experiment: Reproduction, request: Request, targets: Sequence[Step[Any]], forced: Sequence[Step[Any]]
 ) -> None:
@@ -85,8 +75,13 @@ def run_steps(
         begun_run.end(request.store, "stopped", f"--until {request.until}")
 
 
-def run_table(experiment: Reproduction, request: Request, forced: Sequence[Step[Any]]) -> Outcome:
-    """Runs missing steps, rebuilds those that are `forced`, reports to MLflow, and returns the table."""
+def run_table(
+    experiment: Reproduction, request: Request, forced: Sequence[Step[Any]]
+) -> tuple[Run, Results, Mapping[str, str], Server]:
+    """Runs missing steps, rebuilds those that are `forced`, and reports to MLflow.
+
+    Returns the run, its table, the reasons of failures by the names of the models that failed, and MLflow's server.
+    """
     store, target = request.store, experiment.tabulate({})
     mlflow = Server(default_uri(store.root), experiment.name, store.root)
     params = {**experiment.params, **({"overrides": request.overrides} if request.overrides else {})}
@@ -108,7 +103,7 @@ def run_table(experiment: Reproduction, request: Request, forced: Sequence[Step[
         }
         runs.finish(artifact, table.metrics, reports, failures)
         recorded.finish(store, artifact, table.metrics, failures)
-    return Outcome(recorded, table, failures, mlflow)
+    return recorded, table, failures, mlflow
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from workflows.cli import options
 from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, requested
 from workflows.command_line import CommandLine
-from workflows.engine.dag import A, Imported, Stage
+from workflows.engine.dag import Imported, Stage
 from workflows.experiment import Reproduction
 from workflows.profiles.complexity import ComplexityProfile, load_complexity_profile
 from workflows.tables.table1 import Table1Artifact, tabulate
@@ -29,19 +29,13 @@ ProfileOption = Annotated[
 ]
 
 
-def exclusive(stage: Stage[A], profile: ComplexityProfile) -> Stage[A]:
-    """Returns a timing stage that reserves the CPUs or GPU it measures on.
-
-    On a shared cluster no other work gets these CPUs.
-    """
-    gpus = 0 if profile.timing.device == "cpu" else stage.gpus
-    return replace(stage, cpus=max(1, profile.timing.threads), gpus=gpus)
-
-
 def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproduction:
     """Returns the experiment: counts, then times, then the table."""
     counts = COUNT("count operations", profile.layers, profile.sweep)
-    measured = exclusive(MEASURE, profile)("measure times", counts, profile.layers, profile.sweep, profile.timing)
+    timing = profile.timing
+    # Reserves the CPUs or GPU that it measures on: on a shared cluster no other work gets them.
+    measure = replace(MEASURE, cpus=max(1, timing.threads), gpus=0 if timing.device == "cpu" else MEASURE.gpus)
+    measured = measure("measure times", counts, profile.layers, profile.sweep, timing)
     settings = profile.model_dump(mode="json")
     return Reproduction(
         name="table1",

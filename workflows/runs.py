@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import socket
 import subprocess
 from collections import Counter
@@ -114,7 +113,7 @@ class Run:
     def save(self, **changes: Any) -> None:
         """Writes the record with these changes."""
         self.record = self.record.model_copy(update=changes)
-        write_atomically(self.folder / RUN, self.record.model_dump_json(indent=2))
+        write_atomically(self.folder / RUN, f"{self.record.model_dump_json(indent=2)}\n".encode())
 
     def end(self, store: Store, status: str, reason: str = "", **changes: Any) -> None:
         """Records how the command ended, with the durations of the steps in the store, unless the record is kept."""
@@ -137,9 +136,12 @@ class Run:
             self.is_kept &= self.record.status == "finished"
             self.end(store, "failed" if failures else "finished", reason, **changes)
             for file in artifact.folder.iterdir():
-                for folder in (self.folder, profile):
-                    _copy(file, folder / file.name)
-            write_atomically(profile / NEWEST, self.folder.name)
+                for copy in (self.folder / file.name, profile / file.name):
+                    if copy.is_dir() and not copy.is_symlink():
+                        logger.warning("%s is a folder, so it is left as it is", copy)
+                    else:
+                        write_atomically(copy, file.read_bytes())
+            write_atomically(profile / NEWEST, f"{self.folder.name}\n".encode())
 
 
 @contextmanager
@@ -245,18 +247,8 @@ def commit() -> str:
         return ""
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file's content."""
+def write_atomically(path: Path, content: bytes) -> None:
+    """Writes a file, or replaces a file or link of that name."""
     temporary = path.with_name(f".making-{os.getpid()}-{path.name}")
-    temporary.write_text(f"{text}\n", encoding="utf-8")
+    temporary.write_bytes(content)
     os.replace(temporary, path)
-
-
-def _copy(file: Path, name: Path) -> None:
-    """Copies a file to `name`, or replaces a file or link of that name; a user's folder stays."""
-    if name.is_dir() and not name.is_symlink():
-        logger.warning("%s is a folder, so it is left as it is", name)
-        return
-    temporary = name.with_name(f".making-{os.getpid()}-{name.name}")
-    shutil.copyfile(file, temporary)
-    os.replace(temporary, name)

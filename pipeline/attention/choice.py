@@ -73,10 +73,8 @@ def all_heads(attended: Attended, wanted: Wanted) -> Choice:
     wanted_layer, heads, wanted_word = wanted.within(attended)
     layer, word = _best(share_NL, wanted_layer, wanted_word)
     heads = heads or tuple(range(weights_NHLL.shape[1]))
-    share, why = (
-        share_NL[layer, word],
-        wanted.reason if wanted.layer or wanted.word else "the most of any word and layer",
-    )
+    share, why = share_NL[layer, word], "the most of any word and layer"
+    why = wanted.reason if wanted.layer or wanted.word else why
     return Choice(layer, heads, word, f"{share:.0%} of its attention is on words at least {LONG_WORDS} away: {why}")
 
 
@@ -93,11 +91,8 @@ def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
     target = int((weights_NHLL[layer, heads[0], word] * (earlier_LL[word] & is_word_L)).argmax())
     peak = peak_NHL[layer, heads[0], word]
     antecedent = attended.source.word(target)
-    why = (
-        wanted.reason
-        if any((wanted.layer, wanted.heads, wanted.word))
-        else f"the most on any single word at least {LONG_WORDS} before"
-    )
+    most = f"the most on any single word at least {LONG_WORDS} before"
+    why = wanted.reason if any((wanted.layer, wanted.heads, wanted.word)) else most
     return Choice(layer, heads, word, f"head {heads[0] + 1} puts {peak:.0%} on “{antecedent}”: {why}")
 
 
@@ -137,10 +132,7 @@ def _is_word(attended: Attended) -> NDArray[np.bool_]:
 def _best(score_NL: NDArray[np.float32], layer: int | None, word: int | None) -> tuple[int, int]:
     """Returns the layer and word with the best score, within the user's choice."""
     open_NL = np.full(score_NL.shape, -1.0)
-    chosen = (
-        slice(None) if layer is None else slice(layer, layer + 1),
-        slice(None) if word is None else slice(word, word + 1),
-    )
+    chosen = tuple(slice(None) if at is None else slice(at, at + 1) for at in (layer, word))
     open_NL[chosen] = score_NL[chosen]
     best = np.unravel_index(int(open_NL.argmax()), open_NL.shape)
     return int(best[0]), int(best[1])

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from pipeline.complexity.layers import Recurrent, make
 from pipeline.complexity.records import Counts, CountsArtifact, LayerCounts, SizeCounts
-from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, SweepSettings
+from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, SweepSettings
 from pipeline.context import Context
 
 
@@ -20,18 +20,12 @@ def count(context: Context, settings: LayerSettings, sweep: SweepSettings) -> Co
     counted = []
     for done, layer_type in enumerate(LAYER_TYPES):
         context.progress(done, len(LAYER_TYPES), "layer types")
-        counted.append(_layer(layer_type, settings, sweep))
-    return CountsArtifact(context.folder).write(Counts(layers=tuple(counted), settings=settings, sweep=sweep))
-
-
-def _layer(layer_type: LayerType, settings: LayerSettings, sweep: SweepSettings) -> LayerCounts:
-    return LayerCounts(
-        name=layer_type,
-        sizes=tuple(
+        sizes = tuple(
             SizeCounts(length=n, width=d, counted_flop=counted_flop(make(layer_type, settings, d), n, d))
             for n, d in sweep.points(layer_type)
-        ),
-    )
+        )
+        counted.append(LayerCounts(name=layer_type, sizes=sizes))
+    return CountsArtifact(context.folder).write(Counts(layers=tuple(counted), settings=settings, sweep=sweep))
 
 
 def counted_flop(layer: nn.Module, length: int, width: int) -> int:

@@ -53,29 +53,15 @@ class Recurrent(nn.Module):
 
 
 class Convolutional(nn.Module):
-    """A full convolution over positions, zero-padded at both ends."""
+    """A convolution over positions, zero-padded at both ends: full, or depthwise if `groups` is `width`."""
 
-    def __init__(self, width: int, kernel: int) -> None:
+    def __init__(self, width: int, kernel: int, groups: int = 1) -> None:
         super().__init__()
-        self.convolution = _convolution(width, kernel, groups=1)
+        self.convolution = nn.Conv1d(width, width, kernel, padding=kernel // 2, groups=groups)
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """x_BLD -> x_BLD."""
         y_BLD: Tensor = self.convolution(x_BLD.transpose(1, 2)).transpose(1, 2)
-        return y_BLD
-
-
-class SeparableConvolution(nn.Module):
-    """A depthwise convolution, then a product at each position (Chollet 2016)."""
-
-    def __init__(self, width: int, kernel: int) -> None:
-        super().__init__()
-        self.depthwise = _convolution(width, kernel, groups=width)
-        self.pointwise = nn.Linear(width, width)
-
-    def forward(self, x_BLD: Tensor) -> Tensor:
-        """x_BLD -> x_BLD."""
-        y_BLD: Tensor = self.pointwise(self.depthwise(x_BLD.transpose(1, 2)).transpose(1, 2))
         return y_BLD
 
 
@@ -91,8 +77,5 @@ def make(layer_type: LayerType, settings: LayerSettings, width: int) -> nn.Modul
         case "restricted self-attention":
             return RestrictedSelfAttention(settings.window)
         case "separable convolution":
-            return SeparableConvolution(width, settings.kernel)
-
-
-def _convolution(width: int, kernel: int, groups: int) -> nn.Conv1d:
-    return nn.Conv1d(width, width, kernel, padding=kernel // 2, groups=groups)
+            # A depthwise convolution, then a product at each position (Chollet 2016).
+            return nn.Sequential(Convolutional(width, settings.kernel, groups=width), nn.Linear(width, width))

@@ -267,7 +267,7 @@ def _score(line: int, gold: _Tree, test: _Tree, malformed: bool, report: Callabl
             report(f"Words unmatch ({word}|{other})")
             return SentenceScore(line, gold.length, Status.ERROR)
     gold_spans, test_spans = gold.spans(), test.spans()
-    crossing = sum(any(_cross(*span[1:], *other[1:]) for other in gold_spans) for span in test_spans)
+    crossing = sum(any(a < i < b < j or i < a < j < b for _, a, b in gold_spans) for _, i, j in test_spans)
     tags = sum(_same_label(tag, other) for (tag, _), (other, _) in words)
     brackets = _matched(gold_spans, test_spans), len(gold_spans), len(test_spans)
     return SentenceScore(line, gold.length, Status(int(malformed)), *brackets, crossing, len(words), tags)
@@ -285,10 +285,6 @@ def _matched(gold: Sequence[Span], test: Sequence[Span]) -> int:
         if match := next(same, None):
             unmatched.remove(match)
     return len(test) - len(unmatched)
-
-
-def _cross(start: int, end: int, other_start: int, other_end: int) -> bool:
-    return other_start < start < other_end < end or start < other_start < end < other_end
 
 
 def _percent(part: int, whole: int) -> float:

@@ -91,16 +91,14 @@ class CorpusStatistics:
     @property
     def total(self) -> Collection:
         """The sum of all collections."""
+        every = self.collections
         return Collection(
             ALL,
-            sum(collection.read for collection in self.collections),
-            sum(collection.kept for collection in self.collections),
-            {
-                reason: sum(collection.dropped[reason] for collection in self.collections)
-                for reason in self.collections[0].dropped
-            },
+            sum(each.read for each in every),
+            sum(each.kept for each in every),
+            {reason: sum(each.dropped[reason] for each in every) for reason in every[0].dropped},
             self.unknown["train"],
-            dict(sum((Counter(collection.suspicious) for collection in self.collections), Counter())),
+            dict(sum((Counter(each.suspicious) for each in every), Counter())),
         )
 
 

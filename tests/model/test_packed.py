@@ -48,14 +48,8 @@ def test_pairs_that_do_not_fit_are_refused() -> None:
 )
 def test_packed_is_padded_sentence_by_sentence(changes: dict[str, object]) -> None:
     model = random_model(replace(TINY, **changes))
-    sides = source_BS, target_BT = pairs(9, seed=1)
-    results = []
-    keys_B = pair_keys(1, 2, torch.arange(9))
-    padded, packed = (
-        Batch.padded(source_BS, target_BT, torch.float64).keyed(keys_B),
-        Batch.packed(*sides, SIZE).keyed(keys_B),
-    )
-    for batch in (padded, packed):
+    sides, keys_B, results = pairs(9, seed=1), pair_keys(1, 2, torch.arange(9)), []
+    for batch in (Batch.padded(*sides, torch.float64).keyed(keys_B), Batch.packed(*sides, SIZE).keyed(keys_B)):
         model.zero_grad()
         hidden_ND = model(batch.source, batch.inputs)
         assert hidden_ND.isfinite().all()

@@ -7,7 +7,7 @@ written as log-likelihood, so that more is better; BLEU and accuracy decide wher
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -48,17 +48,6 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Effect:
-    """A tested effect with its 95% interval."""
-
-    text: str
-    unit: str
-    value: float
-    n: int
-    interval: tuple[float, float]
-
-
-@dataclass(frozen=True)
 class Judged:
     """A claim and its verdict."""
 
@@ -67,7 +56,7 @@ class Judged:
     """A verdict after correction, or why there is none."""
     p: float | None = None
     corrected_p: float | None = None
-    effects: Sequence[Effect] = field(default=())
+    effects: Sequence[tuple[Part, Estimate]] = ()
 
     @property
     def conclusion(self) -> str:
@@ -138,7 +127,9 @@ def judge(runs: Runs) -> list[Judged]:
     return judged
 
 
-def _tested(claim: Claim, runs: Runs, groups: Mapping[str, Groups]) -> tuple[float, float, list[Effect]] | str:
+def _tested(
+    claim: Claim, runs: Runs, groups: Mapping[str, Groups]
+) -> tuple[float, float, list[tuple[Part, Estimate]]] | str:
     """Returns the p-values that a claim holds and fails, with its effects; or why there are none."""
     rivals = [rival for part in claim.parts for rival in part.rivals if runs.of(rival)]
     models = dict.fromkeys([*(model for part in claim.parts for model in part.models), *rivals])
@@ -150,14 +141,14 @@ def _tested(claim: Claim, runs: Runs, groups: Mapping[str, Groups]) -> tuple[flo
             return f"not comparable: {name} {' and '.join(sorted(conditions))}"
     estimates, effects = [], []
     for part in claim.parts:
-        values, unit = groups[part.metric].values, UNITS[part.metric]
+        values = groups[part.metric].values
         if not all(model in values and len(values[model]) == len(runs.of(model)) for model in (*part.models, *rivals)):
             names = " and ".join((*part.models, *rivals))
             unequal = f"not comparable: {names} were not trained in one table with equal FLOP"
             return unequal if part.metric == EQUAL_FLOP else f"not run: {part.metric} of {names}"
-        tested = part.test(groups[part.metric], rivals, MARGINS.get(unit, 0.0))
+        tested = part.test(groups[part.metric], rivals, MARGINS.get(UNITS[part.metric], 0.0))
         estimates.append(replace(tested, p_fails=1.0) if len(rivals) < len(part.rivals) else tested)
-        effects.append(Effect(part.text, unit, tested.value, tested.n, (tested.low, tested.high)))
+        effects.append((part, tested))
     if any(each.n < 2 for each in estimates):
         return "undecided: a single run has no spread"
     return *every(estimates), effects

@@ -10,7 +10,8 @@ from rich.box import HORIZONTALS
 from rich.table import Column, Table
 from rich.text import Text
 
-from workflows.claims.claims import Effect, Judged, judge
+from workflows.claims.claims import UNITS, Judged, Part, judge
+from workflows.claims.inference import Estimate
 from workflows.claims.seeds import read
 from workflows.cli.console import console
 
@@ -46,12 +47,15 @@ def cells(judged: Sequence[Judged]) -> list[tuple[str, ...]]:
     """Returns the table's cells for each claim, with a line for each effect."""
     rows: list[tuple[str, ...]] = []
     for each in judged:
-        n = str(min((effect.n for effect in each.effects), default=""))
+        n = str(min((effect.n for _, effect in each.effects), default=""))
         section = each.claim.section if each.claim.section == "abstract" else f"§{each.claim.section}"
-        rows.append((section, each.claim.text, "\n".join(map(_text, each.effects)), n, each.conclusion))
+        rows.append(
+            (section, each.claim.text, "\n".join(_text(*effect) for effect in each.effects), n, each.conclusion)
+        )
     return rows
 
 
-def _text(effect: Effect) -> str:
-    value, low, high = (f"{each:+z.{DECIMALS[effect.unit]}f}" for each in (effect.value, *effect.interval))
-    return f"{effect.text}: {value} [{low}, {high}] {effect.unit}"
+def _text(part: Part, effect: Estimate) -> str:
+    unit = UNITS[part.metric]
+    value, low, high = (f"{each:+z.{DECIMALS[unit]}f}" for each in (effect.value, effect.low, effect.high))
+    return f"{part.text}: {value} [{low}, {high}] {unit}"

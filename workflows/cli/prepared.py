@@ -20,7 +20,7 @@ PROFILE = "profile.json"
 
 def record(folder: Path, profile: Profile) -> None:
     """Records in `folder` the settings of its text."""
-    write_atomically(folder / PROFILE, json.dumps(profile.recorded(), indent=2))
+    write_atomically(folder / PROFILE, f"{json.dumps(profile.recorded(), indent=2)}\n".encode())
 
 
 def recorded(named: Path, dataset: Path) -> Profile | None:

@@ -9,11 +9,15 @@ import ray
 from ray.actor import ActorHandle
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.training.layout import lacking
 from workflows.engine.cluster import WAITING_S
 from workflows.engine.dag import Step, in_order
 from workflows.engine.interface import Watcher
+
+ANSWER_S = 600.0
+"""How long the board may take to answer on a loaded machine. Ray may never restart one killed for lack of memory."""
 
 
 def needs(step: Step[Artifact]) -> dict[str, float]:
@@ -88,8 +92,13 @@ class Relay:
         self.unfinished |= new.keys()
 
     def fetch(self) -> None:
-        """Forwards the events since the last call."""
-        for key, event in ray.get(self.board.fetch.remote()):
+        """Forwards the events since the last call. Raises UserError if the board is lost."""
+        try:
+            events = ray.get(self.board.fetch.remote(), timeout=ANSWER_S)
+        except ray.exceptions.GetTimeoutError:
+            lost = f"Ray's process for events has not answered for {ANSWER_S:g} s, perhaps for lack of memory"
+            raise UserError(f"{lost}; run the same command again to continue where it stopped") from None
+        for key, event in events:
             if "failed" in event:
                 self.failed(key, event["failed"])
             elif "submitted" in event:

@@ -94,8 +94,8 @@ def _draw_panel(axes: Axes, panel: Panel, rows: float) -> None:
     axes.set_xlim(-1.25, 2.25)
     axes.set_ylim(rows, -0.8)
     _words(axes, queries, query_rows, -0.06, "right", set(drawn))
-    squares = 0.0 if panel.word is None else _square(panel) * len(panel.heads)
-    _words(axes, keys, key_rows, 1.06 + squares, "left", set(range(len(keys.texts))))
+    square = 0.0 if panel.word is None else min(0.05, 0.4 / len(panel.heads))
+    _words(axes, keys, key_rows, 1.06 + square * len(panel.heads), "left", set(range(len(keys.texts))))
     spread = 0.3 / max(1, len(panel.heads) - 1)
     lines, colors = [], []
     for order, head in enumerate(panel.heads):
@@ -106,23 +106,11 @@ def _draw_panel(axes: Axes, panel: Panel, rows: float) -> None:
                     lines.append([(0, query_rows[query] + shift), (1, key_rows[key] + shift)])
                     colors.append(to_rgba(color_of(head), min(1.0, weight)))
     axes.add_collection(LineCollection(lines, colors=colors, linewidths=1.6, capstyle="round"))
-    if panel.word is not None:
-        _squares(axes, panel, key_rows, weights_HLM[:, list(drawn)].mean(axis=1))
-
-
-def _square(panel: Panel) -> float:
-    """Returns the width of a square."""
-    return min(0.05, 0.4 / len(panel.heads))
-
-
-def _squares(axes: Axes, panel: Panel, key_rows: Sequence[float], weights_HM: Any) -> None:
-    """Draws a square for each head and key between lines and words; its opacity is the weight."""
-    width = _square(panel)
-    for order, head in enumerate(panel.heads):
-        for key, weight in enumerate(weights_HM[head].tolist()):
+    for order, head in enumerate(panel.heads if square else ()):  # squares are between lines and words
+        for key, weight in enumerate(weights_HLM[head, list(drawn)].mean(axis=0).tolist()):
             if weight >= FAINT:
-                place, color = (1.02 + width * order, key_rows[key] - 0.4), to_rgba(color_of(head), min(1.0, weight))
-                axes.add_patch(Rectangle(place, width, 0.8, color=color, linewidth=0))
+                place, color = (1.02 + square * order, key_rows[key] - 0.4), to_rgba(color_of(head), min(1.0, weight))
+                axes.add_patch(Rectangle(place, square, 0.8, color=color, linewidth=0))
 
 
 def _words(axes: Axes, side: Pieces, rows: Sequence[float], x: float, align: str, strong: set[int]) -> None:

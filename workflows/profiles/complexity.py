@@ -27,9 +27,8 @@ def load_complexity_profile(
     for an unknown profile or key, or an invalid value.
     """
     changes = read_config(config)
-    name = name or changes.get("profile")
-    changes.pop("profile", None)
-    if name is None:
+    configured = changes.pop("profile", None)
+    if (name := name or configured) is None:
         import torch  # slow
 
         name = "gpu" if torch.cuda.is_available() else "cpu"

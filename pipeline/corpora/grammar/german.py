@@ -29,11 +29,7 @@ from pipeline.corpora.grammar.syntax import (
     Sentence,
 )
 
-PRONOUNS = (
-    ("ich", "du", "", "wir", "sie"),
-    ("mich", "dich", "", "uns", "sie"),
-    ("mir", "dir", "", "uns", "ihnen"),
-)
+PRONOUNS = (("ich", "du", "", "wir", "sie"), ("mich", "dich", "", "uns", "sie"), ("mir", "dir", "", "uns", "ihnen"))
 THIRD = {"m": ("er", "ihn", "ihm"), "f": ("sie", "sie", "ihr"), "n": ("es", "es", "ihm")}
 POSSESSIVES = {"a": "ein", "my": "mein", "your": "dein", "his": "sein", "her": "ihr", "our": "unser"}
 WHICH = {**THE, "p": ("die", "die", "denen", "deren")}

@@ -4,7 +4,7 @@ import tomllib
 from bisect import bisect
 from collections.abc import Sequence
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
@@ -232,13 +232,9 @@ class Lexicon:
     def nouns_of(self, kinds: str) -> Zipf[Noun]:
         """Returns a distribution over the nouns of these kinds, ranked as listed."""
         if kinds not in self._nouns_of:
-            self._nouns_of[kinds] = Zipf(self._mixed(kinds))
+            columns = [[noun for noun in self.nouns if noun.kind == kind] for kind in kinds]
+            self._nouns_of[kinds] = Zipf([noun for row in zip_longest(*columns) for noun in row if noun])
         return self._nouns_of[kinds]
-
-    def _mixed(self, kinds: str) -> list[Noun]:
-        columns = [[noun for noun in self.nouns if noun.kind == kind] for kind in kinds]
-        longest = max(map(len, columns))
-        return [column[rank] for rank in range(longest) for column in columns if rank < len(column)]
 
 
 @cache

@@ -57,8 +57,7 @@ def test_every_output_is_a_tree_with_the_sentences_words(beam: int, device: str)
     for seed in range(12):
         n_words = [draw.randint(1, 8) for _ in range(6)]
         n_pieces = [n + draw.randint(1, 3) for n in n_words]
-        extra, most_open = draw.choice([2, 3, 5, 40]), draw.choice([1, 2, 4, 100])
-        most_in_a_row = draw.choice([1, 3, 9])
+        extra, most_open, most_in_a_row = map(draw.choice, ([2, 3, 5, 40], [1, 2, 4, 100], [1, 3, 9]))
         sources = [[*(draw.randint(4, 12) for _ in range(n)), END_ID] for n in n_pieces]
         source_BS = pad_sequence([torch.tensor(s) for s in sources], batch_first=True, padding_value=PAD_ID)
         model, constraint = random_model(seed).to(device), WellFormed(TOKENS, n_words, most_open, most_in_a_row)

@@ -146,11 +146,7 @@ def test_who_shows_an_artifact_pulls_its_small_files(
     build.store = elsewhere
     for path in ("", "checkpoints", "checkpoints/weights"):
         assert build.input(published.folder / path) == elsewhere.folder("words-1") / path
-    assert asked[2:] == ["manifest.json", "weights", "text.txt"] or asked[2:] == [
-        "manifest.json",
-        "text.txt",
-        "weights",
-    ]
+    assert (asked[2], sorted(asked[3:])) == ("manifest.json", ["text.txt", "weights"])
     assert Artifact(elsewhere.folder("words-1")).damage() is None
     assert elsewhere.fetch("words-1", records=True) == elsewhere.folder("words-1")
     assert build.input(of_a_user := elsewhere.root / "model") == of_a_user

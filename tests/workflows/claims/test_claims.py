@@ -79,7 +79,7 @@ HEADS = ("A2", "base", "A3", "A4")
 def test_heads_are_judged_in_bleu(bleu: Values, verdict: str) -> None:
     """More is better."""
     judged = by_text(judge(runs(bleu, "paper_bleu.dev")))["single-head attention is worse than the best setting"]
-    assert (judged.verdict, judged.effects[0].unit) == (verdict, "BLEU")
+    assert (judged.verdict, UNITS[judged.effects[0][0].metric]) == (verdict, "BLEU")
 
 
 def test_competitors_are_compared_at_equal_flop_whatever_their_updates() -> None:

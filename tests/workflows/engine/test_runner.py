@@ -7,12 +7,14 @@ import re
 import secrets
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 from rich.console import Console
 
 from pipeline.context import Context
@@ -91,6 +93,21 @@ def test_a_step_that_no_node_has_room_for_is_told(tmp_path: Path, monkeypatch: p
     told = {label for event, label in watcher.calls if event == "waiting"}
     assert told in ({"waits"}, {"long"})  # whichever Ray has begun second
     assert "waiting: needs 1 of 2 CPUs, of which 0 are free" in file.getvalue() or "long" in told
+
+
+@ray.remote(num_cpus=0)
+class Silent:
+    def fetch(self) -> None:
+        time.sleep(20)
+
+
+def test_a_board_that_is_lost_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "ANSWER_S", 1.0)
+    relay = events.Relay([], [])
+    relay.board = Silent.remote()
+    with pytest.raises(UserError, match=r"not answered for 1 s, .*; run the same command again to continue"):
+        relay.fetch()
+    ray.kill(relay.board)
 
 
 def test_what_computes_runs_in_a_process_for_computing(tmp_path: Path) -> None:

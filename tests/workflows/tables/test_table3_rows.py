@@ -102,7 +102,7 @@ def test_a_mistake_in_a_row_of_one_s_own_is_one_line(tmp_path: Path, written: st
 
 
 def test_rows_are_chosen_by_name_or_letter() -> None:
-    """Selected rows are in the table's order, each once. "b", "C9" and a name like base's select nothing else."""
+    """Selected rows are in the table's order, each once. "b" and "C9" select nothing, and "base2" is not base's."""
     assert table3_rows.chosen([*NAMES, "base2", "F1", "F2"], "base,F") == ["base", "F1", "F2"]
     assert table3_rows.chosen([*NAMES, "F1"], "big, F,B,B1,E") == ["B1", "B2", "E", "big", "F1"]
     assert table3_rows.chosen(NAMES, None) == NAMES
