@@ -31,8 +31,6 @@ TABULATE = Stage(
     table3.Table3Artifact,
     follows_source=True,
 )
-LAST_CHECKPOINT = AveragingSettings(last=1)
-"""Table 3 does not average checkpoints (§6.2)."""
 
 
 def trials_of(
@@ -55,7 +53,7 @@ def trials_of(
         for seed in range(first, first + n_seeds):
             name = f"{row.name} seed {seed}" if n_seeds > 1 else row.name
             settings = row.training.model_copy(update={"seed": seed})
-            recipe = Recipe(training=settings, averaging=LAST_CHECKPOINT)
+            recipe = Recipe(training=settings, averaging=AveragingSettings(last=1))
             search = decoding.beside(settings, workers=settings.worker_bounds[0])
             trial = stages.trained(text, name, recipe, search, on_dev=True, with_dev_scores=dev_scores)
             trials[name] = replace(trial, model=row.name)  # the table adds the seed
@@ -76,13 +74,7 @@ def rows_of(
 
 
 def reproduction(
-    profile: Profile,
-    pair: str,
-    asked: str | None,
-    seeds: int,
-    request: Request,
-    *,
-    dev_scores: bool = False,
+    profile: Profile, pair: str, asked: str | None, seeds: int, request: Request, *, dev_scores: bool = False
 ) -> Reproduction:
     """Returns the experiment: the requested rows on the text of the profile's grid, and their table."""
     grid = profile.grid
@@ -117,8 +109,7 @@ def main(
         str | None, typer.Option("--rows", help="Rows or groups of rows, e.g. A,B1,big.  [default: all]")
     ] = None,
     seeds: Annotated[
-        int,
-        typer.Option(min=1, max=100, help="Runs per row, with seeds from 1; base gets at least grid.base_seeds."),
+        int, typer.Option(min=1, max=100, help="Runs per row, with seeds from 1; base gets at least grid.base_seeds.")
     ] = 1,
 ) -> tuple[Reproduction, Asked]:
     """Returns the experiment and its request."""
