@@ -31,8 +31,6 @@ TABULATE = Stage(
     table3.Table3Artifact,
     follows_source=True,
 )
-LAST_CHECKPOINT = AveragingSettings(last=1)
-"""Table 3 does not average checkpoints (§6.2)."""
 
 
 def trials_of(
@@ -55,7 +53,7 @@ def trials_of(
         for seed in range(first, first + n_seeds):
             name = f"{row.name} seed {seed}" if n_seeds > 1 else row.name
             settings = row.training.model_copy(update={"seed": seed})
-            recipe = Recipe(training=settings, averaging=LAST_CHECKPOINT)
+            recipe = Recipe(training=settings, averaging=AveragingSettings(last=1))
             search = decoding.beside(settings, workers=settings.worker_bounds[0])
             trial = stages.trained(text, name, recipe, search, on_dev=True, with_dev_scores=dev_scores)
             trials[name] = replace(trial, model=row.name)  # the table adds the seed

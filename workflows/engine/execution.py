@@ -156,9 +156,8 @@ def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
     """Lists the warnings of all steps behind a table; downloads their manifests."""
     labels: dict[str, list[str]] = {}
     for step in steps:
-        for warning in (store.manifest(step.name) or {}).get(
-            "warnings", []
-        ):  # what the table does not need may be gone
+        manifest = store.manifest(step.name) or {}  # what the table does not need may be gone
+        for warning in manifest.get("warnings", []):
             labels.setdefault(warning, []).append(step.label)
     return [f"{', '.join(of_steps)}: {warning}" for warning, of_steps in labels.items()]
 

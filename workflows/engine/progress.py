@@ -24,17 +24,12 @@ class View(Watcher):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._began = time.monotonic()
-        self._started: dict[str, float] = {}
-        self._printed: dict[str, float] = {}
-        self._tasks: dict[str, Task] = {}
-        self._n_steps = self._n_finished = 0
 
     def begin(self, steps: Mapping[Step[Artifact], Reason], cached: Sequence[Step[Artifact]]) -> None:
         """Prints the number of stages to run and the reasons for reruns, and starts the bars."""
         self._began, self._n_steps, self._n_finished = time.monotonic(), len(steps), 0
         self._announced = {step.fingerprint for step in steps}
-        self._started, self._printed, self._tasks = {}, {}, {}
+        self._started, self._printed, self._tasks = dict[str, float](), dict[str, float](), dict[str, Task]()
         label, status = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[status]}"))
         columns, console = (label, BarColumn(20), status, TimeRemainingColumn()), self._console
         off = not console.is_terminal  # then it draws nothing but estimates the time left

@@ -177,11 +177,8 @@ def _notes(counts: Counts, measured: Measurements, sizes: Sizes, fits: Fits) -> 
         for name, expected in _expected(layer).items()
         if abs((found := fitted[quantity][name].value) - expected) > TOLERANCE
     ]
-    if far:
-        notes.append(f"More than {TOLERANCE} from the theory: {'; '.join(far)}.")
-    else:
-        notes.append(f"Every exponent of FLOP and of time is within {TOLERANCE} of the theory.")
-    return notes
+    near = f"Every exponent of FLOP and of time is within {TOLERANCE} of the theory."
+    return [*notes, f"More than {TOLERANCE} from the theory: {'; '.join(far)}." if far else near]
 
 
 def _crossing(counts: Counts, sizes: Sizes) -> str:

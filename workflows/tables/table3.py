@@ -103,22 +103,17 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Measu
     correlations = _correlations(means)
     explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
     if correlations:
-        explained += f" {correlation_text(correlations)}"
+        listed = ", ".join(f"{rho:.2f} for {KIND_NAMES[kind]} ({n} rows)" for kind, (rho, n) in correlations.items())
+        explained += (
+            f" Spearman's rank correlation between the measured values and the paper's: {listed}. At 1 the rows are in "
+            "the same order, at 0 the orders are unrelated."
+        )
     table, notes = Table("Table 3", COLUMNS, lines, explained), _notes(lines, cells)
     return Results([table], _differences(cells), notes, _metrics(cells, means, correlations)), cells
 
 
 Means = Mapping[str, Mapping[Kind, float]]
 """Metrics of each measured row, means over its seeds."""
-
-
-def correlation_text(correlations: Mapping[Kind, tuple[float, int]]) -> str:
-    """States in a sentence how closely the measured order of the rows follows the paper's."""
-    listed = ", ".join(f"{rho:.2f} for {KIND_NAMES[kind]} ({rows} rows)" for kind, (rho, rows) in correlations.items())
-    return (
-        f"Spearman's rank correlation between the measured values and the paper's: {listed}. At 1 the rows are in the "
-        "same order, at 0 the orders are unrelated."
-    )
 
 
 def _row(row: RowTrainings, cells: Mapping[str, Sequence[Measured]], means: Means) -> Row:

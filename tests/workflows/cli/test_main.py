@@ -70,19 +70,16 @@ def test_text_to_score(
     assert printed.startswith(in_force)
     assert (tmp_path / "prepared/report/corpus_report.svg").is_file()
     assert f"report: {tmp_path / 'prepared/report'}: 600 of 600 training pairs kept, " in printed
-    main.train(tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:])
+    dataset, run_folder = tmp_path / "prepared/dataset", tmp_path / "run"
+    main.train(dataset, out=run_folder, overrides=TINY[1:])
     assert capfd.readouterr().out.startswith(in_force)
     run = json.loads((tmp_path / "run/run.json").read_text())
     assert run["settings"]["budget_tokens"] == 1000
     assert run["checkpoints"] == [2, 4, 6]
     assert run["settings"]["model"]["vocabulary_size"] == 300
-    main.train(
-        tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=TINY[1:]
-    )  # already finished: nothing to do
+    main.train(dataset, out=run_folder, overrides=TINY[1:])  # already finished: nothing to do
     with pytest.raises(UserError, match=r"run was built with seed 1 \(here 2\); move it"):
-        main.train(
-            tmp_path / "prepared/dataset", out=tmp_path / "run", overrides=[*TINY[1:4], "recipes.base.training.seed=2"]
-        )
+        main.train(dataset, out=run_folder, overrides=[*TINY[1:4], "recipes.base.training.seed=2"])
     main.average(tmp_path / "run", out=tmp_path / "model", last=2)
     assert json.loads((tmp_path / "model/averaging.json").read_text()) == {"updates": [4, 6]}
 

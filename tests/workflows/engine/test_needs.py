@@ -13,6 +13,15 @@ from workflows.engine.needs import MAX_SOCKET_BYTES, SOCKET_IN_SESSION, obstacle
 
 LONGEST = MAX_SOCKET_BYTES - len(SOCKET_IN_SESSION) - 1
 VARIABLES = ("RAY_TMPDIR", "TMPDIR", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+STARTS = """
+import ray
+from workflows.engine.cluster import cluster
+def step():
+    from ray.train import ControllerError
+    return "started"
+with cluster(None):
+    print(ray.get(ray.remote(step).remote()))
+"""
 
 
 def _folder_of(n_bytes: int, parent: str = "/tmp") -> str:
@@ -80,22 +89,11 @@ def test_ray_starts_where_nothing_is_in_its_way() -> None:
     """The longest valid path, without a home folder but with a token. A step may import what training needs."""
     folder = _folder_of(LONGEST, f"/tmp/{os.getpid()}")
     os.makedirs(folder)
-    code = "\n".join(
-        [
-            "import ray",
-            "from workflows.engine.cluster import cluster",
-            "def step():",
-            "    from ray.train import ControllerError",
-            "    return 'started'",
-            "with cluster(None):",
-            "    print(ray.get(ray.remote(step).remote()))",
-        ]
-    )
     inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     environment = {**inherited, "TMPDIR": folder, "HOME": "/proc/none", "RAY_AUTH_TOKEN": 32 * "x"}
     environment["RAY_TRAIN_V2_ENABLED"] = "0"
     try:
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        done = subprocess.run([sys.executable, "-c", STARTS], env=environment, capture_output=True, text=True)
     finally:
         subprocess.run(["rm", "-r", f"/tmp/{os.getpid()}"], check=True)
     assert (done.returncode, done.stdout) == (0, "started\n"), done.stderr

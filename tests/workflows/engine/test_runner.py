@@ -7,7 +7,6 @@ import re
 import secrets
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -95,16 +94,11 @@ def test_a_step_that_no_node_has_room_for_is_told(tmp_path: Path, monkeypatch: p
     assert "waiting: needs 1 of 2 CPUs, of which 0 are free" in file.getvalue() or "long" in told
 
 
-@ray.remote(num_cpus=0)
-class Silent:
-    def fetch(self) -> None:
-        time.sleep(20)
-
-
-def test_a_board_that_is_lost_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_board_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here no node can hold it."""
     monkeypatch.setattr(events, "ANSWER_S", 1.0)
     relay = events.Relay([], [])
-    relay.board = Silent.remote()
+    relay.board = ray.remote(num_cpus=4096)(events.Board).remote()
     with pytest.raises(UserError, match=r"not answered for 1 s, .*; run the same command again to continue"):
         relay.fetch()
     ray.kill(relay.board)
