@@ -2,7 +2,8 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from pipeline.text.encoding import EncodedSplit
 from pipeline.training import updates as updates_module
 from pipeline.training.checkpoints import list_folders
 from pipeline.training.loop import Training
+from pipeline.training.preflight import capture
 from pipeline.training.updates import AHEAD_UPDATES, Form, Updates
 from pipeline.training.workers import Workers
 from tests.support.tiny_training import EPOCH_UPDATES, TINY, train_as, with_fields
@@ -180,3 +182,18 @@ def test_a_run_that_goes_on_in_an_epoch_plans_no_earlier_one(
         assert planned == [1]
         resumed.train(2 * EPOCH_UPDATES + 1)
     assert planned == [1, 2]
+
+
+def test_a_graph_that_lacks_memory_is_recorded_of_smaller_passes(dataset: EncodedDataset) -> None:
+    settings, rows = with_fields(pass_tokens=TINY.budget_tokens), list[int]()
+    updates = Updates(EncodedSplit.open(dataset, "train"), settings, Workers(), torch.float32, "packed")
+
+    def record(batches: list[Batch]) -> None:
+        rows.append(len(batches[0].targets_N))
+        if len(rows) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    step, device = cast("Any", SimpleNamespace(capture=record)), cast("Any", None)
+    assert capture(Workers(), step, updates, [device])
+    assert (len(rows), updates.n_passes) == (2, 2)
+    assert rows[1] < 0.7 * rows[0]
