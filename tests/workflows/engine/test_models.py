@@ -161,10 +161,8 @@ def test_nothing_is_trained_before_a_failed_step_of_its_text_is_known(
 
 
 def test_a_single_training_waits_for_the_test_sets_too(tmp_path: Path) -> None:
-    bad, trained = (
-        Stage("tiny_stages.fail_later", fail_later, Words)("read test", 2.0),
-        _trained("m", tmp_path / "log", 8),
-    )
+    bad = Stage("tiny_stages.fail_later", fail_later, Words)("read test", 2.0)
+    trained = _trained("m", tmp_path / "log", 8)
     with pytest.raises(UserError, match=BAD):
         run([JOIN("score m", [Pair(trained, bad)], tmp_path / "joined")], Store(tmp_path / "runs"))
     assert not (tmp_path / "log").exists()
