@@ -7,7 +7,7 @@ say so. The differences from the paper and notes on how to read the scores alway
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 from statistics import fmean, stdev
 from types import MappingProxyType
 
@@ -38,8 +38,8 @@ WORD_BY_WORD = "word-by-word"
 BLEU, FURTHER = ("paper_bleu", "sacrebleu"), ("lowercased", "chrf")
 COSTS = {"paper_way_flop": "FLOP, paper's", "counted_flop": "FLOP, counted"}
 """Headings by key."""
-DIFFERENCE = {"difference": ("Δ", "+.2f"), "interval": ("95% interval", ""), "p": ("p", ".3f")}
-"""Headings and formats by key."""
+DIFFERENCE = (("difference", "Δ", "+.2f"), ("interval", "95% interval", ""), ("p", "p", ".3f"))
+"""Keys, headings and formats."""
 NONE_FAILED: Mapping[str, str] = MappingProxyType({})
 Cells = Mapping[tuple[str, str], Sequence[Measured]]
 """The trained models by language pair and model, one a seed."""
@@ -97,25 +97,16 @@ def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILE
         Column(NAME, "model"),
         *(
             Column(of := key(score, pair), SCORES[score], pair.upper(), ".2f", spread=f"{of}.deviation" * has_seeds)
-            for pair in pairs
-            for score in BLEU
+            for pair, score in product(pairs, BLEU)
         ),
-        *(
-            Column(key(cost, pair), heading, pair.upper(), unit="FLOP")
-            for pair in pairs
-            for cost, heading in COSTS.items()
-        ),
+        *(Column(key(cost, pair), COSTS[cost], pair.upper(), unit="FLOP") for pair, cost in product(pairs, COSTS)),
     ]
     rows = [*map(_printed, paper.TABLE_2), *_word_by_word(models), *_models(cells, pairs, failures)]
     explanation = "Training cost is in FLOP, by the paper's method and by counting."
     choices = {labelled(model, cells): model.choice for model in models if model.choice}
+    further = (*_measured_models(cells, has_seeds), *model_differences(cells), *chosen_searches(choices))
     return Results(
-        [
-            Table("Table 2", columns, rows, explanation),
-            *_measured_models(cells, has_seeds),
-            *model_differences(cells),
-            *chosen_searches(choices),
-        ],
+        [Table("Table 2", columns, rows, explanation), *further],
         differences([first for first, *_ in cells.values()]),
         _notes(models, cells, failures),
         _metrics(cells, pairs),
@@ -167,19 +158,16 @@ def model_differences(cells: Cells) -> Iterator[Table]:
     """Yields a table of the differences between neighbours in the table on their test set, if there are any."""
     from pipeline.evaluation.significance import compared  # sacreBLEU is slow to import
 
-    columns = [
-        Column(key(part, score), heading, SCORES[score], spec)
-        for score in BLEU
-        for part, (heading, spec) in DIFFERENCE.items()
-    ]
-    rows = []
+    columns, rows = [Column(NAME, "models"), Column("seeds", "seeds")], []
+    for score, (part, heading, spec) in product(BLEU, DIFFERENCE):
+        columns.append(Column(key(part, score), heading, SCORES[score], spec))
     for pair in dict.fromkeys(pair for pair, _ in cells):
         for first, second in pairwise(cells[pair, model] for model in MEASURED_NAMES if (pair, model) in cells):
             text = first[0].cell.test_set
             lines = [[[*read_lines(each.cell.hypotheses.path(text))] for each in seeds] for seeds in (first, second)]
             tests = compared(lines, [[*read_lines(text.references)]], first[0].main.language, bleu_only=True)
             lacking = Missing.NOT_DEFINED if tests else Missing.NOT_MEASURED
-            values: dict[str, Value] = {column.key: lacking for column in columns}
+            values: dict[str, Value] = {column.key: lacking for column in columns[2:]}
             for score, test in tests.items():
                 values |= {key("difference", score): test.difference, key("p", score): test.p}
                 values[key("interval", score)] = test.interval_text
@@ -191,7 +179,6 @@ def model_differences(cells: Cells) -> Iterator[Table]:
             "other sentences like the test set's would show the difference. One seed says nothing of another seed. Two "
             "or three seeds make the interval too narrow: `aiayn claims` judges with trained models as units."
         )
-        columns = [Column(NAME, "models"), Column("seeds", "seeds"), *columns]
         yield Table("Differences between models", columns, rows, explanation)
 
 
