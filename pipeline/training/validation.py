@@ -30,7 +30,7 @@ def batches(
     chosen = split.computed_rows if of_rows is None else np.intersect1d(split.computed_rows, of_rows)
     if not len(chosen):
         return []
-    order = by_length(split.source_lengths, split.target_lengths, chosen, limit_tokens)
+    order = by_length(split.source_lengths, split.target_lengths, chosen)
     bounds = cut(*split.lengths_of(order), limit_tokens)
     return np.split(order, bounds[1:-1])
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipeline.corpora.lengths import LENGTHS, draw_lengths
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
-from pipeline.text.batching import BAND_RUNS, EpochPlan, by_length, cut, equal_bounds, plan_epoch
+from pipeline.text.batching import EpochPlan, cut, equal_bounds, plan_epoch
 
 Lengths = NDArray[np.int32]
 
@@ -64,7 +64,7 @@ def test_updates_of_the_paper_s_size_are_of_one_length_or_mix_all(mixes: bool) -
     means, spreads = np.transpose([(each.mean(), each.std()) for each in lengths])
     assert np.std(means) < 0.05 * target.std() if mixes else spreads.mean() < 0.25 * target.std()
     assert abs(np.corrcoef(means, np.arange(len(plan)))[0, 1]) < 0.3  # in random order
-    assert plan.padding_fraction < 0.05
+    assert plan.padding_fraction < (0.0025 if mixes else 0.0075)
     for size in (1, 2, 4, 8):  # packed batches of a worker have as many rows a side as its fullest share of an epoch
         fullest = [plan.real_tokens[plan.dealt[:, rank::size]].sum(axis=1).max() for rank in range(size)]
         assert plan.real_tokens.sum() > 0.94 * 2 * sum(fullest) * len(plan)
@@ -93,28 +93,6 @@ def test_cut_is_greedy(lengths: list[tuple[int, int]], limit: int) -> None:
         assert longer <= limit or end == begin + 1
         if end < len(lengths):
             assert max(source[begin : end + 1].sum(), target[begin : end + 1].sum()) > limit
-
-
-@settings(max_examples=50)
-@given(
-    lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 9)), min_size=1, max_size=60),
-    limit=st.integers(1, 30),
-)
-def test_rows_are_sorted_by_band_then_source_then_target(lengths: list[tuple[int, int]], limit: int) -> None:
-    source, target = np.array(lengths, np.int32).T
-    rows = np.random.default_rng(len(lengths)).permutation(len(lengths)).astype(np.int32)
-    band_of, band, held_tokens = {}, 0, 0
-    for length in range(int(target.max()) + 1):
-        band_of[length] = band
-        held_tokens += sum(max(pair) for pair in lengths if pair[1] == length)
-        if held_tokens >= BAND_RUNS * limit:
-            band, held_tokens = band + 1, 0
-
-    def key(row: int) -> tuple[int, int, int]:
-        band = band_of[lengths[row][1]]
-        return band, lengths[row][0] * (1 if band % 2 else -1), lengths[row][1]
-
-    assert by_length(source, target, rows, limit).tolist() == sorted(rows.tolist(), key=key)
 
 
 def test_pure_function_of_seed_and_epoch() -> None:
