@@ -20,6 +20,7 @@ from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, chosen_names, requested
+from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Stage, Step
 from workflows.experiment import Reproduction, Request
 from workflows.profiles.profile import Profile
@@ -98,7 +99,7 @@ def reproduction(
 
 @options.with_options
 def main(
-    text: options.TextOptions,
+    text: TextOptions,
     common: options.Common,
     dev_bleu: options.DevBleuOption = False,
     choose_decoding: Annotated[

@@ -318,9 +318,7 @@ def score(
             p = f"p {each.p:.3f} (sacrebleu --paired-bs: {each.sacrebleu_p:.3f})"
             typer.echo(f"{SCORES[name]} {each.difference:+.2f} {each.interval_text}, {p}  {each.signature}")
     if differences:
-        typer.echo(
-            "A small p says that other sentences like these would show the difference, not that another seed would."
-        )
+        typer.echo("A small p says that other sentences like these would differ as well, not that another seed would.")
 
 
 @app.command()

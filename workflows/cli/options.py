@@ -17,8 +17,6 @@ import typer
 from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
-from workflows.profiles.loading import load_profile
-from workflows.profiles.profile import Profile
 
 Returned = TypeVar("Returned")
 
@@ -90,20 +88,6 @@ class Common:
     force: Annotated[
         str | None, typer.Option(metavar="STAGE", help="Rerun the stages of this name and all that depend on them.")
     ] = None
-
-
-@dataclass(frozen=True)
-class TextOptions:
-    """The options for a text and its settings (`with_options`)."""
-
-    profile: ProfileOption = None
-    data: DataOption = None
-    files: FilesOption = None
-
-    def load(self, common: Common) -> Profile:
-        """Loads the profile with all changes. Raises UserError like `load_profile`."""
-        named, files, changes = self.profile, self.files or (), common.overrides or ()
-        return load_profile(named, data=self.data, files=files, config=common.config, overrides=changes)
 
 
 @dataclass(frozen=True)
