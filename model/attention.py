@@ -126,7 +126,7 @@ class AdditiveAttention(DotProductAttention):
 
 
 def _xavier(n_heads: int, n_inputs: int, n_outputs: int) -> Tensor:
-    """Draws one matrix per head, initialised like the model's projections."""
+    """Draws one matrix per head, each Xavier by its own size."""
     weight_HIO = torch.empty(n_heads, n_inputs, n_outputs)
     for weight_IO in weight_HIO:
         nn.init.xavier_uniform_(weight_IO)

@@ -97,7 +97,7 @@ def prepared(profile: Profile, pair: str, out: Path | None = None, rows: Trainin
     dataset = placed(ENCODE(f"encode {pair}", corpus, dev, learned, profile.encoding), "dataset")
     overlaps = placed(OVERLAP(f"overlap {pair}", corpus, [dev, *(() if rows else test_sets.values())]), "overlap")
     training = rows or next(iter(profile.recipes.values())).training
-    batches = TrainingSettings(budget_tokens=training.budget_tokens, seed=training.seed)
+    batches = TrainingSettings(**training.model_dump(include={"budget_tokens", "mixes_lengths", "seed"}))
     report = placed(REPORT(f"report {pair}", corpus, learned, dataset, overlaps, profile.data, batches), "report")
     return Prepared(pair, profile.data, corpus, dev, test_sets, learned, dataset, report)
 

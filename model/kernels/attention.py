@@ -22,7 +22,7 @@ LOG2_E = 1.4426950408889634
 WIDEST = 256
 """Largest head width."""
 CHECKED = 2000
-"""Programs of the forward kernel that are compared with the definition."""
+"""Least number of programs of a kernel that are compared with the definition."""
 TOLERANCE = 0.1
 """Largest difference of a row from the definition, by norm, relative to that of the row and of a mean one together.
 Interpreted in float16 it is 0.0024, so in bfloat16, which has three bits less, 0.02."""
@@ -166,8 +166,8 @@ def _rows_and_heads(*tensors: Tensor) -> list[int]:
 def check(device: str, n_heads: int, d_k: int, d_v: int) -> None:
     """Raises RuntimeError if kernels on a GPU differ from their definition in any row, or whatever Triton raises.
 
-    Compiles those that the run uses and no others: of the decoder's self-attention, and of all other attention. CHECKED
-    programs of each compute chunks of the same 128 rows, so that all must be equal to the bit.
+    Compiles those that a run uses, but for windows of encoders: of the decoder's self-attention and of all other. At
+    least CHECKED programs of each compute chunks of the same 128 rows, so that all must be equal to the bit.
     """
     n_chunks, generator = -(-CHECKED // (2 * n_heads)), torch.Generator().manual_seed(0)
     drawn = [torch.randn(128, n_heads, width, generator=generator).bfloat16() for width in (d_k, d_k, d_v, d_v)]

@@ -21,7 +21,7 @@ Statistics = list[list[int]]
 """What sacreBLEU needs of each sentence: numbers of n-grams and their matches."""
 
 
-class Difference(Record):
+class ScoreDifference(Record):
     """The second model's score minus the first's, in points."""
 
     difference: float
@@ -42,7 +42,7 @@ class Difference(Record):
 
 def compared(
     models: Sequence[Sequence[Sequence[str]]], references: References, language: str, *, bleu_only: bool = False
-) -> dict[str, Difference]:
+) -> dict[str, ScoreDifference]:
     """Compares two models' translations of one text, a list per seed, by name of the score.
 
     Returns nothing above MAX_RESAMPLED sentences. Raises UserError if the language's tokenizer is not installed.
@@ -55,7 +55,7 @@ def compared(
     return differences
 
 
-def bootstrap(metric: Metric, models: Sequence[Sequence[Statistics]], resamples: int = RESAMPLES) -> Difference:
+def bootstrap(metric: Metric, models: Sequence[Sequence[Statistics]], resamples: int = RESAMPLES) -> ScoreDifference:
     """Compares two models by their statistics, a list per seed. Sentences are those that sacreBLEU draws."""
     word = os.environ.get("SACREBLEU_SEED", "12345").lower()
     random = np.random.default_rng(None if word in ("none", "0") else int(word))
@@ -73,7 +73,7 @@ def bootstrap(metric: Metric, models: Sequence[Sequence[Statistics]], resamples:
     against = min((differences_R <= 0).sum(), (differences_R >= 0).sum())
     signature = metric.get_signature()
     signature.info |= {"seed": word, "bs": resamples}
-    return Difference(
+    return ScoreDifference(
         difference=float(difference),
         interval=(float(low), float(high)),
         p=min(1.0, 2 * float(against + 1) / (resamples + 1)),

@@ -28,14 +28,14 @@ SHARES = 8
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """The updates of an epoch: `plan[update]` lists the row numbers of its units, the shortest sentences first."""
+    """The updates of an epoch: `plan[update]` lists the row numbers of its units, the shortest sources about first."""
 
     rows: Integers
     """All rows, in the order of units."""
     bounds: Integers
     """Start of each unit in `rows`, then the end of the last."""
     dealt: Integers
-    """The units of each update: (updates, units). Higher numbers are of sentences that are longer, or about as long."""
+    """The units of each update: (updates, units). Within an update, higher numbers are of longer sources, about."""
     real_tokens: Integers
     """Columns (source, target): tokens of each unit without padding, in the order of `bounds`."""
     padded_tokens: Integers
@@ -121,6 +121,8 @@ def deal(n_pairs: int, n_updates: int, settings: TrainingSettings, epoch: int) -
 
 def in_shares(dealt: Integers, real_tokens: Integers) -> Integers:
     """Reorders each update's units so that every n-th are about as many tokens on either side, for n = 2, 4 or 8.
+
+    Leaves them as they are if their number is no multiple of eight.
 
     Eight shares in turn get the unit that leaves their fuller side least full; one of each eighth of the sizes a round.
     """

@@ -60,10 +60,11 @@ def _fits(compute: Callable[[], object]) -> bool:
 def capture(workers: Workers, step: TrainingStep, updates: Updates, devices: Sequence[WorkerDevice]) -> bool:
     """Captures a CUDA graph for packed batches on each device where it passes its check; True if on all.
 
+    If memory is lacking, divides passes, or leaves them as they were if no division helps.
     A collective; `devices` are all workers' by rank. The other devices compute the same without one, but all workers
     wait for them, so rank 0 logs a warning.
     """
-    reason = "not tried"
+    reason, n_passes = "not tried", updates.n_passes
     while reason:
         try:
             if torch.cuda.is_available():
@@ -73,6 +74,7 @@ def capture(workers: Workers, step: TrainingStep, updates: Updates, devices: Seq
         except (MemoryError, RuntimeError) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             if not (is_out_of_memory(error) and updates.divide()):
+                updates.compute_in(n_passes)
                 break
     reasons = zip(devices, workers.gather_objects(reason), strict=True)
     failures = [f"{device.host}: {reason}" for device, reason in reasons if reason]

@@ -91,7 +91,7 @@ class Updates:
         """Passes in which this worker computes its share of an update."""
         if form == "padded" and not settings.pass_tokens:  # so that a pass has sentences of like length
             self.n_passes = max(self.n_passes, min(PADDED_PASSES, -(-settings.units // workers.size)))
-        self._set_packed_size()
+        self.compute_in(self.n_passes)
 
     @cached_property
     def mean_flop(self) -> float:
@@ -104,11 +104,12 @@ class Updates:
         """Doubles the number of passes; returns False if they cannot be divided."""
         if self.settings.exact_reduction or self.n_passes * self.workers.size >= self.settings.units:
             return False
-        self.n_passes *= 2
-        self._set_packed_size()
+        self.compute_in(2 * self.n_passes)
         return True
 
-    def _set_packed_size(self) -> None:
+    def compute_in(self, n_passes: int) -> None:
+        """Computes this worker's share of later updates in so many passes."""
+        self.n_passes = n_passes
         dealt = self._first.dealt[:1]
         sizes = [(self._packed_size(rank), len(self._passes(dealt, rank))) for rank in range(self.workers.size)]
         self.packed_size = sizes[self.workers.rank][0]

@@ -305,7 +305,8 @@ def score(
     differences = [compared([[first], [lines]], references, lang) for lines in hypotheses[1:]]
     if as_json:
         files = [{"file": str(path), **of_file.model_dump()} for path, of_file in zip(hyp, scores, strict=True)]
-        tests = [{name: each.model_dump() for name, each in of_file.items()} for of_file in differences]
+        found = [{name: each.model_dump() for name, each in of_file.items()} for of_file in differences]
+        tests = [{"file": str(path), **of_file} for path, of_file in zip(hyp[1:], found, strict=True)]
         typer.echo(json.dumps({"hypotheses": files, "differences": tests} if tests else scores[0].model_dump()))
         return
     for path, of_file in zip(hyp, scores, strict=True):

@@ -36,7 +36,7 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
                 described = {"corpora": {}, **(settings or json.loads(path.read_text(encoding="utf-8")))}
                 return Profile(**described)
             except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
-                message = f"this version cannot read the settings in {path}; remove it and choose a --profile"
+                message = f"this version cannot read the settings in {path}, of another version; choose a --profile"
                 raise UserError(message) from None
     return None
 

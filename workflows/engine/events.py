@@ -92,7 +92,7 @@ class Relay:
         self.unfinished |= new.keys()
 
     def fetch(self) -> None:
-        """Forwards the events since the last call. Raises UserError if the board is lost."""
+        """Forwards the events since the last call. Raises UserError if the board does not answer."""
         try:
             events = ray.get(self.board.fetch.remote(), timeout=ANSWER_S)
         except ray.exceptions.GetTimeoutError:

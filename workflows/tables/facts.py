@@ -109,12 +109,14 @@ def _of_preparation(model: Measured) -> dict[str, Fact]:
     """Returns what was done to the text, of which the paper states little."""
     cleaning, vocabulary, encoding = model.cell.text_settings
     dropped = sum(model.corpus.report.get("dropped", {}).values())
-    reasons = ["blank", f"over {cleaning.max_words} words", f"over {cleaning.max_ratio:g} times the other side"]
+    limits = f"over {cleaning.max_words:,} words", f"over {cleaning.max_ratio:g} times the other side"
     text = "words, a piece a symbol of a tree" if model.trees else "raw text"
     spelled = "256 pieces for bytes" if vocabulary.byte_fallback else "no pieces for bytes"
     return {
         "tokenisation": Fact(f"BPE by sentencepiece on {text}, {spelled}"),
-        "cleaning": Fact(f"{rounded(dropped)} pairs dropped: {', '.join((*reasons, *cleaning.drop))}"),
+        "cleaning": Fact(
+            f"{rounded(dropped)} pairs dropped: {', '.join(('not UTF-8', 'blank', *limits, *cleaning.drop))}"
+        ),
         "longest training sentence": Fact(f"{encoding.max_tokens} tokens"),
     }
 

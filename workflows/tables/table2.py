@@ -148,9 +148,7 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
         ),
     ]
     if rows:
-        explanation = (
-            "Dev NLL in nats a target token, unsmoothed; test set: sacreBLEU of lower-cased lines (-lc), and chrF."
-        )
+        explanation = "Dev NLL: nats a target token, unsmoothed. Test set: sacreBLEU of lower-cased lines, and chrF."
         yield Table("Models", columns, rows, explanation)
 
 
@@ -201,9 +199,7 @@ def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Tab
     if rows:
         scores = (Column(f"α {penalty:g}", f"α {penalty:g}", spec=".2f") for penalty in penalties)
         columns = [Column(NAME, "model"), Column("beam", "beam", spec="d"), *scores, Column("chosen", "chosen")]
-        explanation = (
-            "Paper BLEU on the dev set, or sacreBLEU if undefined. The test sets were decoded with the chosen search."
-        )
+        explanation = "Paper BLEU on the dev set, or sacreBLEU if undefined. Test sets: decoded with the chosen search."
         yield Table("Chosen on the dev set: beam and α", columns, rows, explanation)
 
 

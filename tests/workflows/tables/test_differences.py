@@ -25,7 +25,7 @@ def printed(cell: Cell) -> Measured:
 
 ALWAYS = {
     "tokenisation": "BPE by sentencepiece on raw text, 256 pieces for bytes",
-    "cleaning": "0 pairs dropped: blank, over 250 words, over 9 times the other side",
+    "cleaning": "0 pairs dropped: not UTF-8, blank, over 250 words, over 9 times the other side",
     "longest training sentence": "256 tokens",
     "initialisation": INITIALISATION,
     "form of label smoothing": "ε_ls / V on every piece, as cited",
@@ -119,7 +119,7 @@ CASES: list[tuple[Change, dict[str, str]]] = [
         lambda model: prepared(model, 1200, max_words=90, drop=("copy",), byte_fallback=False, max_tokens=512),
         {
             "tokenisation": "BPE by sentencepiece on raw text, no pieces for bytes",
-            "cleaning": "1,200 pairs dropped: blank, over 90 words, over 9 times the other side, copy",
+            "cleaning": "1,200 pairs dropped: not UTF-8, blank, over 90 words, over 9 times the other side, copy",
             "longest training sentence": "512 tokens",
         },
     ),
