@@ -280,9 +280,6 @@ def test_a_graph_computes_what_its_kernels_do(device: str) -> None:
 )
 def test_base_schedule(step: int, rate: float) -> None:
     assert learning_rate(step, 512, 4000) == pytest.approx(rate, rel=1e-6)
-
-
-def test_a_schedule_counts_from_1() -> None:
     with pytest.raises(ValueError, match="counts from 1"):
         learning_rate(0, 512, 4000)
 
