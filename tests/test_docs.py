@@ -139,13 +139,16 @@ def test_the_batch_of_the_page_is_the_code_s() -> None:
 
 
 RUNS = ("26_competitors-multi30k", "27_h200-table3", "26_attention-functions-multi30k", "28_attention-functions-1")
+BOTH = "29_updates-and-initialisation"
 PAGES_OF_RUNS = ("26_competitors-multi30k", "27_h200-dag", "26_attention-and-paths", "28_attention-functions")
 WITH_STATISTICS = ["README", "docs/protocol", "docs/competitors", *(f"docs/results/2026-11-{n}" for n in PAGES_OF_RUNS)]
+WITH_STATISTICS += [f"docs/results/2026-11-{BOTH}"]
 OF_OTHER_RUNS = (
     r"39.6 ± 0.5|40.0 ± 0.5|1.34 \[1.10, 1.65\]|At equal seconds, withdrawn.*(?=NLL, mean ± sd)|Timed beside other.*"
 )
 STATISTIC = r"(?:-?\d+\.\d+ )?\[-?\d+\.\d+, -?\d+\.\d+\]|[\d.]+ ?± ?\d[\d.]*|\d\.\d+ \((?:[\d.]+|[a-z]+)\)"
 METRICS = {"final_dev_nll", "equal_flop_dev_nll", "final_dev_perplexity", "paper_bleu.dev", "sacrebleu.dev", "chrf.dev"}
+METRICS |= {"paper_bleu.test_2016_flickr", "sacrebleu.test_2016_flickr", *(f"dev_nll.{n}" for n in range(0, 5700, 100))}
 
 
 def pooled(groups: Groups, of: str, minus: str) -> Estimate:
@@ -160,7 +163,7 @@ def pooled(groups: Groups, of: str, minus: str) -> Estimate:
 def statistics_of_runs() -> tuple[set[str], list[Estimate]]:
     """Means with deviations or learning rates, as pages write them, and effects."""
     means, effects = set[str](), list[Estimate]()
-    for name, metric in product(RUNS, METRICS):
+    for name, metric in product((*RUNS, BOTH), METRICS):
         values: dict[str, list[float]] = {}
         for run in read([ROOT / f"docs/results/2026-11-{name}.csv"]).runs:
             if metric in run.metrics and " rate " not in run.model:

@@ -251,7 +251,6 @@ def test_nothing_is_computed_eagerly_beside_a_graph(monkeypatch: pytest.MonkeyPa
     tried.capture([batch_of(9), batch_of(1)])
     assert calls == ["eager", "eager", "recorded", "graph", "graph"]
     assert tried.captured
-    assert not tried.sums.any()
 
 
 @pytest.mark.gpu

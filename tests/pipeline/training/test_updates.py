@@ -193,7 +193,6 @@ def test_a_graph_that_lacks_memory_is_recorded_of_smaller_passes(dataset: Encode
         if len(rows) == 1:
             raise torch.OutOfMemoryError("CUDA out of memory.")
 
-    step, device = cast("Any", SimpleNamespace(capture=record)), cast("Any", None)
-    assert capture(Workers(), step, updates, [device])
+    assert capture(Workers(), cast("Any", SimpleNamespace(capture=record)), updates, cast("Any", [None]))
     assert (len(rows), updates.n_passes) == (2, 2)
     assert rows[1] < 0.7 * rows[0]
