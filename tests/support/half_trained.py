@@ -44,8 +44,7 @@ def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transf
     torch.manual_seed(4)
     model = Transformer(dataclasses.replace(TINY, vocabulary_size=len(processor), **more))
     for name, weight in model.state_dict().items():  # larger, as if not fused: more lines end, in other outputs
-        if "w_qkv" in name or "w_kv" in name:
-            weight.mul_((sum(weight.shape) / (2 * weight.shape[1])) ** 0.5)
+        weight.mul_((2 if "w_qkv" in name else 1.5 if "w_kv" in name else 1) ** 0.5)
     adam = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(MAX_UPDATES):
         logits_BTV = model.logits(hidden_of(model, source_BS, shifted(target_BT)))

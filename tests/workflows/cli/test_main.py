@@ -107,7 +107,7 @@ def test_text_to_score(
     assert [each["sacrebleu"] < 99 for each in printed["hypotheses"]] == [False, True, False]
     worse, equal = printed["differences"]
     assert worse["sacrebleu"]["difference"] == printed["hypotheses"][1]["sacrebleu"] - scores["sacrebleu"]
-    assert (equal["chrf"]["p"], [*equal]) == (1, ["sacrebleu", "chrf"])
+    assert (equal["chrf"]["p"], [*equal]) == (1, ["file", "sacrebleu", "chrf"])
     main.score(**files, lang="zh")
     lines = capfd.readouterr().out.splitlines()
     assert f"{tmp_path / 'worse'} minus {tmp_path / 'hypothesis'}:" in lines
