@@ -60,6 +60,9 @@ class TrainingState:
     target_tokens: int = 0
     computed_tokens: int = 0
     """Source and target tokens, including padding."""
+    data_wait_s: float = 0.0
+    peak_memory_gb: float = 0.0
+    """As in `TrainingRecord`."""
     identity: dict[str, Any] = field(default_factory=dict)
     """The settings and dataset that identify the run."""
     dtype: str = ""

@@ -132,9 +132,11 @@ def _train_here(work: _Work) -> "TrainingRecord":
     from pipeline.training.loop import Training
     from pipeline.training.workers import Workers, connect
 
-    start.end("imports")
     worker = ray.train.get_context()
     rank, size = worker.get_world_rank(), worker.get_world_size()
+    if work.on_gpus and rank == 0:
+        start.tell = lambda text: work.emit({"starting": text})
+    start.end("imports", "connecting the workers" * (size > 1))
     compiling = max(1, min(MOST_COMPILING, usable_cpus() // worker.get_local_world_size()))
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(compiling))
     device = reserved_gpu(str(ray.train.torch.get_device())) if work.on_gpus else "cpu"
@@ -145,7 +147,7 @@ def _train_here(work: _Work) -> "TrainingRecord":
     if size > 1:
         connect(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, size, device)
     dataset = EncodedDataset(work.build.input(work.dataset.folder))
-    start.end("connection")
+    start.end("connection", "opening the data, and compiling and checking attention's kernels")
     with work.build.opened() if rank == 0 else nullcontext(work.build.folder) as folder:
         record = Training(workers, dataset, work.settings, folder, work.emit, build=work.build, start=start).run()
     if size > 1:  # else NCCL warns at exit; after an error, others may be blocked, and all are killed
