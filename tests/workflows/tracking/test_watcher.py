@@ -167,7 +167,11 @@ def test_killed_in_mid_training(
     assert {"sacrebleu.test", "chrf.test", "final_dev_perplexity"} <= child.data.metrics.keys()
     sent = {file.path for file in client.list_artifacts(runs["table2 embedded"].info.run_id)}
     assert {"table2.md", "table2.json", "report.html", "manifest.json"} <= sent
-    assert {file.path for file in client.list_artifacts(child.info.run_id)} == {"samples.txt", "manifest.json"}
+    assert {file.path for file in client.list_artifacts(child.info.run_id)} == {
+        "samples.txt",
+        "dev_samples.txt",
+        "manifest.json",
+    }
 
 
 @pytest.fixture
