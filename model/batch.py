@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from model.config import BEGIN_ID, PAD_ID
 from model.cpu import pad_rows, to_fastest_dtype
-from model.dropout import row_keys
+from model.dropout import position_keys, row_keys
 from model.kernels.attention import packed_attention
 
 ROWS_MULTIPLE = 64
@@ -234,7 +234,8 @@ class Rows(NamedTuple):
         """Gives each row its key for dropout; `side` is 0 or 1 (source or target)."""
         sentence_N = (self.positions_N == 0).cumsum(0).clamp_(max=len(pair_keys_B)) - 1  # leftover rows take any key
         # By index_select: indexing with [] starts OpenMP's threads, and those of the training thread then sleep.
-        keys_N = row_keys(pair_keys_B.index_select(0, sentence_N), self.positions_N, side)
+        of_positions = position_keys(self.n_positions, side, self.positions_N.device).index_select(0, self.positions_N)
+        keys_N = row_keys(pair_keys_B.index_select(0, sentence_N), of_positions)
         return self._replace(layout=self.layout._replace(row_keys=keys_N))
 
     def by_sentence(self) -> tuple[Tensor, Tensor | None]:
@@ -294,16 +295,9 @@ class Batch(NamedTuple):
 
         Raises ValueError if they exceed `size`.
         """
-        lengths = [(tokens_BL != PAD_ID).sum(dim=1) for tokens_BL in (source_BS, target_BT)]
-        most_rows, longest = (max(int(f(lengths_B)) for lengths_B in lengths) for f in (torch.sum, torch.max))
-        if most_rows > size.n_rows or longest > size.n_positions or len(source_BS) >= size.n_sentences:
-            raise ValueError(f"{len(source_BS)} pairs of at most {longest} tokens do not fit into a batch of {size}")
-        source, target = (
-            _pack(tokens_BL, lengths_B, size)
-            for tokens_BL, lengths_B in zip((source_BS, target_BT), lengths, strict=True)
-        )
-        begins = lengths[1].cumsum(0) - lengths[1]
-        inputs_N = target.tokens_N.roll(1).index_fill_(0, begins, BEGIN_ID)
+        source, _ = _pack(source_BS, size)
+        target, layout = _pack(target_BT, size)
+        inputs_N = target.tokens_N.roll(1).index_fill_(0, layout.offsets[: len(target_BT)].long(), BEGIN_ID)
         return cls(source, target._replace(tokens_N=inputs_N), target.tokens_N)
 
     def keyed(self, pair_keys_B: Tensor) -> "Batch":
@@ -330,15 +324,21 @@ def shift_right(target_BT: Tensor) -> Tensor:
     return torch.cat((begin_B1, target_BT[:, :-1]), dim=1)
 
 
-def _pack(tokens_BL: Tensor, lengths_B: Tensor, size: PackedSize) -> Rows:
-    """Packs one side. Leftover rows belong to a sentence without rows, so they see nothing."""
-    real_BL = tokens_BL != PAD_ID
-    position_BL = torch.arange(tokens_BL.shape[1]).expand(tokens_BL.shape)
-    tokens_N, positions_N = torch.full((2, size.n_rows), PAD_ID)
-    offsets = F.pad(lengths_B.cumsum(0), (1, 0)).int()
-    n_real = int(offsets[-1])
-    tokens_N[:n_real], positions_N[:n_real] = tokens_BL[real_BL], position_BL[real_BL]
-    sentences_N = torch.full((size.n_rows,), len(lengths_B), dtype=torch.int32)
-    sentences_N[:n_real] = torch.arange(len(lengths_B), dtype=torch.int32).repeat_interleave(lengths_B)
-    offsets = F.pad(offsets, (0, size.n_sentences - len(lengths_B)), value=n_real)
-    return Rows(tokens_N, positions_N, size.n_positions, PackedLayout(offsets, sentences_N))
+def _pack(tokens_BL: Tensor, size: PackedSize) -> tuple[Rows, PackedLayout]:
+    """Packs one side, with its layout. Leftover rows belong to a sentence without rows, so they see nothing."""
+    real_BL, (n_pairs, longest) = tokens_BL != PAD_ID, tokens_BL.shape
+    sentences_N, positions_N = real_BL.nonzero(as_tuple=True)
+    left_over = size.n_rows - len(sentences_N)
+    if left_over < 0 or longest > size.n_positions or n_pairs >= size.n_sentences:
+        raise ValueError(f"{n_pairs} pairs of at most {longest} tokens do not fit into a batch of {size}")
+    offsets = F.pad(real_BL.sum(dim=1, dtype=torch.int32), (1, size.n_sentences - n_pairs)).cumsum(0, dtype=torch.int32)
+    tokens_N, positions_N, sentences_N = (
+        F.pad(values, (0, left_over), value=value)
+        for values, value in (
+            (tokens_BL.masked_select(real_BL), PAD_ID),
+            (positions_N, 0),
+            (sentences_N.int(), n_pairs),
+        )
+    )
+    layout = PackedLayout(offsets, sentences_N)
+    return Rows(tokens_N, positions_N, size.n_positions, layout), layout

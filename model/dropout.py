@@ -14,6 +14,7 @@ Shapes: B sentence pairs, N rows, X columns.
 import hashlib
 import math
 import struct
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -36,9 +37,15 @@ def pair_keys(seed: int, update: int, pairs_B: Tensor) -> Tensor:
     return mixed(mixed(pairs_B.int() + low) + high)
 
 
-def row_keys(keys_N: Tensor, positions_N: Tensor, side: int) -> Tensor:
-    """Returns the keys of rows, from those of their pairs and their positions; `side` is 0 or 1 (source or target)."""
-    return mixed(keys_N + mixed((2 * positions_N + (side + 1)).int())).bitwise_or_(1)  # odd, for products
+@cache
+def position_keys(n: int, side: int, device: torch.device) -> Tensor:
+    """Returns the keys of positions 0 to n - 1 of a side: 0 or 1 (source or target)."""
+    return mixed(torch.arange(side + 1, 2 * n + side + 1, 2, dtype=torch.int32, device=device))
+
+
+def row_keys(pair_keys_N: Tensor, position_keys_N: Tensor) -> Tensor:
+    """Returns the keys of rows, from those of their pairs and of their positions."""
+    return mixed(pair_keys_N + position_keys_N).bitwise_or_(1)  # odd, for products
 
 
 class Dropout(nn.Module):

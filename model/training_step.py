@@ -212,12 +212,31 @@ class TrainingStep:
         # Adam's kernel takes a float32 rate on CUDA, a float64 one on CPUs.
         self._rate = torch.zeros((), device=device, dtype=torch.float64 if device.type == "cpu" else torch.float32)
         self._n_tokens, self._found_inf = torch.zeros((2,), device=device)
+        self._copied: torch.cuda.Event | None = None
 
     def copy_weights(self) -> None:
         """Copies the master weights into the compute copy; call it after loading weights."""
         if self.model is not self.master:
             with torch.no_grad():
                 self._copies_P.copy_(self._masters_P)
+
+    def copy_out(self, copies: Sequence[tuple[Tensor, Tensor]]) -> Callable[[], None]:
+        """Copies weights and moments to the host, as pairs (to, from); returns a function that waits for the end.
+
+        To pinned memory of a GPU's host: beside the next passes, while the next update waits on the device.
+        """
+        device = self._masters_P.device
+        if device.type == "cpu":
+            for to, values in copies:
+                to.copy_(values)
+            return lambda: None
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for to, values in copies:
+                to.copy_(values, non_blocking=True)
+        self._copied = side.record_event()
+        return self._copied.synchronize
 
     def uncompiled(self) -> AbstractContextManager[object]:
         """In its body, layers run eagerly: for batches of other shapes, as in validation."""
@@ -312,6 +331,9 @@ class TrainingStep:
         norm = self._norm() / self._n_tokens.fill_(n_tokens)
         torch.maximum(self._found_inf, (~norm.isfinite()).float(), out=self._found_inf)
         self._rate.fill_(self.learning_rate(update))
+        if self._copied:
+            torch.cuda.current_stream(self.sums.device).wait_event(self._copied)
+            self._copied = None
         self.adam.step(self.gradient_P, self._rate, self._n_tokens, self._found_inf)
         results = torch.cat((self.losses, norm[None]))
         self.discard()

@@ -32,7 +32,8 @@ class Context:
     """The folder to write to. Initially empty, except for what a killed process left of a stage that resumes."""
     emit: Listener = ignore
     """Receives events: {"done": 3, "total": 9, "unit": "shards"} is progress, {"metrics": {...}, "step": n} metrics,
-    {"waiting": "no GPU is free"} goes to the screen, {"warning": ...} to the screen and the manifest."""
+    {"waiting": "no GPU is free"} and {"starting": "compiling"} go to the screen, {"warning": ...} to the screen and the
+    manifest."""
     map: Callable[..., Iterable[Any]] = map_here
     """`map(function, argument_lists)` yields results in order. `function` must be importable in other processes."""
     build: Build | None = None

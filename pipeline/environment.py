@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -82,12 +82,17 @@ def worker_environment() -> dict[str, str]:
 class Laps(dict[str, float]):
     """A stopwatch: seconds by part of a run's start, each from the end of the one before."""
 
+    tell: Callable[[str], None] | None = None
+    """Called with what follows when a part ends, if that may take long."""
+
     def __init__(self) -> None:
         super().__init__()
         self.began_s = self._ended_s = time.monotonic()
 
-    def end(self, part: str) -> None:
+    def end(self, part: str, then: str = "") -> None:
         """Ends a lap of the named part."""
         now_s = time.monotonic()
         self[part] = self.get(part, 0.0) + now_s - self._ended_s
         self._ended_s = now_s
+        if self.tell and then:
+            self.tell(f"{then}, {now_s - self.began_s:.0f} s after its start")

@@ -11,8 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-def peak_memory_bytes() -> int:
-    """Returns the peak resident memory since process start."""
+def peak_memory_bytes(device: str = "cpu") -> int:
+    """Returns the peak resident memory since process start; of a GPU, that of tensors since its last reset."""
+    if device != "cpu":
+        return int(sys.modules["torch"].cuda.max_memory_allocated(device))
     with suppress(OSError):  # Linux, whose ru_maxrss is inherited from the parent process
         lines = Path("/proc/self/status").read_text().split("\n")
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024

@@ -89,6 +89,10 @@ class TrainingRecord(Record):
     start_s: Mapping[str, float] = {}
     """Its start by part: importing, connecting the workers, opening data and planning an epoch, making and loading the
     model, the largest passes (with compilation), capturing a CUDA graph, the rest."""
+    data_wait_s: float = 0.0
+    """Share of `train_s` for which rank 0 waited for batches to be read. 0 if written by an older version."""
+    peak_memory_gb: float = 0.0
+    """Most memory of rank 0: what tensors took on its GPU; on a CPU, its whole process."""
     source_tokens: int
     target_tokens: int
     padding_fraction: float

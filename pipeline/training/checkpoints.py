@@ -60,6 +60,9 @@ class TrainingState:
     target_tokens: int = 0
     computed_tokens: int = 0
     """Source and target tokens, including padding."""
+    data_wait_s: float = 0.0
+    peak_memory_gb: float = 0.0
+    """As in `TrainingRecord`."""
     identity: dict[str, Any] = field(default_factory=dict)
     """The settings and dataset that identify the run."""
     dtype: str = ""
@@ -107,12 +110,14 @@ class CheckpointWriter:
         self.wait()
         began_s = time.monotonic()
         vectors_P = {"weights": step.adam.weights_P, **(_moments(step.adam) if recovery else {})}
-        copies_P = {name: self._copy(name, vector_P) for name, vector_P in vectors_P.items()}
+        copies_P = {name: self._buffer(name, vector_P) for name, vector_P in vectors_P.items()}
+        wait_copied = step.copy_out([(copies_P[name], vector_P) for name, vector_P in vectors_P.items()])
         weights = _by_parameter(copies_P.pop("weights"), step)
         optimizer = _optimizer_tensors(copies_P, step.adam.n_steps.cpu(), step) if recovery else {}
         config, progress, update = asdict(step.master.config), asdict(state), state.update
 
         def write() -> None:
+            wait_copied()
             if kept:  # first, because the recovery checkpoint relies on it
                 self._publish(KEPT, update, weights, config)
             if recovery:
@@ -165,11 +170,11 @@ class CheckpointWriter:
         if raised is None:
             self.wait()
 
-    def _copy(self, name: str, vector_P: Tensor) -> Tensor:
-        """Copies a vector into a host buffer reused by every checkpoint, since allocation would take longer."""
+    def _buffer(self, name: str, vector_P: Tensor) -> Tensor:
+        """Returns a vector's host buffer, reused by every checkpoint, since allocation would take longer."""
         if name not in self._copies:
             self._copies[name] = torch.empty_like(vector_P, device="cpu", pin_memory=vector_P.is_cuda)
-        return self._copies[name].copy_(vector_P.detach())
+        return self._copies[name]
 
     def _publish(
         self,

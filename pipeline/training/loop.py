@@ -47,7 +47,7 @@ from pipeline.training.preflight import capture, try_largest
 from pipeline.training.profiling import UpdateProfiler
 from pipeline.training.report import Applied, Report
 from pipeline.training.updates import Update, Updates
-from pipeline.training.validation import check_replicas, split_sums
+from pipeline.training.validation import check_replicas, samples, split_sums
 from pipeline.training.workers import ExactSum, Workers
 
 log = logging.getLogger(__name__)
@@ -142,14 +142,14 @@ class Training:
         train = self.data.train
         epoch = self.state.target_tokens // max(train.target_tokens, 1)  # an epoch has all target tokens once
         self.updates = Updates(train, settings, workers, self.negotiated.dtype, self.negotiated.form, epoch)
-        self.start.end("data")
+        self.start.end("data", "making the model")
         self.step = self._make_step(make)
         restore_all(workers, checkpoint, self.step)  # seeded draws differ between CPU models in the last bits
-        self.start.end("model")
+        self.start.end("model", "compiling layers, and trying the largest passes")
         self.exact_sum = ExactSum(workers, self.step.sums) if settings.exact_reduction else None
         if workers.rank == 0:
             truncate_metrics(folder / METRICS, self.state.update)
-        self.report = Report(workers, settings, self.state, folder, self.writer.build, emit)
+        self.report = Report(workers, settings, self.state, self.updates, folder, self.writer.build, emit)
         profiled, done = settings.profile_updates if workers.rank == 0 else None, self.state.update
         self.profiler = UpdateProfiler(profiled, done, workers.device, self.writer)
         self.is_ready = False
@@ -197,11 +197,11 @@ class Training:
         """Tries the largest passes, captures them if they are packed, and begins a segment."""
         smoothing, captured = self.settings.optimizer.label_smoothing, False
         try_largest(self.workers, self.step, self.updates, self.data.dev, smoothing)
-        self.start.end("largest")
+        self.start.end("largest", "recording a CUDA graph" if self.negotiated.form == "packed" else "")
         if self.negotiated.form == "packed":
             captured = capture(self.workers, self.step, self.updates, self.negotiated.devices)
             try_largest(self.workers, self.step, self.updates, self.data.dev, smoothing)  # a graph retains memory
-            self.start.end("capture")
+            self.start.end("capture", "measuring the GPUs")
         if (left_out := self.data.dev_left_out) and self.workers.rank == 0:
             log.warning(
                 "%s of %s dev pairs have a side of more than %s tokens and are excluded from dev loss and perplexity; "
@@ -279,11 +279,14 @@ class Training:
         check_replicas(self.workers, self.step.adam.weights_P, self.state.update)
         with self.step.uncompiled():
             sums = split_sums(self.step.model, self.data.dev, smoothing, self.workers.rank, self.workers.size)
+            shown = [] if self.workers.rank else samples(self.step.model, self.data.dev)
         self.workers.all_reduce(sums)
         loss, nll, n_tokens = sums.tolist()
         nll = nll / n_tokens
         line = {"update": self.state.update, "dev_loss": loss / n_tokens, "dev_nll": nll}
-        self.report.write(line | {"dev_perplexity": perplexity_of(nll), "train_s": self.state.train_s})
+        self.report.write(
+            line | {"dev_perplexity": perplexity_of(nll), "samples": shown, "train_s": self.state.train_s}
+        )
         if self.workers.rank == 0:
             self.writer.keep_beside(METRICS)
 
@@ -307,6 +310,8 @@ class Training:
             updates=state.update,
             epochs=state.update / self.updates.in_epoch,
             train_s=state.train_s,
+            data_wait_s=state.data_wait_s,
+            peak_memory_gb=state.peak_memory_gb,
             start_s=self.start,
             loop_s=time.monotonic() - self.start.began_s,
             source_tokens=state.source_tokens,

@@ -15,6 +15,7 @@ a process was lost, and a new group is started.
 """
 
 import logging
+import os
 import pickle
 import shutil
 import signal
@@ -29,7 +30,7 @@ import ray
 
 from pipeline.artifacts import VOCABULARY_FILE, EncodedDataset, TrainingRun
 from pipeline.context import Context, Listener
-from pipeline.environment import Laps, worker_environment
+from pipeline.environment import Laps, usable_cpus, worker_environment
 from pipeline.errors import LostProcessError, UserError
 from pipeline.memory import release_gpu_memory
 from pipeline.ray_private import LOST, handler_kept, lean_torch_trainer, lost_process, remove_abandoned_placement_groups
@@ -51,6 +52,8 @@ RETURN_S = 600.0
 """Time for which lost nodes may return, if the remaining ones are too few for a run."""
 REGROW_S = 30.0
 """Time between checks for room for more workers, if their number is elastic."""
+MOST_COMPILING = 4
+"""Compiler processes of a worker, which has some 15 kernels; Inductor would start one for each CPU, at each worker."""
 
 
 def train(context: Context, dataset: EncodedDataset, settings: TrainingSettings) -> TrainingRun:
@@ -123,14 +126,19 @@ def _train_here(work: _Work) -> "TrainingRecord":
     import ray.train.torch
     import torch
     from ray.train.collective import broadcast_from_rank_zero
+    from torch.distributed import destroy_process_group
 
     from pipeline.hardware import reserved_gpu
     from pipeline.training.loop import Training
     from pipeline.training.workers import Workers, connect
 
-    start.end("imports")
     worker = ray.train.get_context()
     rank, size = worker.get_world_rank(), worker.get_world_size()
+    if work.on_gpus and rank == 0:
+        start.tell = lambda text: work.emit({"starting": text})
+    start.end("imports", "connecting the workers" * (size > 1))
+    compiling = max(1, min(MOST_COMPILING, usable_cpus() // worker.get_local_world_size()))
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(compiling))
     device = reserved_gpu(str(ray.train.torch.get_device())) if work.on_gpus else "cpu"
     workers = Workers(rank, size, device)
     workers.use_device()
@@ -139,9 +147,12 @@ def _train_here(work: _Work) -> "TrainingRecord":
     if size > 1:
         connect(ray.util.get_node_ip_address(), broadcast_from_rank_zero, rank, size, device)
     dataset = EncodedDataset(work.build.input(work.dataset.folder))
-    start.end("connection")
+    start.end("connection", "opening the data, and compiling and checking attention's kernels")
     with work.build.opened() if rank == 0 else nullcontext(work.build.folder) as folder:
-        return Training(workers, dataset, work.settings, folder, work.emit, build=work.build, start=start).run()
+        record = Training(workers, dataset, work.settings, folder, work.emit, build=work.build, start=start).run()
+    if size > 1:  # else NCCL warns at exit; after an error, others may be blocked, and all are killed
+        destroy_process_group()
+    return record
 
 
 def _with_retries(work: _Work, layout: ClusterLayout, ray_folder: Path) -> "TrainingRecord":

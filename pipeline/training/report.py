@@ -6,6 +6,7 @@ Updates are queued on the device. Their results stay there until a report is due
 import json
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,11 @@ from model.loss import perplexity_of
 from pipeline.artifacts import METRICS
 from pipeline.context import Listener
 from pipeline.errors import UserError
+from pipeline.memory import peak_memory_bytes
 from pipeline.settings import TrainingSettings
 from pipeline.store.build import Build
 from pipeline.training.checkpoints import TrainingState
+from pipeline.training.updates import Updates
 from pipeline.training.workers import Workers
 
 PROGRESS_S = 1.0
@@ -65,12 +68,13 @@ class Report:
         workers: Workers,
         settings: TrainingSettings,
         state: TrainingState,
+        read: Updates,
         folder: Path,
         build: Build,
         emit: Listener,
     ) -> None:
         """`folder` is that of metrics.jsonl, which `build` shares."""
-        self.workers, self.settings, self.state, self.emit = workers, settings, state, emit
+        self.workers, self.settings, self.state, self.emit, self._read = workers, settings, state, emit, read
         self._file, self._build = folder / METRICS, build
         self.unread: list[Applied] = []
         """Updates queued on the device, not checked yet."""
@@ -108,12 +112,10 @@ class Report:
             self._check_finite()
             self.unread.clear()
         state.spend(time.monotonic() - self._resumed_s)
-        target_tokens, train_s = self._logged
-        line |= {
-            "workers": self.workers.size,
-            "tokens_s": (state.target_tokens - target_tokens) / (state.train_s - train_s),
-            "train_s": state.train_s,
-        }
+        state.data_wait_s += self._read.waited_s
+        self._read.waited_s = 0.0
+        state.peak_memory_gb = max(state.peak_memory_gb, peak_memory_bytes(self.workers.device) / 1e9)
+        line |= self._speed()
         if self.progress_is_due and math.isfinite(line["loss"]):  # otherwise `_check_finite` will end the run
             shown = {name: line[name] for name in ("tokens_s", "loss")}
             self.emit({"done": state.update, "total": self.settings.updates, "unit": "updates", **shown})
@@ -132,7 +134,23 @@ class Report:
             self.emit({"metrics": metrics, "step": line["update"]})
 
     def _mark_logged(self) -> None:
-        self._logged = self.state.target_tokens, self.state.train_s
+        self._logged = replace(self.state)
+
+    def _speed(self) -> dict[str, float]:
+        """Returns rates since the last line, and their share of the GPUs' measured rate (MFU), if there is one."""
+        state, logged = self.state, self._logged
+        seconds = state.train_s - logged.train_s
+        flop_s = (state.update - logged.update) * self._read.mean_flop / seconds
+        gpus_flop_s = sum(each.count * (each.matmul_flop_s or 0) for each in state.segments[-1].devices)
+        return {
+            "workers": self.workers.size,
+            "tokens_s": (state.target_tokens - logged.target_tokens) / seconds,
+            "flop_s": flop_s,
+            **({"mfu": flop_s / gpus_flop_s} if gpus_flop_s else {}),
+            "data_wait_s": state.data_wait_s - logged.data_wait_s,
+            "peak_memory_gb": state.peak_memory_gb,
+            "train_s": state.train_s,
+        }
 
     def _first_not_finite(self) -> Applied | None:
         finite = torch.stack([update.results for update in self.unread]).isfinite().all(dim=1).tolist()

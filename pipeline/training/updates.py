@@ -8,6 +8,7 @@ how units are put together changes no dropout mask (`model.dropout`), only the o
 Shapes: B pairs, S source positions, T target positions.
 """
 
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -92,6 +93,8 @@ class Updates:
         if form == "padded" and not settings.pass_tokens:  # so that a pass has sentences of like length
             self.n_passes = max(self.n_passes, min(PADDED_PASSES, -(-settings.units // workers.size)))
         self.compute_in(self.n_passes)
+        self.waited_s = 0.0
+        """Time for which `between` waited for the reader."""
 
     @cached_property
     def mean_flop(self) -> float:
@@ -183,11 +186,17 @@ class Updates:
                     epoch, position = divmod(update, self.in_epoch)
                     waiting.append(reader.submit(self._read, self._planned(epoch, last), position, update))
                     if len(waiting) > AHEAD_UPDATES:
-                        yield waiting.popleft().result()
+                        yield self._wait_for(waiting.popleft())
                 while waiting:
-                    yield waiting.popleft().result()
+                    yield self._wait_for(waiting.popleft())
             finally:
                 reader.shutdown(cancel_futures=True)
+
+    def _wait_for(self, read: Future[Update]) -> Update:
+        began_s = time.monotonic()
+        update = read.result()
+        self.waited_s += time.monotonic() - began_s
+        return update
 
     def close(self) -> None:
         """Releases the plans, without waiting for one being computed."""

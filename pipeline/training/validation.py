@@ -1,4 +1,4 @@
-"""Loss sums of a split, for the dev set during training and for perplexity, and a check that workers agree."""
+"""Loss sums of a split, for the dev set during training and for perplexity; samples; and a check that workers agree."""
 
 import hashlib
 
@@ -10,15 +10,20 @@ from torch import Tensor
 from model.batch import Batch
 from model.config import PAD_ID
 from model.loss import smoothed_cross_entropy
+from model.search import beam_search
 from model.transformer import EncoderDecoder
+from pipeline.artifacts import VOCABULARY_FILE
 from pipeline.errors import UserError
 from pipeline.text.batching import by_length, cut
-from pipeline.text.encoding import EncodedSplit
+from pipeline.text.encoding import EncodedSplit, decode_ids
+from pipeline.text.vocabulary import load
 from pipeline.training.workers import Workers
 
 BATCH_TOKENS = 4096
 """Maximum tokens per side of one forward pass; affects results by rounding only."""
 
+N_SAMPLES = 3
+"""Sentences whose translations are shown after each validation."""
 SUMMED_COLUMNS = 4096
 """The number of sums behind a hash of weights. Rounding errors could cancel in one sum, but not in all of them."""
 
@@ -74,6 +79,15 @@ def split_sums(
             sums += torch.stack((loss, nll, (batch.targets_N != PAD_ID).sum())).double()
     model.train(was_training)
     return sums
+
+
+def samples(model: EncoderDecoder, split: EncodedSplit) -> list[dict[str, str]]:
+    """Translates the split's first sentences greedily: source, reference and translation of each."""
+    source_BS, target_BT = split.batch(split.computed_rows[:N_SAMPLES])
+    found = beam_search(model, source_BS.to(model.embedding.weight.device), beam_size=1)
+    ids = source_BS.tolist(), target_BT.tolist(), [hypotheses[0].tokens for hypotheses in found]
+    texts = [decode_ids(load(split.dataset.folder / VOCABULARY_FILE), sentences) for sentences in ids]
+    return [dict(zip(("source", "reference", "translation"), text, strict=True)) for text in zip(*texts, strict=True)]
 
 
 def check_replicas(workers: Workers, weights_P: Tensor, update: int) -> None:

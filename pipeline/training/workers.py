@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from pipeline.environment import cache_folder
 from pipeline.errors import UserError
 
 Value = TypeVar("Value")
@@ -29,6 +30,9 @@ BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """torch.distributed's backend by device type. With several, Python objects use the CPU's."""
 INTERFACE = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Variables that name the interface between workers; values set by the user are kept."""
+FLIGHT_RECORDER = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
+"""With these, a worker whose collective times out writes its last ones to TRACE and its rank (docs/recovery.md)."""
+TRACE = "nccl_trace_rank_"
 TIMEOUT = timedelta(minutes=30)
 """Timeout for connecting, and of each collective before the first update."""
 
@@ -49,9 +53,11 @@ def connect(
     address = broadcast_object(listening.getsockname()[:2] if listening else None)
     assert address, "rank 0 sends its address"
     host, port = address
-    if interface := interface_towards(host):
-        for name in INTERFACE:
-            os.environ.setdefault(name, interface)
+    interface = interface_towards(host)
+    chosen = dict.fromkeys(INTERFACE, interface) if interface else {}
+    chosen |= FLIGHT_RECORDER | {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(cache_folder() / TRACE)}
+    for name, value in chosen.items():
+        os.environ.setdefault(name, value)
     store = dist.TCPStore(
         host,
         port,

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.dropout import Dropout, pair_keys, row_keys
+from model.dropout import Dropout, pair_keys, position_keys, row_keys
 
 N, X, P = 999, 1001, 0.3
 
 
-def keys_of(update: int = 1, device: str = "cpu") -> Tensor:
+def keys_of(update: int = 1, device: str = "cpu", side: int = 0) -> Tensor:
     """Returns the keys of N rows: 27 positions of 37 pairs."""
     keys_N = pair_keys(1, update, torch.arange(37)).repeat_interleave(27)
-    return row_keys(keys_N, torch.arange(27).repeat(37), side=0).to(device)
+    return row_keys(keys_N, position_keys(27, side, keys_N.device).repeat(37)).to(device)
 
 
 @pytest.mark.gpu
@@ -43,10 +43,9 @@ def test_rows_columns_places_updates_and_sides_are_unrelated() -> None:
     assert of_columns.abs().max() < 6
     for sums in (here.sum(0) / N**0.5, here.sum(1) / X**0.5):
         assert sums.std().item() == pytest.approx(1, abs=0.15)
-    other_side = row_keys(pair_keys(1, 1, torch.arange(37)).repeat_interleave(27), torch.arange(27).repeat(37), side=1)
     shifted = [here.roll(n, dimension) for dimension in (0, 1) for n in (1, 2, 27)]
     others = drawn("encoder.1.attention", keys_of()), drawn("encoder.0.attention", keys_of(2))
-    for other in (*shifted, *others, drawn("encoder.0.attention", other_side)):
+    for other in (*shifted, *others, drawn("encoder.0.attention", keys_of(side=1))):
         assert abs((here * other).sum().item()) < 5 * here.numel() ** 0.5
 
 

@@ -20,6 +20,7 @@ from pipeline.settings import TrainingSettings
 from pipeline.store.artifact import ArtifactT, publish
 from pipeline.training.loop import Training
 from pipeline.training.workers import Workers
+from tests.chaos.comparison import CLOCK
 
 PIECES = 800
 TINY = TrainingSettings(
@@ -61,7 +62,7 @@ def weights(folder: Path, update: int = TINY.updates) -> bytes:
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
     lines = (folder / "metrics.jsonl").read_text().split("\n")[:-1]
-    return [{key: v for key, v in json.loads(line).items() if key not in ("tokens_s", "train_s")} for line in lines]
+    return [{key: v for key, v in json.loads(line).items() if key not in CLOCK} for line in lines]
 
 
 def curve(folder: Path) -> list[float]:

@@ -52,15 +52,17 @@ class View(Watcher):
         """Shows progress, warnings and waits; off a terminal also each measurement on the dev set."""
         if "warning" in event:
             self._line(step.label, f"warning: {event['warning']}")
-        if "waiting" in event:
-            self._bars.update(self._add_bar(step).id, status=event["waiting"])
-            self._plain_line(step.label, f"waiting: {event['waiting']}")
+        for kind in {"waiting", "starting"} & event.keys():
+            self._bars.update(self._add_bar(step).id, status=event[kind])
+            self._plain_line(step.label, f"{kind}: {event[kind]}")
         task = self._tasks.get(step.fingerprint)
         if task is None:  # it arrived after the step's result
             return
         metrics = event.get("metrics", {})
         if "dev_perplexity" in metrics:
             self._plain_line(step.label, f"update {event['step']:,}  dev perplexity {metrics['dev_perplexity']:.2f}")
+            for sample in metrics["samples"]:
+                self._plain_line(step.label, f"{sample['source']} -> {sample['translation']}")
         if "total" not in event:
             return
         rate = f"{event['tokens_s']:,.0f} tokens/s" if event.get("tokens_s") else ""

@@ -19,13 +19,13 @@ from markupsafe import Markup, escape
 from pipeline.context import Context
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.profile import GENERATED
-from workflows.quantities import SCORES, duration, flop_text, rounded
+from workflows.quantities import SCORES, duration, flop_text, rate_text, rounded
 from workflows.tables.corpus import CorpusReport, collections, lengths_figure, title
 from workflows.tables.corpus import facts as corpus_facts
 from workflows.tables.facts import facts
 from workflows.tables.measured import Cell, Measured, samples
 from workflows.tables.plots import Curve, curves
-from workflows.tables.provenance import hardware, span
+from workflows.tables.provenance import hardware, mfu, span
 from workflows.tables.render import differences_table, render_markdown
 from workflows.tables.seeds import seeds_csv
 from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table, not_comparable
@@ -174,7 +174,10 @@ def settings(model: Measured) -> dict[str, str]:
         **{what: fact.text for what, fact in facts(model).items()},
         "parameters": rounded(run.parameters),
         "epochs": f"{run.epochs:.3g}, {100 * run.padding_fraction:.1f}% of the tokens are padding",
-        "training speed": f"{rounded(run.target_tokens / run.train_s)} target tokens/s",
+        "training speed": f"{rounded(run.target_tokens / run.train_s)} target tokens/s, "
+        f"{rate_text(run.counted_flop / run.train_s)}{mfu(run)}"
+        + (f"; {run.data_wait_s / run.train_s:.1%} of the time waiting for data" if run.peak_memory_gb else ""),
+        "peak memory": f"{run.peak_memory_gb:.3g} GB" if run.peak_memory_gb else "not recorded",
         "training cost": f"{flop_text(cost.counted_flop)} FLOP counted"
         + ("" if cost.paper_way_flop is None else f", {flop_text(cost.paper_way_flop)} by the paper’s method"),
         "decoded in": f"{decoding.dtype}{rate}",

@@ -93,6 +93,12 @@ def rate_notes(models: Iterable[Measured]) -> list[str]:
     ]
 
 
+def mfu(run: TrainingRecord) -> str:
+    """Returns a run's share of the measured rates of its GPUs (model FLOP utilisation); nothing without rates."""
+    at_rate = [each.count * (each.matmul_flop_s or 0) * part.train_s for part in run.segments for each in part.devices]
+    return f" ({run.counted_flop / sum(at_rate):.0%} of the devices\u2019 measured rate)" if all(at_rate) else ""
+
+
 def dtypes(segments: Iterable[Segment]) -> str:
     """Names the dtypes of a run."""
     return _listed(segment.dtype for segment in segments)

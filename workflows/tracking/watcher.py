@@ -11,7 +11,7 @@ do causes one warning (`Server.attempt`). The same command later sends what is m
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -69,6 +69,8 @@ class MlflowWatcher(Watcher):
         """MLflow's runs by name, as of their opening or end."""
         self._known: dict[str, dict[tuple[str, int], float]] = {}
         """The points that MLflow has, by run: values by metric and update."""
+        self._shown: dict[str, int] = {}
+        """How many validations MLflow shows samples of, by model."""
         self._failures: Mapping[str, str] = {}
         self._ignored: tuple[type[Exception], ...] = (UserError,)
         """Errors of missing and damaged files: until `finish`, they may be rebuilt for the table."""
@@ -172,7 +174,7 @@ class MlflowWatcher(Watcher):
                 self._results(name)
             return
         lines = map(read_metrics_line, text.split("\n")[:-1])  # without the last, half-written line
-        self._send(name, _curves([line for line in lines if line], time.time()))
+        self._lines(name, [line for line in lines if line], time.time())
         if failure:
             self._end(name, "FAILED", failure)
 
@@ -223,7 +225,7 @@ class MlflowWatcher(Watcher):
         results = {key: value for key, value in model.final_metrics().items() if key not in model.metrics[-1]}
         by_update = [(update, {key: n}) for key, series in model.series.items() for update, n in series.items()]
         points = [point for update, values in [(0, results), *by_update] for point in _points(values, update, now)]
-        self._send(name, _curves(model.metrics, ended_s) + points)
+        self._lines(name, model.metrics, ended_s, points)
         last, search = model.run.segments[-1], model.decoding.settings
         used = {
             "dtype": last.dtype,
@@ -236,10 +238,18 @@ class MlflowWatcher(Watcher):
         }
         for tag in to_params({"used": used}).items():
             client.set_tag(run, *tag)
-        shown = ("\n".join(f"{f'{name}:':12} {text}" for name, text in each.items()) for each in samples(model.cell))
-        client.log_text(run, "\n\n".join(shown) + "\n", "samples.txt")
+        client.log_text(run, _shown(samples(model.cell)), "samples.txt")
         client.log_dict(run, manifest, MANIFEST)
         self._end(name, "FINISHED")
+
+    def _lines(self, name: str, lines: Sequence[Mapping[str, Any]], last_at_s: float, more: Sequence[Any] = ()) -> None:
+        """Sends the lines of `metrics.jsonl` with the samples after each validation, and more points."""
+        run, shown = self._runs[name].info.run_id, [line for line in lines if line.get("samples")]
+        if len(shown) > self._shown.get(name, 0):
+            texts = [f"Update {line['update']:,}\n\n{_shown(line['samples'])}" for line in shown]
+            self._server.client.log_text(run, "\n".join(texts), "dev_samples.txt")
+            self._shown[name] = len(shown)
+        self._send(name, [*_curves(lines, last_at_s), *more])
 
     def _send(self, name: str, points: Sequence[Any]) -> None:
         """Sends the points that MLflow lacks: other updates, and results (update 0) of another value."""
@@ -268,6 +278,10 @@ class MlflowWatcher(Watcher):
         if not why:
             client.set_tag(run, SENT_TAG, "yes")
         self._runs[name] = client.get_run(run)
+
+
+def _shown(samples: Iterable[Mapping[str, str]]) -> str:
+    return "\n\n".join("\n".join(f"{f'{name}:':12} {text}" for name, text in each.items()) for each in samples) + "\n"
 
 
 def _points(values: Mapping[str, Any], update: int, at_s: float) -> list[Any]:

@@ -15,9 +15,10 @@ from model.batch import Batch
 from model.config import TransformerConfig
 from model.training_step import TrainingStep
 from model.transformer import Transformer
-from pipeline.artifacts import EncodedDataset
+from pipeline.artifacts import Checkpoint, EncodedDataset, TrainingRun
 from pipeline.errors import UserError
-from pipeline.settings import TrainingSettings
+from pipeline.evaluation.translation import Translator
+from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.text.batching import plan_epoch
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training import devices, loop, report
@@ -86,6 +87,23 @@ def test_gradient_is_that_of_one_batch_of_all_pairs(dataset: EncodedDataset, tmp
     assert line["loss"] == pytest.approx(loss / n_tokens, rel=1e-5)
     assert line["nll"] == pytest.approx(nll / n_tokens, rel=1e-5)
     assert line["gradient_norm"] == pytest.approx(norm, rel=1e-4)
+
+
+def test_lines_have_speed_memory_and_translations(one_worker: Path, trained: Checkpoint) -> None:
+    """They agree with run.json, and the samples are greedy translations by the model of that update."""
+    record = TrainingRun(one_worker).load()
+    lines = [json.loads(line) for line in (one_worker / "metrics.jsonl").read_text().splitlines()]
+    logged = [line for line in lines if "flop_s" in line]
+    seconds = np.diff([0.0, *(line["train_s"] for line in logged)])
+    assert sum(seconds * [line["flop_s"] for line in logged]) == pytest.approx(record.counted_flop)
+    assert sum(line["data_wait_s"] for line in logged) == pytest.approx(record.data_wait_s)
+    assert 0 < record.data_wait_s < record.train_s
+    assert 0.1 < logged[-1]["peak_memory_gb"] == record.peak_memory_gb < 4
+    samples = lines[-1]["samples"]
+    translator = Translator(trained.folder, DecodingSettings(beam_size=1, dtype="float32"))
+    assert translator.translate([each["source"] for each in samples]) == [each["translation"] for each in samples]
+    assert len(samples) == 3
+    assert all(each["reference"] for each in samples)
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,25 @@
-"""pipeline.training.workers: rendezvous, network interfaces, and CPUs that round differently."""
+"""pipeline.training.workers: rendezvous, network interfaces, order of collectives, and CPUs that round differently."""
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch import Tensor
 
 from pipeline.artifacts import EncodedDataset
 from pipeline.errors import UserError
 from pipeline.settings import TrainingSettings
 from pipeline.training.loop import Training
 from pipeline.training.workers import INTERFACE, interface_towards
-from tests.support.tiny_training import free_port, group, start_processes, with_fields
+from tests.support.tiny_training import free_port, group, start_processes, with_fields, work
 
 ALONE = """
 import os, sys
@@ -87,3 +93,30 @@ def test_weights_that_differ_between_workers_end_the_run_at_the_next_validation(
     start_processes(train_with_a_flipped_bit, (free_port(), dataset, settings, tmp_path), 3)
     (message,) = {(tmp_path / f"{rank}.txt").read_text() for rank in range(3)}
     assert message.startswith("2 update 2: the weights of rank 0 and rank 2 differ")
+
+
+def train_recorded(rank: int, size: int, port: int, folder: Path, *arguments: Any) -> None:
+    """Trains as one of several workers, and writes down the kind and size of each collective."""
+    recorded: list[tuple[str, int]] = []
+
+    def record(name: str, call: Callable[..., Any], value: Any, *arguments: Any) -> Any:
+        recorded.append((name, value.numel() if isinstance(value, Tensor) else 0))
+        return call(value, *arguments)
+
+    for name in ("all_reduce", "broadcast", "broadcast_object_list", "all_gather_object"):
+        setattr(dist, name, partial(record, name, getattr(dist, name)))
+    work(rank, size, port, *arguments)
+    (folder / f"{size}-{rank}.json").write_text(json.dumps(recorded))
+
+
+@pytest.mark.parametrize("exact_reduction", [False, True])
+def test_all_workers_call_the_same_collectives_in_order(
+    exact_reduction: bool, dataset: EncodedDataset, tmp_path: Path
+) -> None:
+    """With validation, checkpoints, the loss of a worker after four updates, and the last update."""
+    settings = with_fields(exact_reduction=exact_reduction)
+    for size, until in ((3, 4), (2, None)):
+        start_processes(train_recorded, (size, free_port(), tmp_path, dataset, settings, tmp_path / "run", until), size)
+        first, *others = (json.loads((tmp_path / f"{size}-{rank}.json").read_text()) for rank in range(size))
+        assert len(first) > 10
+        assert all(other == first for other in others)

@@ -97,16 +97,15 @@ def main() -> None:
     size = PackedSize.of(most_tokens=3200, most_pairs=300, longest=150)
     assert size.n_rows == ROWS
     source_BS, target_BT = torch.randint(4, 100, (100, 30)), torch.randint(4, 100, (100, 31))
-    keys_B = pair_keys(0, 1, torch.arange(len(source_BS)))
-    packed, padded = (
-        Batch.packed(source_BS, target_BT, size).keyed(keys_B),
-        Batch.padded(source_BS, target_BT, torch.bfloat16),
-    )
+    counts: dict[str, dict[str, int]] = {}
+    for _ in range(2):
+        with counted(counts, "reading"):
+            packed = Batch.packed(source_BS, target_BT, size).keyed(pair_keys(0, 1, torch.arange(len(source_BS))))
+    padded = Batch.padded(source_BS, target_BT, torch.bfloat16)
 
     def on_device(tensor: Tensor) -> Tensor:
         return torch.zeros_like(tensor, device="cuda:0")
 
-    counts: dict[str, dict[str, int]] = {}
     with FakeTensorMode(allow_non_fake_inputs=True):
         with torch.device("cuda:0"):
             master = Transformer(CONFIG)

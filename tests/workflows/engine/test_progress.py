@@ -20,11 +20,13 @@ def _show(watcher: View) -> None:
     watcher.begin({STEP: Reason("built with text b (here a)")}, [])
     watcher.started(STEP)
     watcher.event(STEP, {"waiting": "no GPU is free"})
+    watcher.event(STEP, {"starting": "compiling, 9 s after its start"})
     watcher.event(STEP, {"warning": "4 of 8 GPUs would idle"})
     for done in (10, 20, 30):  # the first one is where it resumed; a rate takes two more
         watcher.event(STEP, {**PROGRESS, "done": done})
     watcher.event(STEP, PROGRESS)
-    watcher.event(STEP, {"metrics": {"dev_perplexity": 12.345}, "step": 50})
+    samples = [{"source": "A dog.", "reference": "Ein Hund.", "translation": "Hund."}]
+    watcher.event(STEP, {"metrics": {"dev_perplexity": 12.345, "samples": samples}, "step": 50})
     watcher.idle()
     watcher.finished(STEP, "9,000 training pairs")
     watcher.end()
@@ -41,9 +43,11 @@ def test_without_a_terminal_each_event_is_one_line(monkeypatch: pytest.MonkeyPat
     assert [line for line in lines if "update 50  dev perplexity 12.35" in line]
     assert lines[1] == "train en-de base again: built with text b (here a)"
     assert lines[3].endswith("train en-de base             waiting: no GPU is free")
-    assert lines[4].endswith("train en-de base             warning: 4 of 8 GPUs would idle")
+    assert lines[4].endswith("train en-de base             starting: compiling, 9 s after its start")
+    assert lines[5].endswith("train en-de base             warning: 4 of 8 GPUs would idle")
+    assert lines[-2].endswith("train en-de base             A dog. -> Hund.")
     assert lines[-1].endswith("9,000 training pairs")
-    assert len(lines) == 11
+    assert len(lines) == 13
 
 
 def test_on_a_terminal_a_bar_is_redrawn() -> None:

@@ -167,7 +167,11 @@ def test_killed_in_mid_training(
     assert {"sacrebleu.test", "chrf.test", "final_dev_perplexity"} <= child.data.metrics.keys()
     sent = {file.path for file in client.list_artifacts(runs["table2 embedded"].info.run_id)}
     assert {"table2.md", "table2.json", "report.html", "manifest.json"} <= sent
-    assert {file.path for file in client.list_artifacts(child.info.run_id)} == {"samples.txt", "manifest.json"}
+    assert {file.path for file in client.list_artifacts(child.info.run_id)} == {
+        "samples.txt",
+        "dev_samples.txt",
+        "manifest.json",
+    }
 
 
 @pytest.fixture
@@ -238,6 +242,9 @@ def test_runs_show_their_texts_and_user(made_table2: MadeTable2) -> None:
         assert inputs == {"generate en-de": "training", **evaluated}
         folders = [local_file_uri_to_path(json.loads(each.dataset.source)["uri"]) for each in run.inputs.dataset_inputs]
         assert all(Path(folder).is_dir() for folder in folders)
+    shown = Path(local_file_uri_to_path(runs[NAME].info.artifact_uri), "dev_samples.txt").read_text(encoding="utf-8")
+    n_validations = next(made_table2.store.glob("store/training-*/metrics.jsonl")).read_text().count("dev_perplexity")
+    assert [shown.count(f"\n{name}: ") for name in ("source", "reference", "translation")] == [3 * n_validations] * 3
 
 
 def test_a_failure_is_shown_until_it_is_repaired(made: MadeTable2) -> None:
