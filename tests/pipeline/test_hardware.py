@@ -25,9 +25,7 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.slow
-def test_layers_compile_where_there_is_a_compiler(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_layers_compile_with_a_compiler(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     toy_layer_compiles.cache_clear()
     assert toy_layer_compiles("cpu")
     assert not _warnings(caplog)
@@ -47,9 +45,7 @@ def test_layers_compile_where_there_is_a_compiler(
     assert "on cpu layers cannot be compiled" in warning
 
 
-def test_kernels_that_compute_otherwise_are_not_used(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_kernels_that_differ_are_not_used(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     attention_kernels_work.cache_clear()
     monkeypatch.setattr(kernels, "CHECKED", 8)  # in place of kernels, the definition, which needs memory for all pairs
     assert attention_kernels_work("cpu", 2, 16, 24)

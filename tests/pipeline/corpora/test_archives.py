@@ -79,9 +79,7 @@ def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool)
             taken(data, name, known=known)
 
 
-def test_a_stage_that_has_lost_its_lock_ends_after_its_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_without_its_lock_ends_after_its_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The watching thread's LockLostError ends the stage, unless the download itself has failed."""
     monkeypatch.setattr(archives, "POLL_S", 0.05)
     lost = Context(tmp_path, build=Build(tmp_path, is_ours=lambda: False))

@@ -95,9 +95,7 @@ def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere
     assert store.bucket.read("store/.making-training-1/metrics.jsonl").data == b"theirs"
 
 
-def test_files_stay_where_nobody_knows_whether_they_are_published(
-    store: Store, elsewhere: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_stay_in_doubt(store: Store, elsewhere: Store, at_s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the publishing write loses its answer and its retry fails, the artifact is there and complete."""
     monkeypatch.setattr(bucket_module, "PATIENCE_S", 1.0)
     with FaultyProxy(at_s3) as proxy, pytest.MonkeyPatch.context() as patch:
@@ -245,9 +243,7 @@ def test_a_killed_push_has_published_nothing_and_is_done_again(store: Store, els
     assert Artifact(elsewhere.fetch("words-1")).manifest == manifest
 
 
-def test_checkpoints_travel_between_machines(
-    store: Store, elsewhere: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_checkpoints_travel(store: Store, elsewhere: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stage = Build.of(store, "training-1")
     stage.folder.mkdir(parents=True)
     worker = pickle.loads(pickle.dumps(stage))

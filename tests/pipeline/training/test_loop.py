@@ -194,9 +194,7 @@ def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: Enco
             training.train()
 
 
-def test_the_garbage_collector_runs_at_chosen_updates_only(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_garbage_at_chosen_updates(dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a run it runs only after validation and every second update, as set here. An error ends this."""
     monkeypatch.setattr(loop, "COLLECT_UPDATES", 2)
     validated = [n for n in range(1, 9) if n % TINY.validation_updates == 0 or n in TINY.kept_updates]
@@ -242,9 +240,7 @@ class Unconnected(Workers):
 NOTED: list[str] = []
 
 
-def test_the_first_weights_are_copied_before_the_largest_batch_is_tried(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_copied_at_first(dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL must have connected and allocated its memory before the trial."""
     NOTED.clear()
     training = Training(Unconnected(0, 2), dataset, TINY, tmp_path)
@@ -274,9 +270,7 @@ def test_run_json_counts_what_was_trained(one_worker: Path, dataset: EncodedData
     assert record["parameters"] == sum(p.numel() for p in Transformer(TINY.model).parameters())
 
 
-def test_a_graph_that_cannot_be_recorded_is_told(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unrecorded_graph_is_told(dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One warning has the reason, training continues, and run.json records batches as packed but not captured."""
     monkeypatch.setattr(devices, "can_pack", lambda *_: True)
     events: list[dict[str, Any]] = []
