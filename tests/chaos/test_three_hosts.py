@@ -165,9 +165,7 @@ def test_the_hosts_do_not_have_the_project(nodes: Nodes, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("shared", ["disk", "bucket"])
-def test_a_lost_host_changes_no_weight(
-    nodes: Nodes, undisturbed: dict[str, list[Any]], tmp_path: Path, shared: str
-) -> None:
+def test_a_lost_host_is_no_loss(nodes: Nodes, undisturbed: dict[str, list[Any]], tmp_path: Path, shared: str) -> None:
     """Eight workers train on three hosts; one host is lost, two go on: every file is that of the undisturbed run.
 
     With a bucket, each host has a folder of its own, and nothing in it is seen by the others.

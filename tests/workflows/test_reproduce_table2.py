@@ -46,9 +46,7 @@ def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> No
 
 
 @pytest.mark.parametrize("wrong", ["MLflow", "Ray", "Ray --until"])
-def test_force_sets_nothing_aside_if_the_command_cannot_run(
-    wrong: str, copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vain_force_sets_nothing_aside(wrong: str, copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch) -> None:
     record = copy_of_table2.folder / "1" / "run.json"
     before = artifacts(copy_of_table2.store), record.read_bytes()
     if wrong == "MLflow":
@@ -133,9 +131,7 @@ def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2:
     assert len(Tracked(made.store, "table2").runs()) == 2
 
 
-def test_an_edit_of_the_source_makes_the_table_again(
-    copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_of_the_source_rebuilds_the_table(copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its run has a child of its own; the earlier table keeps the other."""
     (tracked, parent, child), before = _tracked(copy_of_table2), copy_of_table2.stages()
     monkeypatch.setattr(dag, "source_sha256", lambda: "that of an edited file")

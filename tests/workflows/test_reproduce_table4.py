@@ -29,9 +29,7 @@ SEMI_SUPERVISED = ["pairs.semi-supervised.choice.dropouts=[0.1]", "corpora.semi-
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_both_rows_then_again_then_another_beam(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_rows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     options: dict[str, Any] = {
         "treebank": make_wsj(tmp_path / "wsj"),

@@ -22,9 +22,7 @@ def _typed(*command: str, folder: Path, **variables: str) -> subprocess.Complete
 
 @pytest.mark.parametrize("name", ["model.py", "pipeline/__init__.py", "torch.py"])
 @pytest.mark.parametrize("where", ["folder", "path", "workers"])
-def test_a_file_that_hides_a_package_is_named(
-    name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_over_a_package_is_named(name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the working directory or PYTHONPATH; for `aiayn`, whose Ray workers look there first, before Ray starts."""
     (file := tmp_path / "mine" / name).parent.mkdir(parents=True)
     (tmp_path / "other").mkdir()

@@ -25,9 +25,7 @@ def test_a_registered_name_ends_no_query() -> None:
     assert registered_name('en-de it\'s 50% "x" / y') == "aiayn-en-de-it-s-50-x-y"
 
 
-def test_a_registered_model_searches_like_its_table(
-    copy_of_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_searches_like_its_table(copy_of_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each export is a version, linked to the table's run. The aliases lead to the last one, also after the store has
     been moved, like MLflow's other addresses."""
     before, search = copy_of_table2.store, DecodingSettings(beam_size=2, length_penalty=1.4, max_extra_tokens=3)

@@ -133,9 +133,7 @@ def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tuned", [False, TUNED])
-def test_nothing_is_trained_before_a_failed_step_of_its_text_is_known(
-    tmp_path: Path, tuned: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_trained_of_text_that_fails(tmp_path: Path, tuned: bool, capfd: pytest.CaptureFixture[str]) -> None:
     """A model trains once its test set and its text's report are there; if one fails slowly, only the other model does.
 
     The test set is behind the scores. The report is the table's, and reads another set beside the model's text.
@@ -255,9 +253,7 @@ def test_a_bug_of_a_stage_fails_at_once_and_its_traceback_is_kept(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tuned", [False, True])
-def test_a_lost_process_is_tried_again_and_a_mistake_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuned: bool
-) -> None:
+def test_lost_processes_are_retried_not_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuned: bool) -> None:
     """A stage whose process dies as often as Ray restarts it fails in one line, or the model is retried."""
     dying, mistaken, store = tmp_path / "dying", tmp_path / "mistaken", Store(tmp_path / "runs")
     tiny = Tiny(

@@ -87,9 +87,7 @@ def runs_of(server: TrackingServer, experiment: str) -> dict[str, MlflowRun]:
     return {run.info.run_name: run for run in found}
 
 
-def test_nothing_waits_for_a_server_that_hangs(
-    server: TrackingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_call_waits_for_the_server(server: TrackingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Events return at once. Their data has arrived when the runs end, without a line that the disk damaged."""
     monkeypatch.setattr(watcher_module, "CHECK_S", 0.1)
     store = Store(tmp_path)
