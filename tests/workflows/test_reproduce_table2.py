@@ -93,11 +93,9 @@ def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTab
     assert {run.info.run_id for run in runs} == {parent.info.run_id, child.info.run_id}
     assert {run.info.status for run in runs} == {"FINISHED"}
     assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    points = tracked.client.get_metric_history(child.info.run_id, "dev_perplexity")
     # Sorted: MLflow orders points by time, and those sent during training have the time of reading.
-    assert sorted(point.step for point in tracked.client.get_metric_history(child.info.run_id, "dev_perplexity")) == [
-        5,
-        10,
-    ]
+    assert sorted(point.step for point in points) == [5, 10]
     assert {"tokens_s", "learning_rate", "gradient_norm", "sacrebleu.test"} <= child.data.metrics.keys()
     assert child.data.params["training.model.d_model"] == "32"
     assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
@@ -123,7 +121,7 @@ def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTab
 def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2: MadeTable2) -> None:
     _again(copy_of_table2)  # the copy's first command corrects the locations in MLflow's file
     before, made = copy_of_table2.stages(), copy_of_table2
-    done = run_in_process(*command_of_table2(made.store, python=["-X", "importtime"]))
+    done = run_in_process(*command_of_table2(made.store, flags=["-X", "importtime"]))
     assert done.returncode == 0, done.stderr[-2000:]
     assert f"report: {made.store}/table2/embedded/report.html" in done.stdout
     assert {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & SLOW == set()
