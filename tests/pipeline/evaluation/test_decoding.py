@@ -35,10 +35,8 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "FULL_ROWS", {"cpu": 20})
 
 
-def run(
-    checkpoint: Checkpoint, text: EvaluationSet, folder: Path, settings: DecodingSettings, emit: Any = print
-) -> Path:
-    decoding.decode(new_context(folder, emit), checkpoint, text, settings)
+def run(model: Checkpoint, text: EvaluationSet, folder: Path, settings: DecodingSettings, emit: Any = print) -> Path:
+    decoding.decode(new_context(folder, emit), model, text, settings)
     return folder
 
 
@@ -108,12 +106,9 @@ def test_another_dtype_ends_decoding_at_once(first_set: EvaluationSet, checkpoin
     assert len(done) == 2
 
 
+@pytest.mark.usefixtures("ray_cluster")
 def test_workers_wait_for_the_cpus_of_other_work(
-    ray_cluster: None,
-    checkpoint: Checkpoint,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As runs say it, and without a warning, which would stand in the report."""
     monkeypatch.setattr(decoding, "PATIENCE_S", 0.5)

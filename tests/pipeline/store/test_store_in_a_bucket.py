@@ -209,9 +209,7 @@ def test_a_name_from_the_bucket_leads_nowhere_else(store: Store, elsewhere: Stor
     with pytest.raises(UserError, match=r"is damaged: manifest\.json is broken, or not the published one; restore"):
         elsewhere.fetch("words-1")
     store.bucket.write("store/words-1/published.json", json.dumps({**published, "attempt": evil}).encode())
-    with pytest.raises(
-        UserError, match=r"words-1/published\.json is broken \(.*names no file below a folder .*; move it"
-    ):
+    with pytest.raises(UserError, match=r"/published\.json is broken \(.*names no file below a folder .*; move it"):
         elsewhere.fetch("words-1")
     with pytest.raises(BucketError, match=r"cannot read a/.*run the same command again$"):
         store.bucket.download({f"a/{evil}": tmp_path / "home" / "a"})
@@ -228,9 +226,7 @@ def test_a_killed_push_has_published_nothing_and_is_done_again(store: Store, els
         patch.setenv("AWS_ENDPOINT_URL", proxy.address)
         writer = SPAWN.Process(target=_publish_at, args=(store.root, store.uri))
         writer.start()
-        until(
-            lambda: proxy.n_failed and any(name.endswith("text.txt") for name in store.bucket.sizes_bytes("store")), 60
-        )
+        until(lambda: proxy.n_failed and any("text.txt" in name for name in store.bucket.sizes_bytes("store")), 60)
         os.kill(writer.pid, signal.SIGKILL)
         writer.join()
     assert store.find("words-1") is None

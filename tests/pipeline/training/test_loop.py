@@ -138,19 +138,14 @@ def test_continued_when_all_is_done_changes_nothing(one_worker: Path, dataset: E
     assert metrics(tmp_path) == metrics(one_worker)
 
 
-@pytest.mark.parametrize(("dtype", "log_updates", "written"), [("bfloat16", 1, [1]), ("float32", 5, [])])
+@pytest.mark.parametrize(("dtype", "every", "written"), [("bfloat16", 1, [1]), ("float32", 5, [])])
 def test_loss_that_is_not_finite_ends_the_training(
-    dtype: str,
-    log_updates: int,
-    written: list[int],
-    dataset: EncodedDataset,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    dtype: str, every: int, written: list[int], dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With progress after every update, it is an error only at a logged update, where all ranks check it."""
     monkeypatch.setattr(report, "PROGRESS_S", 0.0)
     optimizer, events = TINY.optimizer.__class__(learning_rate_scale=1e30), list[dict[str, Any]]()
-    lengths = {"log_updates": log_updates, "validation_updates": 100, "checkpoint_updates": 9}
+    lengths = {"log_updates": every, "validation_updates": 100, "checkpoint_updates": 9}
     settings = with_fields(optimizer=optimizer, dtype=dtype, **lengths)
     training = Training(Workers(), dataset, settings, tmp_path, events.append)
     message = r"update 2 \(epoch 0\).*learning_rate_scale \(now 1e\+30\)"
@@ -159,7 +154,7 @@ def test_loss_that_is_not_finite_ends_the_training(
     assert "\n" not in str(caught.value)
     (tmp_path / "metrics.jsonl").touch()
     assert [line["update"] for line in metrics(tmp_path)] == written
-    assert training.state.update == max(2, log_updates)
+    assert training.state.update == max(2, every)
     assert [event["done"] for event in events if "done" in event] == [1]
     assert {path.name for path in tmp_path.glob("*/0*")} <= {"00000001"}  # nothing is saved from update 2 on
 

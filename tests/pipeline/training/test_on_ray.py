@@ -47,9 +47,8 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     assert (sum(device["count"] for device in segment["devices"]), segment["dtype"]) == (2, "float32")
     assert segment["train_s"] == record["train_s"]
     assert (folder / "joint.model").read_bytes() == (dataset.folder / "joint.model").read_bytes()
-    assert {path.name for path in folder.iterdir()} == {
-        *("run.json", "metrics.jsonl", "checkpoints", "recovery", "joint.model")
-    }
+    names = {"run.json", "metrics.jsonl", "checkpoints", "recovery", "joint.model"}
+    assert {path.name for path in folder.iterdir()} == names
 
 
 def _titles(raylet: psutil.Process) -> set[tuple[int, str]]:
