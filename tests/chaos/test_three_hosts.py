@@ -126,10 +126,8 @@ class Workflow:
         self._wait(lambda: self._process.poll() is not None, "it goes on and on")
         assert self._process.returncode == 0, self.log.read_text()
 
-    def _wait(self, done: Callable[[], bool], otherwise: str) -> None:
-        until(
-            lambda: done() or self._process.poll() is not None, END_S, lambda: f"{otherwise}:\n{self.log.read_text()}"
-        )
+    def _wait(self, done: Callable[[], bool], reason: str) -> None:
+        until(lambda: done() or self._process.poll() is not None, END_S, lambda: f"{reason}:\n{self.log.read_text()}")
 
 
 @contextmanager
