@@ -64,10 +64,7 @@ def test_no_mlflow_begins_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["workflows.cli", "forecast", "figures"], "No such command 'figures'; see aiayn forecast --help"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
-        (
-            ["workflows.cli", "score", "--hyp", "x", "--ref", "x", "--lang", "en-de"],
-            "--lang 'en-de': name one language",
-        ),
+        (["workflows.cli", "score", "--hyp", "x", "--ref", "x", "--lang", "en-de"], "'en-de': name one language"),
         (["workflows.cli", "score", "--hyp", "x", "--ref", "x", "--lang", ""], "--lang '': name one language, e.g. de"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (["workflows.cli", "translate", ".", "--beam-size", "1000000"], "beam_size"),
@@ -89,9 +86,8 @@ def test_an_option_of_one_value_refuses_a_second(command_line: CommandLine) -> N
                 done = command_line.here(*words, option.opts[0], "1", f"{option.opts[0]}=2")
                 _assert_one_line(done, f"{option.opts[0]} is given twice")
     assert len(commands) > 20
-    done = command_line.here(
-        "workflows.reproduce_table1", "--plan", "--set", "timing.rounds=1", "--set", "timing.rounds = 2"
-    )
+    twice = ["--set", "timing.rounds=1", "--set", "timing.rounds = 2"]
+    done = command_line.here("workflows.reproduce_table1", "--plan", *twice)
     _assert_one_line(done, "timing.rounds is set twice")
 
 

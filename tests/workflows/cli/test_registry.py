@@ -63,8 +63,7 @@ def test_a_parser_outside_a_store(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "models:/aiayn-my-parser/1 " in done.stdout
     assert "MLFLOW_TRACKING_URI" not in done.stdout
-    done = run_in_process(
-        *EXPORT, str(parser.folder), environment={**environment, "MLFLOW_TRACKING_URI": "http://me:secret@127.0.0.1:9"}
-    )
+    environment["MLFLOW_TRACKING_URI"] = "http://me:secret@127.0.0.1:9"
+    done = run_in_process(*EXPORT, str(parser.folder), environment=environment)
     assert (done.returncode, done.stderr.count("\n"), "secret" in done.stderr) == (2, 1, False), done.stderr
     assert "error: MLflow at http://127.0.0.1:9 does not answer" in done.stderr

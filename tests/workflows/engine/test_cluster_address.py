@@ -129,10 +129,7 @@ def test_a_machine_that_has_the_token_joins(clusters: dict[str, str], token: str
     ("variables", "message"),
     [
         ({}, "demands a token; set RAY_AUTH_MODE=token"),
-        (
-            {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/no/such/token"},
-            "none in /no/such/token; copy the output",
-        ),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/no/token"}, "none in /no/token; copy the output"),
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "demands a token"),
     ],
 )
