@@ -91,10 +91,8 @@ class AttentionTranslator(Translator):
             )
         best = self.search([source])[0][0]
         # Not recorded during search: the cached decoder computes the same weights.
-        rows = (
-            Rows.padded(torch.tensor([ids], device=self.device), self.dtype)
-            for ids in (source, [BEGIN_ID, *best.tokens])
-        )
+        sides = (source, [BEGIN_ID, *best.tokens])
+        rows = (Rows.padded(torch.tensor([ids], device=self.device), self.dtype) for ids in sides)
         with torch.inference_mode(), recording(self._model) as recorded:
             self._model(*rows)
         return Attended(

@@ -57,10 +57,8 @@ def unfinished(store: Store) -> list[str]:
 
     `lock_name` returns the lock of their builder.
     """
-    others = (".locks", VERIFIED)
-    return [
-        name for name in _folders(store) if name.startswith(".") and name not in others and not name.startswith(HIDDEN)
-    ]
+    hidden = [name for name in _folders(store) if name.startswith(".") and not name.startswith(HIDDEN)]
+    return [name for name in hidden if name not in (".locks", VERIFIED)]
 
 
 def leftovers(store: Store) -> list[str]:

@@ -193,9 +193,8 @@ def drop_rows(paths: Sequence[Path], dropped: "NDArray[Any]") -> None:
     """Deletes the pairs marked as `dropped` from a shard's source and target file."""
     with temporary_folder(paths[0].parent) as aside:
         pairs = zip(read_pairs(paths[0], paths[1]), dropped, strict=True)
-        write_pairs(
-            aside / paths[0].name, aside / paths[1].name, (pair for pair, is_dropped in pairs if not is_dropped)
-        )
+        kept = (pair for pair, is_dropped in pairs if not is_dropped)
+        write_pairs(aside / paths[0].name, aside / paths[1].name, kept)
         for path in paths:
             os.replace(aside / path.name, path)
 

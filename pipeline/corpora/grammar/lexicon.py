@@ -185,9 +185,8 @@ class Lexicon:
         words = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
         self.nouns = [_noun(*row) for row in words["nouns"]]
         self.noun_of = {noun.english[0]: noun for noun in self.nouns}
-        self.names = Zipf(
-            [Noun("name", (n, n), sex, ((n, n, n, n + "s"),) * 2, sex, (n, n), sex) for n, sex in words["names"]]
-        )
+        names = [Noun("name", (n, n), sex, ((n, n, n, n + "s"),) * 2, sex, (n, n), sex) for n, sex in words["names"]]
+        self.names = Zipf(names)
         self._nouns_of: dict[str, Zipf[Noun]] = {}
         self.compounds: dict[str, list[tuple[Noun, str]]] = {}
         for english, form, heads in words["compounds"]:

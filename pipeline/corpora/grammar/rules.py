@@ -76,9 +76,8 @@ class Rules:
             subject = self.speaker() if self.chance(0.6) else self.noun_phrase("P", short=True)
             if isinstance(subject, syntax.NounPhrase) and antecedent.noun.kind in "PA":
                 subject = self.speaker()
-            second = self.clause(
-                tense, subject=subject, verb=Zipf(verbs).pick(self.random), object_=pronoun, short=True
-            )
+            verb = Zipf(verbs).pick(self.random)
+            second = self.clause(tense, subject=subject, verb=verb, object_=pronoun, short=True)
         if self.chance(0.6):
             return syntax.Sentence(main, second, "but" if self.chance(0.6) else "and")
         return syntax.Sentence(main, second, self.words.conjunctions[LETTERS[tense]].lemmas[0])
