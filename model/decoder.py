@@ -192,10 +192,7 @@ class DecoderCache:
             self.source_bias_B11S = self.source_bias_B11S[sentences]
 
     def prune(self) -> None:
-        """Drops tokens on no hypothesis's path.
-
-        All sentences keep as many tokens as the one that needs most; the bias masks the surplus.
-        """
+        """Drops tokens on no path. All sentences keep as many as the one that needs most; the bias masks the rest."""
         live_BM = (self.bias_BWM == 0).any(dim=1)
         n_live = int(live_BM.sum(dim=1).max())
         if n_live < live_BM.shape[1]:
@@ -214,10 +211,7 @@ class DecoderCache:
 
 
 def compacted(open_B: Tensor) -> Tensor:
-    """Orders the open sentences for `keep`: the last ones fill the slots of closed ones.
-
-    `open_B` is True for open sentences. Returns (B',), long.
-    """
+    """Orders open sentences (True in `open_B`) for `keep`: the last ones fill the slots of closed ones: (B',), long."""
     sentences = open_B.nonzero().squeeze(1)
     order = torch.arange(len(sentences), device=open_B.device)
     order[~open_B[: len(order)]] = sentences[sentences >= len(order)]

@@ -117,10 +117,7 @@ def described(store: Store, name: str) -> Unneeded:
 
 
 def hide(store: Store, names: Iterable[str]) -> list[Path]:
-    """Renames folders to be deleted, so that no process finds them; returns their new paths.
-
-    Raises UserError if the file system denies it.
-    """
+    """Renames folders to be deleted, which hides them; returns the new paths. Raises UserError if it is denied."""
     moved = []
     for name in names:
         folder = store.folder(name)

@@ -116,10 +116,7 @@ def write_corpus(
 def write_shard(
     paths: Sequence[Path], part: Part, settings: CleaningSettings, in_words: bool, of_trees: bool
 ) -> dict[str, Any]:
-    """Writes the cleaned pairs of a part to a source file, a target file and a file of 64-bit hashes.
-
-    Returns its collection, counts and symbols.
-    """
+    """Writes a part's cleaned pairs and 64-bit hashes to three files; returns its collection, counts and symbols."""
     counts, symbols, hashes = Counter(dict(part.dropped)), set[str](), bytearray()
 
     def kept() -> Iterator[tuple[str, str]]:
