@@ -1,4 +1,1 @@
-"""The Transformer (paper §3): tensors in, tensors out.
-
-Imports torch and the standard library only; does no file I/O.
-"""
+"""The Transformer (paper §3): tensors in, tensors out. Imports torch and the standard library only; no file I/O."""

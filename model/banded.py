@@ -66,10 +66,7 @@ def neighbourhood_attention(
 
 
 def _bias(masked: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns the attention bias.
-
-    Large but finite: a row of -inf would become NaN, which a weight of 0 does not keep out of other rows.
-    """
+    """Returns the bias, large but finite: a row of -inf would become NaN, which a weight of 0 lets into other rows."""
     zeros = torch.zeros(masked.shape, dtype=dtype, device=masked.device)
     return zeros.masked_fill_(masked, torch.finfo(dtype).min)
 

@@ -99,10 +99,7 @@ BIG = TransformerConfig(d_model=1024, d_ff=4096, n_heads=16, dropout=0.3)
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam, its schedule and label smoothing; defaults are the paper's (§5.3, §5.4).
-
-    Raises ValueError for a value out of range.
-    """
+    """Adam, its schedule and label smoothing; defaults: the paper's (§5.3, §5.4). Raises ValueError if out of range."""
 
     beta_1: float = 0.9
     beta_2: float = 0.98

@@ -130,9 +130,8 @@ class LayerCache:
         # Values are contiguous rows, and copying rows takes a third of the time of `gather`.
         first_BH1 = torch.arange(0, batch * n_heads * room, room, device=tokens_BX.device).view(batch, n_heads, 1)
         rows_N = (first_BH1 + tokens_BX[:, None]).flatten()
-        self.v_BHCV[:, :, :n_tokens] = (
-            self.v_BHCV.flatten(0, 2).index_select(0, rows_N).view(batch, n_heads, n_tokens, d_v)
-        )
+        kept_NV = self.v_BHCV.flatten(0, 2).index_select(0, rows_N)
+        self.v_BHCV[:, :, :n_tokens] = kept_NV.view(batch, n_heads, n_tokens, d_v)
 
     def move(self, sources: Tensor, places: Tensor, n_sentences: int) -> None:
         """Copies the sentences `sources` to `places`, then keeps the first `n_sentences`."""
@@ -193,10 +192,7 @@ class DecoderCache:
             self.source_bias_B11S = self.source_bias_B11S[sentences]
 
     def prune(self) -> None:
-        """Drops tokens on no hypothesis's path.
-
-        All sentences keep as many tokens as the one that needs most; the bias masks the surplus.
-        """
+        """Drops tokens on no path. All sentences keep as many as the one that needs most; the bias masks the rest."""
         live_BM = (self.bias_BWM == 0).any(dim=1)
         n_live = int(live_BM.sum(dim=1).max())
         if n_live < live_BM.shape[1]:
@@ -215,10 +211,7 @@ class DecoderCache:
 
 
 def compacted(open_B: Tensor) -> Tensor:
-    """Orders the open sentences for `keep`: the last ones fill the slots of closed ones.
-
-    `open_B` is True for open sentences. Returns (B',), long.
-    """
+    """Orders open sentences (True in `open_B`) for `keep`: the last ones fill the slots of closed ones: (B',), long."""
     sentences = open_B.nonzero().squeeze(1)
     order = torch.arange(len(sentences), device=open_B.device)
     order[~open_B[: len(order)]] = sentences[sentences >= len(order)]

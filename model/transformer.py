@@ -238,9 +238,8 @@ class Transformer(EncoderDecoder):
 
 def _attention(config: TransformerConfig, place: str, window: int = 0) -> ScaledDotProductAttention:
     """Builds the attention function that the configuration names, restricted to a window unless that is 0."""
-    dropout = (
-        Dropout(config.attention_dropout, place, config.n_heads, 1, MOST_KEYS) if config.attention_dropout else None
-    )
+    rate = config.attention_dropout
+    dropout = Dropout(rate, place, config.n_heads, 1, MOST_KEYS) if rate else None
     if window:
         return NeighbourhoodAttention(window, dropout)
     if config.attention == "additive":

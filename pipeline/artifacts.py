@@ -14,16 +14,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from model.config import TransformerConfig
+from pipeline import records
 from pipeline.errors import UserError
-from pipeline.records import (
-    AveragingRecord,
-    ChoiceRecord,
-    CorpusRecord,
-    DecodingRecord,
-    EvaluationSetRecord,
-    ScoringRecord,
-    TrainingRecord,
-)
 from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Artifact, JsonArtifact, adapter_of
 
@@ -49,7 +41,7 @@ class Shard:
     """The collection of its pairs, e.g. "europarl-v7"."""
 
 
-class Corpus(JsonArtifact[CorpusRecord]):
+class Corpus(JsonArtifact[records.CorpusRecord]):
     """Aligned training text in UTF-8, `<number>.<language>`, and `corpus.json`."""
 
     record_file = "corpus.json"
@@ -94,7 +86,7 @@ class Corpus(JsonArtifact[CorpusRecord]):
         return self.folder / f"{number:05d}.{language}"
 
 
-class EvaluationSet(JsonArtifact[EvaluationSetRecord]):
+class EvaluationSet(JsonArtifact[records.EvaluationSetRecord]):
     """The dev set or a test set: `<name>.<source language>`, the references `<name>.<target language>`, aligned, and
     `evaluation_set.json`.
 
@@ -161,7 +153,7 @@ class EncodedDataset(Artifact):
             )
 
 
-class TrainingRun(JsonArtifact[TrainingRecord]):
+class TrainingRun(JsonArtifact[records.TrainingRecord]):
     """A finished run: `run.json`, `metrics.jsonl`, `checkpoints/<update>/`, `joint.model`."""
 
     record_file = "run.json"
@@ -186,7 +178,7 @@ def read_metrics_line(line: bytes | str) -> dict[str, Any] | None:
     return content if isinstance(content, dict) and isinstance(content.get("update"), int) else None
 
 
-class Checkpoint(JsonArtifact[AveragingRecord]):
+class Checkpoint(JsonArtifact[records.AveragingRecord]):
     """A trained model: `model.safetensors`, `model.json` (the configuration) and `joint.model`."""
 
     record_file = "averaging.json"
@@ -223,9 +215,9 @@ class ChosenParser(Checkpoint):
         return self.choice.settings
 
     @property
-    def choice(self) -> ChoiceRecord:
+    def choice(self) -> records.ChoiceRecord:
         """The choice and its candidates. Raises UserError if `parsing.json` is missing or invalid."""
-        return self.read(CHOICE_FILE, adapter_of(ChoiceRecord))
+        return self.read(CHOICE_FILE, adapter_of(records.ChoiceRecord))
 
     @property
     def summary(self) -> str:
@@ -235,7 +227,7 @@ class ChosenParser(Checkpoint):
         return f"{choice.model}, beam {beam_size}: F1 {choice.beams[beam_size]:.2f}"
 
 
-class Hypotheses(JsonArtifact[DecodingRecord]):
+class Hypotheses(JsonArtifact[records.DecodingRecord]):
     """A model's output for an evaluation set, one sentence a line: `<name>.<target language>`, and `decoding.json`."""
 
     record_file = "decoding.json"
@@ -245,7 +237,7 @@ class Hypotheses(JsonArtifact[DecodingRecord]):
         return self.folder / text.references.name
 
 
-class Scores(JsonArtifact[ScoringRecord]):
+class Scores(JsonArtifact[records.ScoringRecord]):
     """`scores.json`: both BLEU scores of an evaluation set, with their signatures."""
 
     record_file = "scores.json"

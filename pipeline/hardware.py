@@ -25,10 +25,7 @@ processes that reserve a GPU compute on CPUs instead."""
 
 
 def reserved_gpu(device: str) -> str:
-    """Returns the GPU that Ray has reserved for this process, e.g. "cuda:0"; "cpu" if LOGICAL_GPUS is set.
-
-    Raises UserError if torch finds no GPU.
-    """
+    """Returns Ray's GPU for this process, "cuda:0", or "cpu" if LOGICAL_GPUS is set. Raises UserError without a GPU."""
     if os.environ.get(LOGICAL_GPUS) == "1":
         return "cpu"
     if not torch.cuda.is_available():
@@ -86,10 +83,7 @@ def device_name(device: str) -> str:
 
 
 def instruction_set(device: str) -> str:
-    """Returns the instruction set of torch's kernels on a device, e.g. "AVX2" or "sm_90".
-
-    The same kernel may round differently with other instructions.
-    """
+    """Returns the instruction set of torch's kernels on a device, "AVX2" or "sm_90": others may round differently."""
     if device.startswith("cuda"):
         return "sm_{}{}".format(*torch.cuda.get_device_capability(device))
     return torch.backends.cpu.get_cpu_capability()

@@ -29,10 +29,7 @@ class _Emitter(logging.Handler):
 
 
 def emitting_warnings(emit: Listener, function: Callable[..., Result], *arguments: Any) -> Result:
-    """Calls the function, and emits {"warning": text} for every warning logged meanwhile by any thread of this process.
-
-    The text is one line.
-    """
+    """Calls the function; emits {"warning": one line} for each warning meanwhile logged by a thread of the process."""
     handler, loggers = _Emitter(emit), [logging.getLogger(name) for name in PACKAGES]
     for logger in loggers:
         logger.addHandler(handler)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from functools import cache
 from itertools import product
 from math import sqrt
@@ -12,17 +13,45 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import typer
 from scipy.stats import t
 
+from benchmarks import decoding, gpu, preparation, training
 from model.batch import Batch, PackedLayout, PackedSize
-from tests.support.command_line import CommandLine
-from tests.support.named_commands import commands_in, unknown
+from tests.support.command_line import APPS, CommandLine
 from workflows.claims.inference import Estimate, Groups, two_sided
 from workflows.claims.seeds import read
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "infra" / "README.md"])
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
+COMMANDS = {name.replace("workflows.cli", "aiayn"): typer.main.get_command(app) for name, app in APPS.items()}
+COMMANDS |= {each.__name__: typer.main.get_command(each.app) for each in (decoding, gpu, preparation, training)}
+"""The project's commands, in the real applications."""
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The project's command lines in code blocks and backticks, each as words from the command's name on."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    commands = []
+    for line in [*lines, *re.findall(r"`([^`\n]+)`", text)]:
+        words = shlex.split(re.sub(r"(?<=\w)'s\b", "s", line), comments=True)
+        names = [index for index, word in enumerate(words) if word.removeprefix(".venv/bin/") in COMMANDS]
+        if names:
+            commands.append([words[names[0]].removeprefix(".venv/bin/"), *words[names[0] + 1 :]])
+    return commands
+
+
+def unknown(words: list[str]) -> list[str]:
+    command, rest = COMMANDS[words[0]], words[1:]
+    while (below := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
+        if rest[0] not in below:
+            return [rest[0]]
+        _, command, rest = command.resolve_command(typer.Context(command), rest)
+    options = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
+    return [word for word in rest if word.startswith("--") and word not in options | {"--help"}]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,9 +71,8 @@ def test_what_a_page_names_exists(name: str) -> None:
 
 def _leads_to_a_heading(page: Path, link: str, anchor: str) -> bool:
     """Whether the linked page, or by default this page, has a heading with this GitHub anchor."""
-    text = re.sub(
-        r"^```.*?^```", "", (page.parent / link if link else page).read_text(encoding="utf-8"), flags=re.M | re.S
-    )
+    page = page.parent / link if link else page
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -96,9 +124,8 @@ def test_the_quickstart_has_the_program_s_dag_and_plan(tmp_path: Path, command_l
     text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
     drawn = re.findall(r"^```mermaid\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     typed = [words[1:] for words in commands_in(text) if "--mermaid" in words]
-    assert (
-        [command_line.here("workflows.cli", *words, "--store", str(tmp_path)).stdout for words in typed] == drawn != []
-    )
+    printed = [command_line.here("workflows.cli", *words, "--store", str(tmp_path)).stdout for words in typed]
+    assert printed == drawn != []
     plan = json.loads(command_line.here("workflows.cli", "table2", "--plan", "--json", "--store", str(tmp_path)).stdout)
     assert f"\n{len(plan['steps'])} stages to run\n" in text
 

@@ -98,9 +98,7 @@ def run_table(
             artifacts_of(store, experiment.name, request.profile.name),
         )
         table: Results = artifact.load()
-        reports = {
-            name: report.published(store) for name, report in experiment.reports.items() if store.find(report.name)
-        }
+        reports = {name: each.published(store) for name, each in experiment.reports.items() if store.find(each.name)}
         runs.finish(artifact, table.metrics, reports, failures)
         recorded.finish(store, artifact, table.metrics, failures)
     return recorded, table, failures, mlflow

@@ -87,9 +87,8 @@ def forecast(
         name = run.name + (f", {run.times} seeds, each" if run.times > 1 else "")
         time = UNKNOWN if run.seconds is None else duration(run.seconds) + " (measured)" * run.measured
         table.add_row(name, f"{run.parameters / 1e6:.1f} M", flop_text(run.flop), time, decimal(run.disk_bytes))
-    flop, seconds, disk = (
-        sum(run.times * (getattr(run, of) or 0) for run in runs) for of in ("flop", "seconds", "disk_bytes")
-    )
+    fields = ("flop", "seconds", "disk_bytes")
+    flop, seconds, disk = (sum(run.times * (getattr(run, of) or 0) for run in runs) for of in fields)
     cpus, at_once = usable_cpus(), 1
     if not (gpu or torch.cuda.is_available()):
         room = [cpus // (each.cpus_per_worker * (each.worker_bounds[1] or cpus)) for *_, each in missing]
@@ -98,9 +97,8 @@ def forecast(
     is_known = all(run.seconds is not None for run in runs)
     total = duration(max(seconds / at_once, longest)) if is_known else UNKNOWN
     table.add_row("total", "", flop_text(flop), total, decimal(disk), style="bold")
-    disk_bytes = disk + sum(
-        _text_bytes(profile, pair) for pair in {pair for _, pair, _ in missing} & {*profile.corpora}
-    )
+    pairs = {pair for _, pair, _ in missing} & {*profile.corpora}
+    disk_bytes = disk + sum(_text_bytes(profile, pair) for pair in pairs)
     folder = next(parent for parent in (store.root, *store.root.parents) if parent.is_dir())
     free_bytes = shutil.disk_usage(folder).free
     shown = f"disk: about {decimal(disk_bytes)}; {folder} has {decimal(free_bytes)} free"

@@ -101,9 +101,8 @@ class Run:
 
     def models(self, store: Store) -> dict[str, Path]:
         """Returns the folders of its finished models by name; those that were chosen precede their candidates."""
-        found = [
-            each for of in reversed(MODEL_STAGES) for each in self.record.artifacts.items() if each[1].startswith(of)
-        ]
+        artifacts = self.record.artifacts.items()
+        found = [each for of in reversed(MODEL_STAGES) for each in artifacts if each[1].startswith(of)]
         return {short_name(label): path for label, name in found if (path := store.folder(name)).exists()}
 
     def lock(self, command: str) -> FileLock:

@@ -137,9 +137,8 @@ def trained(
         hypotheses.append(decoded)
         if of_trees:
             parses = REBUILD_PARSES(f"rebuild {name}", decoded, text_set)
-        scores.append(
-            SCORE_PARSES(f"score {name}", parses) if parses else SCORE(f"score {name}{label}", decoded, text_set)
-        )
+        scored = SCORE_PARSES(f"score {name}", parses) if parses else SCORE(f"score {name}{label}", decoded, text_set)
+        scores.append(scored)
     perplexity = replace(PERPLEXITY, gpus=recipe.training.gpus_per_worker)
     return Cell(
         pair=text.pair,

@@ -63,15 +63,13 @@ class Recurrent(StatefulModel):
         decoder = nn.ModuleList([lstm(d_model, width), *(lstm(2 * width, width) for _ in above)])
         self.decoder = cast("Sequence[nn.LSTM]", decoder)
         self.output = nn.Linear(width, d_model)
-        self.encoder_dropout, self.decoder_dropout = (
-            cast(
-                "Sequence[Dropout]",
-                nn.ModuleList(
-                    Dropout(config.dropout, f"{stack}.{i}", 2 * max(width, d_model)) for i in range(n_places)
-                ),
-            )
-            for stack, n_places in (("encoder", config.n_layers), ("decoder", config.n_layers + 1))
-        )
+
+        def dropouts(stack: str, n_places: int) -> "Sequence[Dropout]":
+            places = (Dropout(config.dropout, f"{stack}.{i}", 2 * max(width, d_model)) for i in range(n_places))
+            return cast("Sequence[Dropout]", nn.ModuleList(places))
+
+        self.encoder_dropout = dropouts("encoder", config.n_layers)
+        self.decoder_dropout = dropouts("decoder", config.n_layers + 1)
         """Of the inputs of each layer and, last, of the decoder's output."""
 
     def encode(self, source: Rows) -> Source:

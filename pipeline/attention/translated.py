@@ -91,10 +91,8 @@ class AttentionTranslator(Translator):
             )
         best = self.search([source])[0][0]
         # Not recorded during search: the cached decoder computes the same weights.
-        rows = (
-            Rows.padded(torch.tensor([ids], device=self.device), self.dtype)
-            for ids in (source, [BEGIN_ID, *best.tokens])
-        )
+        sides = (source, [BEGIN_ID, *best.tokens])
+        rows = (Rows.padded(torch.tensor([ids], device=self.device), self.dtype) for ids in sides)
         with torch.inference_mode(), recording(self._model) as recorded:
             self._model(*rows)
         return Attended(
@@ -139,10 +137,7 @@ def _is_punctuation(text: str) -> bool:
 
 
 def by_word(weights_LM: NDArray[np.float32], queries: Pieces, keys: Pieces) -> NDArray[np.float32]:
-    """Returns the weights between words, (..., words, words): the mean over a word's queries of the sum over its keys.
-
-    Rows still sum to 1.
-    """
+    """Sums weights over a word's keys and averages them over its queries: (..., words, words). Rows still sum to 1."""
     summed = np.add.reduceat(weights_LM, [begin for begin, _ in keys.words], axis=-1)
     starts, sizes = zip(*((begin, end - begin) for begin, end in queries.words), strict=True)
     means = np.add.reduceat(summed, starts, axis=-2) / np.array(sizes)[:, None]

@@ -126,9 +126,8 @@ def report_downloads(context: Context, archives: Sequence[Archive], origin: Orig
             over = ended.wait(POLL_S)  # reports the last bytes, too
             with suppress(OSError):  # a file server may fail briefly
                 have_bytes = [_downloaded_bytes(origin.downloads / archive.path) for archive in archives]
-                total_bytes = sum(
-                    max(archive.size_bytes or 0, have) for archive, have in zip(archives, have_bytes, strict=True)
-                )
+                sizes = zip(archives, have_bytes, strict=True)
+                total_bytes = sum(max(archive.size_bytes or 0, have) for archive, have in sizes)
                 context.progress(sum(have_bytes) / 1e6, total_bytes / 1e6, "MB")
 
     with ThreadPoolExecutor(max_workers=1) as watcher:

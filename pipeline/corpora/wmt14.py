@@ -85,19 +85,14 @@ class Wmt14Source(Settings):
 
     def origin(self, context: Context) -> Origin:
         """Returns the archives' location for a stage."""
-        return Origin(
-            servers=(self.base_url, *self.mirrors),
-            data=self.data,
-            downloads=self.downloads or context.folder.parent / "downloads",
-        )
+        downloads = self.downloads or context.folder.parent / "downloads"
+        return Origin(servers=(self.base_url, *self.mirrors), data=self.data, downloads=downloads)
 
 
 class Wmt14Text(Wmt14Source):
     """The training text's archives."""
 
-    archives: dict[str, Archive] = Field(
-        default_factory=lambda fields: official_archives(fields["target"]), min_length=1
-    )
+    archives: dict[str, Archive] = Field(default_factory=lambda given: official_archives(given["target"]), min_length=1)
     """A checksum identifies an archive, so its location is not fingerprinted."""
 
     def amount(self) -> Amount:

@@ -42,10 +42,7 @@ def average(context: Context, run: TrainingRun, settings: AveragingSettings) -> 
 
 
 def mean_weights(checkpoints: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Averages the `state_dict()`s of one run's checkpoints in float64; the result has the last one's dtypes.
-
-    Holds one checkpoint at a time.
-    """
+    """Averages one run's `state_dict()`s in float64, holding one at a time; the result has the last one's dtypes."""
     sums: dict[str, Tensor] = {}
     n_checkpoints = 0
     for weights in checkpoints:

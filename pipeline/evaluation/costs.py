@@ -39,10 +39,7 @@ class Cost(JsonArtifact[CostRecord]):
 
 
 def sustained_flop_s(device_name: str, measured_flop_s: float | None) -> tuple[float, RateSource] | None:
-    """Returns one device's rate and its source: "paper" (footnote 5), or "measured" for other devices.
-
-    None if another device's rate was not measured.
-    """
+    """Returns a device's rate and its source: "paper" (footnote 5), for others "measured"; None if it was not."""
     if device := paper_device(device_name):
         return PAPER_SUSTAINED_FLOP_S[device], "paper"
     return None if measured_flop_s is None else (measured_flop_s, "measured")

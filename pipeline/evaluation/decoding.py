@@ -163,10 +163,7 @@ class Actors(NamedTuple):
 
 
 def _actors(settings: DecodingSettings, model: Checkpoint) -> Actors:
-    """Returns as many actors as the settings say, or as fit on the cluster.
-
-    If an autoscaler may add a requested GPU, the actors wait for it.
-    """
+    """Returns as many actors as the settings say, or as fit; they wait for a GPU requested of an autoscaler."""
     if lack := lacking({"CPU": settings.threads}, ray.nodes()):
         raise UserError(f"decoding reserves {lack} of the Ray cluster; lower threads, or join a larger node")
     resources = ray.cluster_resources()

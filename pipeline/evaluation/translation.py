@@ -93,10 +93,7 @@ def with_heads(model: EncoderDecoder, folder: Path) -> Transformer:
 
 
 def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[EncoderDecoder, SentencePieceProcessor]:
-    """Loads a checkpoint's model (`load_model`) and vocabulary.
-
-    Raises UserError if either cannot be loaded, or if they do not belong together.
-    """
+    """Loads a checkpoint's model and vocabulary. Raises UserError if one cannot be loaded or they do not match."""
     model, vocabulary = load_model(folder, device), load(Checkpoint(folder).vocabulary)
     if len(vocabulary) != model.config.vocabulary_size:
         raise UserError(
@@ -176,10 +173,7 @@ class Translator:
         ]
 
     def search(self, sources: Sequence[list[int]], n: int = 1) -> list[list[Hypothesis]]:
-        """Returns the `n` best outputs of each source (token ids ending in END_ID).
-
-        Searches batch by batch, longest sources first.
-        """
+        """Returns the `n` best outputs of each source (token ids ending in END_ID); searches longest sources first."""
         settings, batch_tokens = self.settings, self.settings.batch_tokens or self._batch_tokens
         best: list[list[Hypothesis]] = [[] for _ in sources]
         for rows in batches([len(source) for source in sources], settings, batch_tokens):

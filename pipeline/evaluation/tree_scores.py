@@ -44,7 +44,6 @@ class ScoredTrees(JsonArtifact[TreeScores]):
 def score_parses(context: Context, parses: Parses) -> ScoredTrees:
     """Scores the trees against the gold trees. Raises UserError like `score_trees`."""
     scores = score_trees(parses.gold_path, parses.trees_path)
-    total, short = (
-        BracketScores.model_validate(each._asdict(), extra="ignore") for each in (scores.total, scores.total_short)
-    )
+    totals = (scores.total, scores.total_short)
+    total, short = (BracketScores.model_validate(each._asdict(), extra="ignore") for each in totals)
     return ScoredTrees(context.folder).write(TreeScores(total=total, short=short))

@@ -48,7 +48,7 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
     UserError if CTranslate2 cannot be loaded or does not support the model, or if the checkpoint is unusable.
     """
     try:
-        transformer_spec = import_module("ctranslate2.specs.transformer_spec")
+        specs = import_module("ctranslate2.specs.transformer_spec")
     except (ImportError, OSError) as error:
         words = " ".join(str(error).split())
         raise UserError(
@@ -57,9 +57,7 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
     model, vocabulary = load_transformer(checkpoint, "CTranslate2")
     config = model.config
     sizes = {"num_layers": config.n_layers, "num_heads": config.n_heads, "head_dim": config.d_k, "pre_norm": False}
-    spec = transformer_spec.TransformerSpec(
-        transformer_spec.TransformerEncoderSpec(**sizes), transformer_spec.TransformerDecoderSpec(**sizes)
-    )
+    spec = specs.TransformerSpec(specs.TransformerEncoderSpec(**sizes), specs.TransformerDecoderSpec(**sizes))
     _set_weights(spec, model)
     pieces = [vocabulary.id_to_piece(i) for i in range(len(vocabulary))]
     spec.register_source_vocabulary(pieces)

@@ -60,9 +60,8 @@ def export(context: Context, checkpoint: Checkpoint) -> Artifact:
     config, exported = model.config, Artifact(context.folder)
     write_tensors(exported.folder / "model.safetensors", marian_weights(model), {"format": "pt"})
     sizes = marian_config(config)
-    exported.write_json(
-        "config.json", {"model_type": "marian", "architectures": ["MarianMTModel"], "dtype": "float32", **sizes}
-    )
+    described = {"model_type": "marian", "architectures": ["MarianMTModel"], "dtype": "float32", **sizes}
+    exported.write_json("config.json", described)
     search = {
         "num_beams": SearchConfig.beam_size,
         "length_penalty": LENGTH_PENALTY,
@@ -135,11 +134,9 @@ def marian_weights(model: Transformer) -> dict[str, Tensor]:
                 products = (ours.get(f"{mine}.{attention}.{matrix}.weight") for matrix in ("w_qkv", "w_q", "w_kv"))
                 rows = torch.cat([product for product in products if product is not None])[:, order].chunk(3)
                 outputs = ours[f"{mine}.{attention}.w_o.weight"][order]
-                for projection, weight in zip(
-                    ("q_proj", "k_proj", "v_proj", "out_proj"), (*rows, outputs), strict=True
-                ):
-                    theirs[f"{name}.{marian}.{projection}.weight"] = weight.clone()
-                    theirs[f"{name}.{marian}.{projection}.bias"] = weight.new_zeros(d_model)
+                for kind, weight in zip(("q", "k", "v", "out"), (*rows, outputs), strict=True):
+                    theirs[f"{name}.{marian}.{kind}_proj.weight"] = weight.clone()
+                    theirs[f"{name}.{marian}.{kind}_proj.bias"] = weight.new_zeros(d_model)
                 norm(f"{mine}.{attention}_norm", f"{name}.{marian}_layer_norm")
             theirs[f"{name}.fc1.weight"] = ours[f"{mine}.feed_forward.w_1.weight"][:, order]
             theirs[f"{name}.fc1.bias"] = ours[f"{mine}.feed_forward.w_1.bias"]

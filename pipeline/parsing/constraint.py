@@ -56,9 +56,7 @@ def tree_tokens(vocabulary: SentencePieceProcessor) -> TreeTokens:
     if WORD_SYMBOL not in ids or not labels:
         raise UserError("the vocabulary has no pieces for brackets and XX, so it is not a parser's; unset well_formed")
     words = [i for symbol, i in ids.items() if tag_of(symbol)]
-    return TreeTokens(
-        len(vocabulary), [opening[label] for label in labels], [closing[label] for label in labels], words
-    )
+    return TreeTokens(len(vocabulary), [opening[each] for each in labels], [closing[each] for each in labels], words)
 
 
 @dataclass(frozen=True)

@@ -28,17 +28,10 @@ _ELEMENT = re.compile(
 _FUNCTION = re.compile("[-=]")
 Span = tuple[str, int, int]
 """A constituent's label, first word and end (exclusive)."""
-TITLES: tuple[str, ...] = (
-    "Number of sentence",
-    "Number of Error sentence",
-    "Number of Skip  sentence",
-    "Number of Valid sentence",
-)
-TITLES += ("Bracketing Recall", "Bracketing Precision", "Bracketing FMeasure", "Complete match", "Average crossing")
-TITLES += ("No crossing", "2 or less crossing", "Tagging accuracy")
+TITLES: tuple[str, ...] = ("Number of sentence", "Number of Error sentence", "Number of Skip  sentence")
+TITLES += ("Number of Valid sentence", "Bracketing Recall", "Bracketing Precision", "Bracketing FMeasure")
+TITLES += ("Complete match", "Average crossing", "No crossing", "2 or less crossing", "Tagging accuracy")
 """EVALB's titles of the fields of `Total`."""
-
-
 MAX_ERRORS = 10
 """Like EVALB, tolerates one error more and ends scoring at the next."""
 SHORT_WORDS = 40

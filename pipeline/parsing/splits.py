@@ -64,10 +64,7 @@ def splits_of(treebank: Path) -> dict[str, list[Selection]]:
 
 
 def files_of(treebank: Path) -> dict[str, Path]:
-    """Returns a treebank's files in order, by names independent of its folder.
-
-    Raises UserError if it has no known layout.
-    """
+    """Returns a treebank's files in order, by names without its folder. Raises UserError for an unknown layout."""
     if treebank.is_file():
         return {"": treebank}
     if (treebank / FILES_TABLE).is_file():

@@ -46,10 +46,7 @@ class TreebankSettings(Settings):
     """Additional training trees, recombined from the treebank's constituents."""
 
     def texts(self) -> "tuple[TreebankSettings, TreebankSet, TreebankSet]":
-        """Returns the settings of training text, dev set and test set.
-
-        Raises UserError if a silver file is the treebank's dev or test text.
-        """
+        """Returns the settings of each split. Raises UserError if a silver file is the treebank's dev or test text."""
         held_out = [path for split in SPLITS[1:] for path in files_behind(self.treebank, split).values()]
         check_apart({"silver": self.silver, "dev or test": held_out})
         dev, test = (TreebankSet(name=name, treebank=self.treebank, write_tags=self.write_tags) for name in SPLITS[1:])
@@ -127,10 +124,7 @@ def read(context: Context, settings: TreebankSettings, cleaning: CleaningSetting
 
 
 def read_set(context: Context, settings: TreebankSet) -> EvaluationSet:
-    """Reads the dev set or the test set, with its gold trees. The report is {"without_words": trees left out}.
-
-    Raises UserError like `read`.
-    """
+    """Reads a dev or test set with gold trees; reports {"without_words": trees left out}. Raises like `read`."""
     counts = Counter(without_words=0)
     trees = list(_words_and_trees(splits_of(settings.treebank)[settings.name], counts))
     pairs = ((_line(words), " ".join(linearise(tree, settings.write_tags))) for words, tree, _ in trees)

@@ -58,10 +58,7 @@ class Artifact:
             raise UserError(f"{path} is not valid JSON ({error}); restore it, or {self._remake}") from None
 
     def read(self, name: str, adapter: TypeAdapter[Content]) -> Content:
-        """Reads and validates a JSON file of the folder. Raises UserError if it is missing or invalid.
-
-        Unknown keys are ignored.
-        """
+        """Reads and validates a JSON file, ignoring unknown keys. Raises UserError if it is missing or invalid."""
         try:
             return adapter.validate_python(self.read_json(name), extra="ignore")
         except ValidationError as error:

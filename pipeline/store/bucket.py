@@ -21,14 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import obstore
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    NotFoundError,
-    PermissionDeniedError,
-    PreconditionError,
-    UnauthenticatedError,
-)
+from obstore import exceptions
 from obstore.store import ObjectStore, from_url
 
 from pipeline.errors import BucketError
@@ -140,7 +133,7 @@ class Bucket:
                         for chunk in answer.stream(min_chunk_size=CHUNK_BYTES):
                             output.write(chunk)
                         return
-                    except BaseError:
+                    except exceptions.BaseError:
                         if output.tell() == begun:
                             raise
                     answer = obstore.get(self._service, name, options={"range": {"offset": output.tell()}})
@@ -163,11 +156,11 @@ class Bucket:
         with self._in_a_line(f"write {name}"):
             try:
                 obstore.put(self._service, name, data, mode=mode)
-            except (AlreadyExistsError, PreconditionError):
+            except (exceptions.AlreadyExistsError, exceptions.PreconditionError):
                 # A write may have succeeded without its answer arriving, and then been retried.
                 stored = self.read(name)
                 return stored is not None and stored.data == data
-            except (FileNotFoundError, NotFoundError):
+            except (FileNotFoundError, exceptions.NotFoundError):
                 if mode in ("overwrite", "create"):
                     raise
                 return False
@@ -187,7 +180,8 @@ class Bucket:
             yield
         except BucketError:
             raise
-        except (BaseError, FileNotFoundError, TimeoutError, ValueError) as error:  # ValueError: no name of an object
+        # ValueError: no name of an object
+        except (exceptions.BaseError, FileNotFoundError, TimeoutError, ValueError) as error:
             raise BucketError(
                 f"{self.uri}: cannot {' '.join(action.split())} ({_reason(error)}); {_remedy(error)}"
             ) from None
@@ -207,7 +201,7 @@ def _connected(uri: str, endpoint: str, patience_s: float, silence_s: int) -> Ob
                 "backoff": {"init_backoff": timedelta(seconds=0.2), "max_backoff": timedelta(seconds=10), "base": 2},
             },
         )
-    except (BaseError, ValueError) as error:
+    except (exceptions.BaseError, ValueError) as error:
         raise BucketError(f"--store {uri}: {_reason(error)}; give a URI such as s3://bucket/folder") from None
 
 
@@ -221,7 +215,7 @@ def _reason(error: Exception) -> str:
 
 
 def _remedy(error: Exception) -> str:
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         return "check the credentials in the environment and their permissions"
     if isinstance(error, FileNotFoundError) or "does not exist" in str(error):
         return "check the names of the bucket and the folder"

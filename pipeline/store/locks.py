@@ -44,9 +44,8 @@ class Owner:
     """Seconds since 1970."""
 
     def __str__(self) -> str:
-        return (
-            f"pid {self.pid} on host {self.host} since {time.strftime('%Y-%m-%d %H:%M', time.localtime(self.since_s))}"
-        )
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.since_s))
+        return f"pid {self.pid} on host {self.host} since {since}"
 
     @classmethod
     def here(cls, task: str) -> Self:

@@ -57,10 +57,8 @@ def unfinished(store: Store) -> list[str]:
 
     `lock_name` returns the lock of their builder.
     """
-    others = (".locks", VERIFIED)
-    return [
-        name for name in _folders(store) if name.startswith(".") and name not in others and not name.startswith(HIDDEN)
-    ]
+    hidden = [name for name in _folders(store) if name.startswith(".") and not name.startswith(HIDDEN)]
+    return [name for name in hidden if name not in (".locks", VERIFIED)]
 
 
 def leftovers(store: Store) -> list[str]:
@@ -119,10 +117,7 @@ def described(store: Store, name: str) -> Unneeded:
 
 
 def hide(store: Store, names: Iterable[str]) -> list[Path]:
-    """Renames folders to be deleted, so that no process finds them; returns their new paths.
-
-    Raises UserError if the file system denies it.
-    """
+    """Renames folders to be deleted, which hides them; returns the new paths. Raises UserError if it is denied."""
     moved = []
     for name in names:
         folder = store.folder(name)

@@ -51,10 +51,7 @@ class Store:
 
     @classmethod
     def at(cls, where: str | Path) -> Self:
-        """Returns the store for a `--store` value: a folder or a URI (s3://, file://).
-
-        Raises UserError for any other URI.
-        """
+        """Returns the store of a `--store` value, folder or URI (s3://, file://). Raises UserError for another URI."""
         text = str(where)
         if not text:
             raise UserError("--store '': name a folder")
@@ -187,10 +184,7 @@ class Store:
         return artifact
 
     def push_left(self, name: str) -> bool:
-        """Pushes an artifact that an interrupted command published on this machine only; returns whether there is one.
-
-        The caller holds its lock.
-        """
+        """Pushes an artifact that a killed command published only here; returns whether there is one. Hold its lock."""
         if not (self.mirror and self.folder(name).is_dir() and Artifact(self.folder(name)).damage() is None):
             return False
         self.mirror.push(name, self.folder(name))

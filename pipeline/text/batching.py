@@ -182,9 +182,8 @@ def cut(source_lengths: Integers, target_lengths: Integers, limit_tokens: int) -
     ends, bounds = np.cumsum([source_lengths, target_lengths], axis=1, dtype=np.int64), [0]
     before = np.zeros(2, np.int64)
     while (begin := bounds[-1]) < len(source_lengths):
-        end = min(
-            int(side.searchsorted(held + limit_tokens, side="right")) for side, held in zip(ends, before, strict=True)
-        )
+        sides = zip(ends, before, strict=True)
+        end = min(int(side.searchsorted(held + limit_tokens, side="right")) for side, held in sides)
         bounds.append(max(end, begin + 1))
         before = ends[:, bounds[-1] - 1]
     return np.array(bounds)

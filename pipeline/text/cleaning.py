@@ -116,10 +116,7 @@ def write_corpus(
 def write_shard(
     paths: Sequence[Path], part: Part, settings: CleaningSettings, in_words: bool, of_trees: bool
 ) -> dict[str, Any]:
-    """Writes the cleaned pairs of a part to a source file, a target file and a file of 64-bit hashes.
-
-    Returns its collection, counts and symbols.
-    """
+    """Writes a part's cleaned pairs and 64-bit hashes to three files; returns its collection, counts and symbols."""
     counts, symbols, hashes = Counter(dict(part.dropped)), set[str](), bytearray()
 
     def kept() -> Iterator[tuple[str, str]]:
@@ -193,9 +190,8 @@ def drop_rows(paths: Sequence[Path], dropped: "NDArray[Any]") -> None:
     """Deletes the pairs marked as `dropped` from a shard's source and target file."""
     with temporary_folder(paths[0].parent) as aside:
         pairs = zip(read_pairs(paths[0], paths[1]), dropped, strict=True)
-        write_pairs(
-            aside / paths[0].name, aside / paths[1].name, (pair for pair, is_dropped in pairs if not is_dropped)
-        )
+        kept = (pair for pair, is_dropped in pairs if not is_dropped)
+        write_pairs(aside / paths[0].name, aside / paths[1].name, kept)
         for path in paths:
             os.replace(aside / path.name, path)
 

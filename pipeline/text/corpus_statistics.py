@@ -139,9 +139,8 @@ def measure(
 def _collection(name: str, cleaned: Mapping[str, Any], encoded: Mapping[str, int]) -> Collection:
     """Joins the counts of cleaning and encoding; `encoded` is empty if cleaning dropped the whole collection."""
     dropped = {**cleaned["dropped"], TOO_MANY_TOKENS: encoded.get("left_out", 0)}
-    return Collection(
-        name, cleaned["read"], encoded.get("pairs", 0), dropped, _unknown_fraction([encoded]), cleaned["suspicious"]
-    )
+    unknown = _unknown_fraction([encoded])
+    return Collection(name, cleaned["read"], encoded.get("pairs", 0), dropped, unknown, cleaned["suspicious"])
 
 
 def _unknown_fraction(counts: Sequence[Mapping[str, int]]) -> float:

@@ -104,10 +104,7 @@ def encoded_set(context: Context, text: EvaluationSet, model: Path) -> Iterator[
 
 
 def encode_shard(paths: Sequence[Path], shard: Shard, model: Path, max_tokens: int | None) -> dict[str, Any]:
-    """Encodes one shard to the only path; with `max_tokens` None, every pair is kept, in order.
-
-    Returns the result of `write_shard`.
-    """
+    """Encodes one shard to the only path, by `write_shard`; with `max_tokens` None, every pair is kept, in order."""
     segment = segmenter(model)
     blocks: list[list[tuple[NDArray[Any], NDArray[np.int64]]]] = []
     pairs = read_pairs(shard.source, shard.target)

@@ -65,17 +65,15 @@ def split_sums(
     count. The number of correct argmax predictions is added to `n_correct`, an integer tensor on the model's device, if
     given. The model computes in evaluation mode and is then restored to its previous mode.
     """
-    device, was_training = model.embedding.weight.device, model.training
-    sums = torch.zeros(3, dtype=torch.float64, device=device)
+    weight_VD, was_training = model.embedding.weight, model.training
+    sums = torch.zeros(3, dtype=torch.float64, device=weight_VD.device)
     model.eval()
     with torch.no_grad():
         for rows in batches(split, of_rows)[rank::workers]:
-            source_BS, target_BT = (tokens.to(device) for tokens in split.batch(rows))
-            batch = Batch.padded(source_BS, target_BT, model.embedding.weight.dtype)
+            source_BS, target_BT = (tokens.to(weight_VD.device) for tokens in split.batch(rows))
+            batch = Batch.padded(source_BS, target_BT, weight_VD.dtype)
             hidden_ND = model(batch.source, batch.inputs)
-            loss, nll = smoothed_cross_entropy(
-                hidden_ND, model.embedding.weight, batch.targets_N, smoothing, n_correct=n_correct
-            )
+            loss, nll = smoothed_cross_entropy(hidden_ND, weight_VD, batch.targets_N, smoothing, n_correct=n_correct)
             sums += torch.stack((loss, nll, (batch.targets_N != PAD_ID).sum())).double()
     model.train(was_training)
     return sums

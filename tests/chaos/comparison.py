@@ -47,9 +47,7 @@ def _timeless(path: Path) -> list[Any]:
             return [_without_clock(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
         case "table2.json":
             table = json.loads(path.read_text(encoding="utf-8"))
-            rows = [
-                {**row, "values": _without_clock(row["values"])} for each in table["tables"] for row in each["rows"]
-            ]
+            rows = [{**row, "values": _without_clock(row["values"])} for one in table["tables"] for row in one["rows"]]
             return [*rows, *(each for each in table["differences"] if each["what"] != "training time"), *table["notes"]]
     with path.open("rb") as file:
         return [] if path.suffix in TIMED else [hashlib.file_digest(file, "sha256").hexdigest()]

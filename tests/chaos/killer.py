@@ -66,9 +66,7 @@ class Killer:
             process.kill()
             self.kills[kind] += 1
             since_s = time.monotonic() - workflow.started_s
-            print(
-                f"kill {self.kills.total():2}, {since_s:5.1f} s after the driver's start: {kind}, {title}", flush=True
-            )
+            print(f"kill {self.kills.total():2}, {since_s:5.1f} s after the driver began: {kind}, {title}", flush=True)
             if kind == SECOND_NODE:
                 self._nodes.clear_second()
                 time.sleep(self._random.uniform(*ABSENCE_S))

@@ -51,10 +51,8 @@ def _completed(workflow: Workflow, killer: Killer | None = None) -> None:
             now_s, killed_s = time.monotonic(), killer.last_s if killer else 0.0
             if status is not None:
                 print(f"the driver ended, status {status}; the same command again", flush=True)
-                excused = killer and (
-                    status == -signal.SIGKILL or killed_s > min(workflow.started_s, now_s - EXCUSED_S)
-                )
-                assert excused, f"no kill explains this: {workflow.printed}"
+                excuse = killer and (status == -signal.SIGKILL or killed_s > min(workflow.started_s, now_s - EXCUSED_S))
+                assert excuse, f"no kill explains this: {workflow.printed}"
                 workflow.start()
             workflow.look()
             silent_s = now_s - max(workflow.progress_s, workflow.started_s, killed_s)

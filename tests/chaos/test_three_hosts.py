@@ -126,10 +126,8 @@ class Workflow:
         self._wait(lambda: self._process.poll() is not None, "it goes on and on")
         assert self._process.returncode == 0, self.log.read_text()
 
-    def _wait(self, done: Callable[[], bool], otherwise: str) -> None:
-        until(
-            lambda: done() or self._process.poll() is not None, END_S, lambda: f"{otherwise}:\n{self.log.read_text()}"
-        )
+    def _wait(self, done: Callable[[], bool], reason: str) -> None:
+        until(lambda: done() or self._process.poll() is not None, END_S, lambda: f"{reason}:\n{self.log.read_text()}")
 
 
 @contextmanager
@@ -165,9 +163,7 @@ def test_the_hosts_do_not_have_the_project(nodes: Nodes, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("shared", ["disk", "bucket"])
-def test_a_lost_host_changes_no_weight(
-    nodes: Nodes, undisturbed: dict[str, list[Any]], tmp_path: Path, shared: str
-) -> None:
+def test_a_lost_host_is_no_loss(nodes: Nodes, undisturbed: dict[str, list[Any]], tmp_path: Path, shared: str) -> None:
     """Eight workers train on three hosts; one host is lost, two go on: every file is that of the undisturbed run.
 
     With a bucket, each host has a folder of its own, and nothing in it is seen by the others.

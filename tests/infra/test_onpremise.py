@@ -52,9 +52,7 @@ def test_the_typed_commands_go_on_without_a_lost_machine(key: Path, tmp_path: Pa
     terminal.run(f"{up} --yes")
     try:
         cpus = f"cd; {STATUS} | grep -q '/6.0 CPU'"
-        until(
-            lambda: succeeds(["exec", "--user", "aiayn", head, "sh", "-c", cpus]), TIMEOUT_S, lambda: _log_of_ray(head)
-        )
+        until(lambda: succeeds(["exec", "--user", "aiayn", head, "sh", "-c", cpus]), TIMEOUT_S, lambda: _ray_log(head))
         four = "--set recipes.base.training.workers=4 --set recipes.base.training.budget_tokens=1200"
         command = table.replace(" --profile multi30k", "").removesuffix("'") + f" {shlex.join(SMALL)} {four}'"
         running = terminal.start(command.replace(" --tmux", ""))
@@ -73,5 +71,5 @@ def _public(key: Path) -> str:
     return shlex.quote(key.with_suffix(".pub").read_text(encoding="utf-8").strip())
 
 
-def _log_of_ray(head: str) -> str:
+def _ray_log(head: str) -> str:
     return podman("exec", head, "sh", "-c", "tail -n 40 /tmp/ray/session_latest/logs/monitor.*")

@@ -86,10 +86,9 @@ def test_the_encoder_alone_is_restricted() -> None:
     wide, narrow = (Transformer(replace(TINY, attention_window=window)).double() for window in (16, 3))
     for model in (wide, narrow):
         model.load_state_dict(full.state_dict())
-    torch.testing.assert_close(
-        hidden_of(wide, sources_BS, inputs_BT), hidden_of(full, sources_BS, inputs_BT), rtol=1e-12, atol=1e-12
-    )
-    assert not torch.allclose(hidden_of(narrow, sources_BS, inputs_BT), hidden_of(full, sources_BS, inputs_BT))
+    of_full, of_wide, of_narrow = (hidden_of(model, sources_BS, inputs_BT) for model in (full, wide, narrow))
+    torch.testing.assert_close(of_wide, of_full, rtol=1e-12, atol=1e-12)
+    assert not torch.allclose(of_narrow, of_full)
     assert count_parameters(narrow.config) == count_parameters(full.config)
     assert all(type(layer.self_attention.function) is ScaledDotProductAttention for layer in narrow.decoder)
 

@@ -27,9 +27,7 @@ MODELS = {
 @pytest.mark.parametrize("pruned", [False, True], ids=["kept", "pruned"])
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_cached_decoding_is_uncached_decoding(
-    name: str, pruned: bool, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_decoding_is_uncached(name: str, pruned: bool, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps over hypotheses that branch, end, change in number and lose a sentence give forward's logits.
 
     This holds for a Transformer's cache that keeps every token and for one that is pruned at every position.

@@ -28,16 +28,14 @@ SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5,
     ],
     ids=str,
 )
-@pytest.mark.parametrize(("n", "source_length", "target_length"), [(1, 7, 4), (5, 3, 9)])
-def test_equals_torchs_counter(
-    n: int, source_length: int, target_length: int, config: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("n", "source", "target"), [(1, 7, 4), (5, 3, 9)])
+def test_equals_torchs_counter(n: int, source: int, target: int, config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Forward only, and with backward. LSTMs, whose kernels torch does not count, run as products in a loop."""
     monkeypatch.setattr(nn.LSTM, "forward", looped)
     step = TrainingStep(make_model(config), OptimizerConfig(), torch.float32)
-    source_BS, target_BT = torch.full((n, source_length), 7), torch.full((n, target_length), 8)
+    source_BS, target_BT = torch.full((n, source), 7), torch.full((n, target), 8)
     keys_B = pair_keys(0, 1, torch.arange(n))
-    lengths: Any = ([source_length] * n, torch.tensor([target_length] * n))
+    lengths: Any = ([source] * n, torch.tensor([target] * n))
     with FlopCounterMode(display=False) as forward, torch.no_grad():
         step.model.logits(hidden_of(step.model, source_BS, target_BT, keys_B))
     assert forward.get_total_flops() == forward_flop(config, *lengths)

@@ -9,11 +9,9 @@ from model.loss import smoothed_cross_entropy
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-@pytest.mark.parametrize("chunk_rows", [3, 1024])
-def test_value_and_gradient_are_those_of_torch(
-    monkeypatch: pytest.MonkeyPatch, smoothing: float, chunk_rows: int, device: str
-) -> None:
-    monkeypatch.setitem(chunks.LOSS_ROWS, device, chunk_rows)
+@pytest.mark.parametrize("rows", [3, 1024])
+def test_loss_and_gradient_of_torch(monkeypatch: pytest.MonkeyPatch, smoothing: float, rows: int, device: str) -> None:
+    monkeypatch.setitem(chunks.LOSS_ROWS, device, rows)
     torch.manual_seed(0)
     targets_N = torch.tensor([4, 5, PAD_ID, 8, 6, 4, PAD_ID, 1, 3, 8, PAD_ID], device=device)
     hidden_ND = torch.randn(11, 5, dtype=torch.float64, device=device, requires_grad=True)

@@ -20,9 +20,8 @@ SIZE = PackedSize(n_rows=64, n_sentences=11, n_positions=11)
 
 def pairs(n: int, seed: int) -> tuple[Tensor, Tensor]:
     torch.manual_seed(seed)
-    source_BS, target_BT = (
-        random_sentences([longest, *torch.randint(2, 5, (n - 1,)).tolist()], 40) for longest in (11, 4)
-    )
+    lengths = ([longest, *torch.randint(2, 5, (n - 1,)).tolist()] for longest in (11, 4))
+    source_BS, target_BT = (random_sentences(each, 40) for each in lengths)
     return source_BS, target_BT
 
 

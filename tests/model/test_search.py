@@ -94,10 +94,8 @@ def test_batched_search_is_plain_search(
     for seed in range(3):
         model = tiny(seed, scale=scale)
         sentences = sources(6)
-        on_device, source_BS = deepcopy(model).to(device), batch(sentences).to(device)
-        found = beam_search(
-            on_device, source_BS, beam_size=beam, length_penalty=alpha, max_extra_tokens=6, n_best=n_best
-        )
+        moved, source_BS = deepcopy(model).to(device), batch(sentences).to(device)
+        found = beam_search(moved, source_BS, beam_size=beam, length_penalty=alpha, max_extra_tokens=6, n_best=n_best)
         for source, ours in zip(sentences, found, strict=True):
             assert_same(ours, plain_search(model, source, beam, alpha, 6, n_best))
 
@@ -116,10 +114,8 @@ def test_length_ends_with_the_input_plus_extra_and_with_learned_positions() -> N
     for more, ends in (({}, math.inf), ({"positions": "learned", "max_positions": 8}, 8)):
         model = tiny(1, scale=1.0, **more)
         with torch.no_grad():
-            model.embedding.weight[END_ID] *= 0
-            model.embedding.weight[END_ID] -= 20 * model.decoder[-1].feed_forward_norm.bias.copy_(
-                torch.randn(16, dtype=torch.float64)
-            )
+            bias_D = model.decoder[-1].feed_forward_norm.bias.copy_(torch.randn(16, dtype=torch.float64))
+            model.embedding.weight[END_ID] = -20 * bias_D
         for source, hypotheses in zip(sentences, beam_search(model, batch(sentences), max_extra_tokens=4), strict=True):
             assert len(hypotheses[0].tokens) + 1 == min(len(source) + 4, ends)
 
@@ -186,11 +182,9 @@ def test_constrained_search_is_plain_search_of_what_is_allowed(beam: int, n_best
     n_found = set()
     for seed in range(3):
         model, sentences = tiny(seed, scale=1.5), sources(6)
-        on_device, source_BS = deepcopy(model).to(device), batch(sentences).to(device)
-        found = beam_search(
-            on_device, source_BS, beam_size=beam, max_extra_tokens=6, n_best=n_best, constraint=OddLengths()
-        )
-        for source, ours in zip(sentences, found, strict=True):
+        moved, source_BS = deepcopy(model).to(device), batch(sentences).to(device)
+        best = beam_search(moved, source_BS, beam_size=beam, max_extra_tokens=6, n_best=n_best, constraint=OddLengths())
+        for source, ours in zip(sentences, best, strict=True):
             assert_same(ours, plain_search(model, source, beam, 0.6, 6, n_best, OddLengths.allows))
             n_found.add(len(ours))
     assert n_best in n_found

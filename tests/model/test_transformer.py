@@ -194,9 +194,7 @@ def test_longer_sentences_leave_the_table_in_place() -> None:
     assert torch.equal(model.encode(source).x_ND, x_ND)
 
 
-CONFIG = TransformerConfig(
-    vocabulary_size=4000, n_layers=2, d_model=64, d_ff=256, n_heads=4, d_k=24, d_v=40, positions="learned"
-)
+CONFIG = TransformerConfig(4000, n_layers=2, d_model=64, d_ff=256, n_heads=4, d_k=24, d_v=40, positions="learned")
 
 
 @pytest.fixture(scope="module")

@@ -8,16 +8,8 @@ import torch
 from torch._inductor.cpp_builder import cpp_compiler_search
 
 from model.kernels import attention as kernels
+from pipeline import hardware
 from pipeline.errors import UserError
-from pipeline.hardware import (
-    LOGICAL_GPUS,
-    attention_kernels_work,
-    compute_dtype,
-    dtype_of,
-    multiplies_bfloat16,
-    reserved_gpu,
-    toy_layer_compiles,
-)
 
 
 def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -25,53 +17,48 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.slow
-def test_layers_compile_where_there_is_a_compiler(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    toy_layer_compiles.cache_clear()
-    assert toy_layer_compiles("cpu")
+def test_layers_compile_with_a_compiler(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    hardware.toy_layer_compiles.cache_clear()
+    assert hardware.toy_layer_compiles("cpu")
     assert not _warnings(caplog)
-    toy_layer_compiles.cache_clear()
+    hardware.toy_layer_compiles.cache_clear()
     torch.compiler.reset()
     monkeypatch.setattr("torch._inductor.config.cpp.cxx", (None, "no-such-compiler"))
     monkeypatch.setattr("torch._inductor.config.force_disable_caches", True)
     cpp_compiler_search.cache_clear()
     try:
-        assert not toy_layer_compiles("cpu")
+        assert not hardware.toy_layer_compiles("cpu")
     finally:
         cpp_compiler_search.cache_clear()
-        toy_layer_compiles.cache_clear()
+        hardware.toy_layer_compiles.cache_clear()
         torch.compiler.reset()
     (warning,) = _warnings(caplog)
     assert "\n" not in warning
     assert "on cpu layers cannot be compiled" in warning
 
 
-def test_kernels_that_compute_otherwise_are_not_used(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    attention_kernels_work.cache_clear()
+def test_kernels_that_differ_are_not_used(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    hardware.attention_kernels_work.cache_clear()
     monkeypatch.setattr(kernels, "CHECKED", 8)  # in place of kernels, the definition, which needs memory for all pairs
-    assert attention_kernels_work("cpu", 2, 16, 24)
+    assert hardware.attention_kernels_work("cpu", 2, 16, 24)
     assert not _warnings(caplog)
-    definition = kernels.packed_attention
-    monkeypatch.setattr(
-        kernels, "packed_attention", lambda *x: [y * (y.dtype == torch.float32) for y in definition(*x)]
-    )
-    assert not attention_kernels_work("cpu", 2, 16, 16)
-    attention_kernels_work.cache_clear()
+    defined = kernels.packed_attention
+    monkeypatch.setattr(kernels, "packed_attention", lambda *x: [y * (y.dtype == torch.float32) for y in defined(*x)])
+    assert not hardware.attention_kernels_work("cpu", 2, 16, 16)
+    hardware.attention_kernels_work.cache_clear()
     (warning,) = _warnings(caplog)
     assert "on cpu batches cannot be packed (attention by Triton's kernels differs" in warning
 
 
 def test_dtypes_are_what_precision_means_here() -> None:
-    assert dtype_of("float32", "cpu") == torch.float32
-    assert dtype_of("bfloat16", "cpu") == torch.bfloat16
+    assert hardware.dtype_of("float32", "cpu") == torch.float32
+    assert hardware.dtype_of("bfloat16", "cpu") == torch.bfloat16
     flags = set(Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split())
     native = bool(flags & {"amx_bf16", "avx512_bf16"})
-    assert multiplies_bfloat16("cpu") == native
+    assert hardware.multiplies_bfloat16("cpu") == native
     gains = "amx_bf16" in flags or flags >= {"avx512_bf16", "sse4a"}
-    assert dtype_of("auto", "cpu") == compute_dtype("cpu") == (torch.bfloat16 if gains else torch.float32)
+    expected = torch.bfloat16 if gains else torch.float32
+    assert hardware.dtype_of("auto", "cpu") == hardware.compute_dtype("cpu") == expected
 
 
 @pytest.mark.parametrize(
@@ -88,16 +75,16 @@ def test_the_kind_of_a_cpu_decides_its_dtype(flags: str, gains: bool, monkeypatc
     """Nothing is measured, since another load would give other weights."""
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(flags.split(), True))
     monkeypatch.setattr(time, "perf_counter", lambda: pytest.fail("a clock is read"))
-    assert (compute_dtype("cpu") == torch.bfloat16) is gains
+    assert (hardware.compute_dtype("cpu") == torch.bfloat16) is gains
 
 
 def test_gpu_that_torch_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is one line with the node's name. Tests that use CPUs in place of GPUs have none."""
-    monkeypatch.delenv(LOGICAL_GPUS, raising=False)
+    monkeypatch.delenv(hardware.LOGICAL_GPUS, raising=False)
     if torch.cuda.is_available():
-        assert reserved_gpu("cuda:0") == "cuda:0"
+        assert hardware.reserved_gpu("cuda:0") == "cuda:0"
     else:
         with pytest.raises(UserError, match=f"^Ray counts a GPU on {re.escape(platform.node())}, but torch finds none"):
-            reserved_gpu("cuda:0")
-    monkeypatch.setenv(LOGICAL_GPUS, "1")
-    assert reserved_gpu("cuda:0") == "cpu"
+            hardware.reserved_gpu("cuda:0")
+    monkeypatch.setenv(hardware.LOGICAL_GPUS, "1")
+    assert hardware.reserved_gpu("cuda:0") == "cpu"

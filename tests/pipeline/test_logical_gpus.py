@@ -36,9 +36,7 @@ def cluster() -> Iterator[ProcessPoolExecutor]:
         yield process
 
 
-def test_two_workers_have_a_gpu_each(
-    cluster: ProcessPoolExecutor, dataset: EncodedDataset, two_workers: Path, tmp_path: Path
-) -> None:
+def test_one_gpu_each(cluster: ProcessPoolExecutor, dataset: EncodedDataset, two_workers: Path, tmp_path: Path) -> None:
     """By default, there are as many workers as GPUs. Each sees both, for NCCL, and uses its rank's."""
     settings, folder = with_fields(workers=0, device="auto"), tmp_path / "run"
     placed, on_head, node = cluster.submit(logical_gpus.trained, dataset, settings, folder).result()

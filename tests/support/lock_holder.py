@@ -13,9 +13,8 @@ def lock_holder(target: Path) -> Iterator[subprocess.Popen[str]]:
         "with FileLock(Path(sys.argv[1]), 'train') as lock:\n"
         "    print(lock.take(), flush=True); sys.stdin.readline()"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(target)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", script, str(target)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "None\n"
         yield process

@@ -43,14 +43,10 @@ def write_official(folder: Path, target: Wmt14Target, train: Mapping[str, Pairs]
             members[member.replace(f"{target}-en.", f"{other}-en.") + ".other"] = b"another language\n"
             members[member] = gzip.compress(text(lines)) if member.endswith(".gz") else text(lines)
         write_archive(folder / archive.path, members)
-    code = {"de": "deen", "fr": "fren"}[target]
+    of_2014 = f"test-full/newstest2014-{'deen' if target == 'de' else 'fren'}"
     for path, pairs, names in (
         ("wmt13/test.tgz", dev, ("test/newstest2013-src.en.sgm", f"test/newstest2013-src.{target}.sgm")),
-        (
-            "wmt14/test-full.tgz",
-            test,
-            (f"test-full/newstest2014-{code}-src.en.sgm", f"test-full/newstest2014-{code}-ref.{target}.sgm"),
-        ),
+        ("wmt14/test-full.tgz", test, (f"{of_2014}-src.en.sgm", f"{of_2014}-ref.{target}.sgm")),
     ):
         sides = zip(*pairs, strict=True)
         write_archive(folder / path, {name: sgml(lines) for name, lines in zip(names, sides, strict=True)})

@@ -1,13 +1,6 @@
 from collections.abc import Callable
 
-from pipeline.complexity.records import (
-    Counts,
-    LayerCounts,
-    LayerMeasurements,
-    Measurements,
-    SizeCounts,
-    SizeMeasurements,
-)
+from pipeline.complexity import records
 from pipeline.complexity.settings import LAYER_TYPES, LayerSettings, LayerType, SweepSettings, TimingSettings
 
 SETTINGS = LayerSettings(kernel=5, window=8)
@@ -23,27 +16,27 @@ EXPECTED: dict[LayerType, tuple[int, int]] = {
 }
 
 
-def counts() -> Counts:
+def counts() -> records.Counts:
 
-    def layer(name: LayerType) -> LayerCounts:
+    def layer(name: LayerType) -> records.LayerCounts:
         a, b = EXPECTED[name]
-        sizes = [SizeCounts(length=n, width=d, counted_flop=1000 * n**a * d**b) for n, d in SWEEP.points(name)]
-        return LayerCounts(name=name, sizes=sizes)
+        sizes = [records.SizeCounts(length=n, width=d, counted_flop=1000 * n**a * d**b) for n, d in SWEEP.points(name)]
+        return records.LayerCounts(name=name, sizes=sizes)
 
     layers = tuple(map(layer, LAYER_TYPES))
-    return Counts(layers=layers, settings=SETTINGS, sweep=SWEEP)
+    return records.Counts(layers=layers, settings=SETTINGS, sweep=SWEEP)
 
 
-def measurements(seconds: Callable[[LayerType, int, int], float]) -> Measurements:
+def measurements(seconds: Callable[[LayerType, int, int], float]) -> records.Measurements:
     """Three rounds of equal times, one of them disturbed."""
 
-    def layer(name: LayerType) -> LayerMeasurements:
+    def layer(name: LayerType) -> records.LayerMeasurements:
         times = {(n, d): seconds(name, n, d) for n, d in SWEEP.points(name)}
-        sizes = [SizeMeasurements(length=n, width=d, rounds_s=(s, 50.0, s)) for (n, d), s in times.items()]
-        return LayerMeasurements(name=name, sizes=sizes)
+        sizes = [records.SizeMeasurements(length=n, width=d, rounds_s=(s, 50.0, s)) for (n, d), s in times.items()]
+        return records.LayerMeasurements(name=name, sizes=sizes)
 
     machine = {"device": "cpu", "device_name": "a machine", "threads": 2, "dtype": "float32", "torch_version": "2.13"}
-    return Measurements(layers=[*map(layer, LAYER_TYPES)], timing=TimingSettings(), seconds=61.0, **machine)
+    return records.Measurements(layers=[*map(layer, LAYER_TYPES)], timing=TimingSettings(), seconds=61.0, **machine)
 
 
 def theory_s(name: LayerType, n: int, d: int) -> float:

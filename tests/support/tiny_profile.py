@@ -38,10 +38,8 @@ def options(settings: Mapping[str, Any]) -> list[str]:
     return [word for override in overrides(settings) for word in ("--set", override)]
 
 
-def command_of_table2(
-    store: str | Path, settings: Mapping[str, Any] = TABLE_2, python: Sequence[str] = ()
-) -> list[str]:
-    module = [sys.executable, *python, "-m", "workflows.reproduce_table2"]
+def command_of_table2(store: str | Path, settings: Mapping[str, Any] = TABLE_2, flags: Sequence[str] = ()) -> list[str]:
+    module = [sys.executable, *flags, "-m", "workflows.reproduce_table2"]
     return [*module, *CELL, "--store", str(store), *options(settings)]
 
 

@@ -11,9 +11,8 @@ CONFIG = TransformerConfig(vocabulary_size=800, n_layers=2, d_model=128, d_ff=51
 def trained_on(name: str = CPU, count: int = 2, train_s: float = 100.0, **fields: Any) -> TrainingRecord:
     """A run in one segment on a number of devices of a name, with other `fields`."""
     devices = (SegmentDevices(name, count, None if name == CPU else 5e10),)
-    return TRAINING.model_copy(
-        update={"train_s": train_s, "segments": (Segment(devices, 1, "float32", "2.13.0", False, train_s),), **fields}
-    )
+    segment = Segment(devices, 1, "float32", "2.13.0", False, train_s)
+    return TRAINING.model_copy(update={"train_s": train_s, "segments": (segment,), **fields})
 
 
 TRAINING = TrainingRecord(

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.artifacts import Corpus, EncodedDataset, Vocabulary
-from pipeline.context import Context
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
 from pipeline.text.aligned import blocks
 from pipeline.text.cleaning import write_corpus
 from pipeline.text.encoding import encode
 from pipeline.text.overlap import Overlaps, count
 from pipeline.text.vocabulary import learn
+from tests.support.contexts import new_context
 from tests.support.parallel_text import set_of, text_pairs
 
 FLICKR_PAIRS, SAMPLED_PAIRS, PIECES, MAX_TOKENS = 400, 100, 400, 80
@@ -47,11 +47,7 @@ def prepare_text(folder: Path, parallel_text: Path) -> PreparedText:
     parts = [*blocks("flickr", flickr, FLICKR_PAIRS), *blocks("europarl", europarl, FLICKR_PAIRS)]
     dev = set_of(folder / "dev", [("日", ""), *pairs("multi30k/val", 30)])
 
-    def context(name: str) -> Context:
-        (folder / name).mkdir()
-        return Context(folder / name)
-
-    corpus = write_corpus(context("corpus"), ("en", "de"), parts, CleaningSettings())
-    vocabulary = learn(context("vocabulary"), corpus, every_character(PIECES, sample_pairs=SAMPLED_PAIRS))
-    dataset = encode(context("dataset"), corpus, dev, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
-    return PreparedText(corpus, vocabulary, dataset, count(context("overlap"), corpus, [dev]))
+    corpus = write_corpus(new_context(folder / "corpus"), ("en", "de"), parts, CleaningSettings())
+    vocabulary = learn(new_context(folder / "vocabulary"), corpus, every_character(PIECES, sample_pairs=SAMPLED_PAIRS))
+    dataset = encode(new_context(folder / "dataset"), corpus, dev, vocabulary, EncodingSettings(max_tokens=MAX_TOKENS))
+    return PreparedText(corpus, vocabulary, dataset, count(new_context(folder / "overlap"), corpus, [dev]))

@@ -67,11 +67,9 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Measured]:
     def score(folder: Path, hypotheses: Hypotheses, text: EvaluationSet) -> Scores:
         files = (hypotheses.path(text), text.references)
         key = (files[0].name, *(path.read_text(encoding="utf-8") for path in files))
-        scores = (
-            Scores(folder).write(scored[key]) if key in scored else scoring.score(Context(folder), hypotheses, text)
-        )
-        scored[key] = scores.load()
-        return scores
+        if key not in scored:
+            scored[key] = scoring.score(Context(folder), hypotheses, text).load()
+        return Scores(folder).write(scored[key])
 
     def build(
         pair: str,
@@ -116,17 +114,14 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Measured]:
         checkpoint = Checkpoint(folder("checkpoint"))
         checkpoint.write_json("model.json", config.__dict__)
         checkpoint.write(AveragingRecord(updates=averaged))
-        hypotheses = Hypotheses(folder("hypotheses"))
-        hypotheses.write(
-            DecodingRecord(sentences=3, seconds=0.5, tokens=20, settings=DecodingSettings(), dtype="float32")
-        )
+        decoded = DecodingRecord(sentences=3, seconds=0.5, tokens=20, settings=DecodingSettings(), dtype="float32")
+        hypotheses = Hypotheses(folder("hypotheses")).write(decoded)
         scores = []
         for name, text in zip(names, test_sets, strict=True):
             write_lines(hypotheses.path(text), translated)
             scores.append(score(folder(f"scores {name}"), hypotheses, text))
-        perplexity = Perplexity(folder("perplexity"))
         fields = {"dev_nll": math.log(dev_perplexity), "dev_perplexity": dev_perplexity, "tokens": 60}
-        perplexity.write(PerplexityRecord(**fields, dev_accuracy=0.5))
+        perplexity = Perplexity(folder("perplexity")).write(PerplexityRecord(**fields, dev_accuracy=0.5))
         recipe, cost = Recipe(training=settings, averaging=AveragingSettings(last=1)), Context(folder("cost"))
         names_of = {"pair": pair, "model": model, "data": data, "recipe": recipe}
         names_of["text_settings"] = (WMT14.cleaning, WMT14.vocabulary, WMT14.encoding)

@@ -54,9 +54,8 @@ def test_the_profiles_steps_keep_their_fingerprints() -> None:
 
 def test_no_two_stages_share_a_name() -> None:
     sources = [path.read_text(encoding="utf-8") for path in Path(stages.__file__).parent.rglob("*.py")]
-    names = [
-        name for source in sources for name in re.findall(r'^[A-Z0-9_]+ = Stage\(\s*"([\w.]+)"', source, re.MULTILINE)
-    ]
+    named = re.compile(r'^[A-Z0-9_]+ = Stage\(\s*"([\w.]+)"', re.MULTILINE)
+    names = [name for source in sources for name in named.findall(source)]
     assert len(names) == len(set(names)) > 20
 
 

@@ -76,9 +76,7 @@ def test_a_resumed_run_took_all_its_sessions(tmp_path: Path) -> None:
     assert [seconds for _, seconds in _finished(Store(tmp_path))] == [100.0]
 
 
-def test_a_container_s_quota_and_what_else_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
-) -> None:
+def test_a_quota_and_what_else_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> None:
     """As many runs at once as Ray has CPUs, not threads of the machine. Widths that were not measured have no time."""
     monkeypatch.setattr(environment, "_cpu_quotas", lambda: iter([2.0]))
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {*range(64)}, raising=False)
@@ -93,9 +91,7 @@ def test_a_container_s_quota_and_what_else_runs(
     assert "more than" not in narrow
 
 
-def test_a_disk_that_does_not_suffice_is_a_warning(
-    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_small_a_disk_is_told(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecast, "COPIES", 10**9)
     shown = command_line.here(*FORECAST, "--gpu", "h100", "--store", str(tmp_path)).stdout
     assert "\nWARNING: not enough disk: about" in shown

@@ -40,9 +40,7 @@ def test_what_is_damaged_is_not_used(runs: Path) -> None:
         _training("table2/embedded/en-de-base")
 
 
-def test_a_name_fetches_what_is_only_in_the_bucket(
-    at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_fetches_from_the_bucket(at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that built a table from its models' outlines can use each model."""
     uri = f"{at_s3.bucket()}/runs"
     run_table(Store.at(uri), 1)

@@ -20,12 +20,9 @@ from workflows.profiles.translation import EMBEDDED, MULTI30K, PROFILES, WMT14, 
 
 def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
-    config.write_text(
-        'profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates = 1700\nseed = 3\n'
-    )
-    profile = load_profile(
-        config=config, data=tmp_path, overrides=["recipes.base.training.seed=5", "vocabulary.size = 4000"]
-    )
+    config.write_text('profile = "multi30k"\ndecoding.beam_size = 8\n[recipes.base.training]\nupdates=1700\nseed=3\n')
+    overrides = ["recipes.base.training.seed=5", "vocabulary.size = 4000"]
+    profile = load_profile(config=config, data=tmp_path, overrides=overrides)
     assert profile.name == "multi30k"
     assert profile.decoding.beam_size == 8
     training = profile.recipes["base"].training

@@ -23,20 +23,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(1200)]
 
 SETTINGS = {
     **TEXT,
-    **training(
-        "recipes.base", 60, checkpoints=12, validations=3, dtype="float32"
-    ),  # by default the faster one, as measured
+    **training("recipes.base", 60, checkpoints=12, validations=3, dtype="float32"),  # by default the faster one
     "recipes.base.training.model.dropout": 0.1,
 }
 END_S = 600
 
 
 def _start(store: str | Path, log: Path, **variables: str) -> subprocess.Popen[bytes]:
-    command = command_of_table2(store, SETTINGS)
+    command, environment = command_of_table2(store, SETTINGS), {**os.environ, **variables}
     with log.open("wb") as output:
-        return subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, **variables}, stdout=output, stderr=subprocess.STDOUT
-        )
+        return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
 
 
 def _can_recover(store: Store) -> bool:

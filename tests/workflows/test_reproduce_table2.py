@@ -46,9 +46,7 @@ def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> No
 
 
 @pytest.mark.parametrize("wrong", ["MLflow", "Ray", "Ray --until"])
-def test_force_sets_nothing_aside_if_the_command_cannot_run(
-    wrong: str, copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vain_force_sets_nothing_aside(wrong: str, copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch) -> None:
     record = copy_of_table2.folder / "1" / "run.json"
     before = artifacts(copy_of_table2.store), record.read_bytes()
     if wrong == "MLflow":
@@ -95,11 +93,9 @@ def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTab
     assert {run.info.run_id for run in runs} == {parent.info.run_id, child.info.run_id}
     assert {run.info.status for run in runs} == {"FINISHED"}
     assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    points = tracked.client.get_metric_history(child.info.run_id, "dev_perplexity")
     # Sorted: MLflow orders points by time, and those sent during training have the time of reading.
-    assert sorted(point.step for point in tracked.client.get_metric_history(child.info.run_id, "dev_perplexity")) == [
-        5,
-        10,
-    ]
+    assert sorted(point.step for point in points) == [5, 10]
     assert {"tokens_s", "learning_rate", "gradient_norm", "sacrebleu.test"} <= child.data.metrics.keys()
     assert child.data.params["training.model.d_model"] == "32"
     assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
@@ -125,7 +121,7 @@ def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTab
 def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2: MadeTable2) -> None:
     _again(copy_of_table2)  # the copy's first command corrects the locations in MLflow's file
     before, made = copy_of_table2.stages(), copy_of_table2
-    done = run_in_process(*command_of_table2(made.store, python=["-X", "importtime"]))
+    done = run_in_process(*command_of_table2(made.store, flags=["-X", "importtime"]))
     assert done.returncode == 0, done.stderr[-2000:]
     assert f"report: {made.store}/table2/embedded/report.html" in done.stdout
     assert {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()} & SLOW == set()
@@ -133,9 +129,7 @@ def test_the_same_command_again_imports_little_and_makes_nothing(copy_of_table2:
     assert len(Tracked(made.store, "table2").runs()) == 2
 
 
-def test_an_edit_of_the_source_makes_the_table_again(
-    copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_of_the_source_rebuilds_the_table(copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its run has a child of its own; the earlier table keeps the other."""
     (tracked, parent, child), before = _tracked(copy_of_table2), copy_of_table2.stages()
     monkeypatch.setattr(dag, "source_sha256", lambda: "that of an edited file")

@@ -23,9 +23,7 @@ CONFIG = toml({**TABLE_3, "grid.rows.F1.learning_rate_scale": 1e30})
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_rows_of_the_paper_and_of_ones_own_then_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_then_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Measured rows appear beside printed ones, a diverging row has its reason, and a second call trains nothing.
 
     Nor does a third after the table's training runs are removed: it follows its plan.

@@ -29,9 +29,7 @@ SEMI_SUPERVISED = ["pairs.semi-supervised.choice.dropouts=[0.1]", "corpora.semi-
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_both_rows_then_again_then_another_beam(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_rows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     options: dict[str, Any] = {
         "treebank": make_wsj(tmp_path / "wsj"),
@@ -108,11 +106,9 @@ def test_both_rows_then_again_then_another_beam(
 
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_wrong_tree_of_the_test_set_is_found_before_anything_is_trained(tmp_path: Path) -> None:
-    treebank = make_wsj(tmp_path / "wsj")
-    (wrong,) = (treebank / "23").iterdir()
+    wsj = make_wsj(tmp_path / "wsj")
+    (wrong,) = (wsj / "23").iterdir()
     wrong.write_text("(S (NP a b))\n")
     with pytest.raises(UserError, match=r"23/wsj_2301.mrg, line 1: the word 'b' is not alone in its bracket"):
-        reproduce(
-            *reproduce_table4.main(treebank=treebank, profile="treebank", overrides=TINY, store=tmp_path / "runs")
-        )
+        reproduce(*reproduce_table4.main(treebank=wsj, profile="treebank", overrides=TINY, store=tmp_path / "runs"))
     assert not [name for name in artifacts(tmp_path / "runs") if name.startswith(("training", ".making-training"))]

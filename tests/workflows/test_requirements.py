@@ -22,9 +22,7 @@ def _typed(*command: str, folder: Path, **variables: str) -> subprocess.Complete
 
 @pytest.mark.parametrize("name", ["model.py", "pipeline/__init__.py", "torch.py"])
 @pytest.mark.parametrize("where", ["folder", "path", "workers"])
-def test_a_file_that_hides_a_package_is_named(
-    name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_over_a_package_is_named(name: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the working directory or PYTHONPATH; for `aiayn`, whose Ray workers look there first, before Ray starts."""
     (file := tmp_path / "mine" / name).parent.mkdir(parents=True)
     (tmp_path / "other").mkdir()
@@ -68,7 +66,5 @@ def test_versions_are_compared_as_numbers() -> None:
     assert [*unmet(requirements(), too_new=True)] == []
     assert [*unmet(["pytest[x]>=9.0.0,<999; python_version > '3'"], too_new=True)] == []
     assert [*unmet(["pytest<2"])] == [*unmet(["no-such-library>=1"], missing=False)] == []
-    assert [text.partition(" is ")[0] for text in unmet(["rich>=1000.1", "pytest<2"], too_new=True)] == [
-        "rich",
-        "pytest",
-    ]
+    too_new = unmet(["rich>=1000.1", "pytest<2"], too_new=True)
+    assert [text.partition(" is ")[0] for text in too_new] == ["rich", "pytest"]

@@ -49,9 +49,7 @@ def _found_in(folder: Path, planted: dict[str, str]) -> dict[str, list[str]]:
     return holding
 
 
-def test_a_run_that_succeeds_and_one_that_fails(
-    environment: dict[str, str], planted: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_good_run_and_one_that_fails(environment: dict[str, str], planted: dict[str, str], tmp_path: Path) -> None:
     store = tmp_path / "runs"
     good = run_in_process(*command_of_table2(store), environment=environment)
     assert good.returncode == 0, good.stderr

@@ -49,9 +49,8 @@ def cells(judged: Sequence[Judged]) -> list[tuple[str, ...]]:
     for each in judged:
         n = str(min((effect.n for _, effect in each.effects), default=""))
         section = each.claim.section if each.claim.section == "abstract" else f"§{each.claim.section}"
-        rows.append(
-            (section, each.claim.text, "\n".join(_text(*effect) for effect in each.effects), n, each.conclusion)
-        )
+        effects = "\n".join(_text(*effect) for effect in each.effects)
+        rows.append((section, each.claim.text, effects, n, each.conclusion))
     return rows
 
 

@@ -47,9 +47,8 @@ def plan(store: Store) -> list[Unneeded]:
     for name, owner in making.items():
         if name not in needed and not name.startswith("."):  # a workspace is a named workflow's
             raise UserError(f"{owner} is building {owner.task} here outside any run; clean when it has ended")
-    partial = [
-        name for name in removal.unfinished(store) if lock_name(name) not in needed or store.find(lock_name(name))
-    ]
+    unfinished = removal.unfinished(store)
+    partial = [name for name in unfinished if lock_name(name) not in needed or store.find(lock_name(name))]
     unneeded = [name for name in (*removal.published(store), *partial) if name not in {*needed, *making}]
     free = [name for name in unneeded if lock_name(name) not in making]
     return [removal.described(store, name) for name in (*free, *removal.leftovers(store))]

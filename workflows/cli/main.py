@@ -38,23 +38,12 @@ from pipeline.text.languages import pair_in
 from pipeline.text.lines import read_lines
 from pipeline.text.normalisation import normalised
 from workflows import stages
+from workflows.cli import options
 from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
 from workflows.cli.console import App, console, help_text, run_app
 from workflows.cli.doctor import doctor
 from workflows.cli.forecast import FORECAST, forecasts_of
-from workflows.cli.options import (
-    AddressOption,
-    ConfigOption,
-    DataOption,
-    ModelArgument,
-    OutOption,
-    ProfileOption,
-    SearchOptions,
-    SetOption,
-    once,
-    with_options,
-)
 from workflows.cli.prepared import record, recorded, searched
 from workflows.cli.reproduce import app_of
 from workflows.cli.results import results
@@ -147,16 +136,16 @@ print(*tokenizer.batch_decode(found, skip_special_tokens=True))"""
 
 @app.command()
 def prepare(
-    out: OutOption,
+    out: options.OutOption,
     pair: Annotated[str | None, typer.Option(help="Language pair, if there are several.  [default: the first]")] = None,
     files: Annotated[
         Path | None, typer.Option(help="TOML file that names train, dev and test text, like examples/own_text.toml.")
     ] = None,
-    data: DataOption = None,
-    profile: ProfileOption = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    address: AddressOption = None,
+    data: options.DataOption = None,
+    profile: options.ProfileOption = None,
+    config: options.ConfigOption = None,
+    overrides: options.SetOption = None,
+    address: options.AddressOption = None,
 ) -> None:
     """Convert text to token ids; write OUT/corpus (cleaned), OUT/evaluation-SET, OUT/vocabulary, OUT/dataset,
     OUT/overlap and OUT/report; downloads are kept in OUT/downloads."""
@@ -178,7 +167,7 @@ def prepare(
 @app.command()
 def train(
     dataset: Annotated[Path, typer.Argument(help="Folder of token ids written by `aiayn prepare`, or its name.")],
-    out: OutOption,
+    out: options.OutOption,
     model: Annotated[str, typer.Option(help="One of the profile's recipes: base or big.")] = "base",
     workers: Annotated[
         str | None, typer.Option(help="Training processes: 4, or 2:8 for as many as fit.  [default: the recipe's]")
@@ -193,9 +182,9 @@ def train(
         str | None,
         typer.Option(help="embedded, multi30k or wmt14.  [default: from --config, else the prepared text's]"),
     ] = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    address: AddressOption = None,
+    config: options.ConfigOption = None,
+    overrides: options.SetOption = None,
+    address: options.AddressOption = None,
 ) -> None:
     """Train on token ids (paper §5). Rerun after an interruption to resume from the newest checkpoint."""
     folder = named_folder("prepare", dataset, "dataset.json")
@@ -206,7 +195,7 @@ def train(
         changes.append(f"recipes.{model}.training.workers={workers}")
     if exact_reduction:
         changes.append(f"recipes.{model}.training.exact_reduction=true")
-    changes = [f"vocabulary.size={described['vocabulary_size']}", *once(changes)]
+    changes = [f"vocabulary.size={described['vocabulary_size']}", *options.once(changes)]
     known = None if profile or read_config(config).get("profile") else recorded(dataset, folder)
     if not (known or profile or config):
         raise UserError(f"{dataset} has no recorded settings; choose them with --profile or --config")
@@ -225,7 +214,7 @@ def average(
     training: Annotated[
         Path, typer.Argument(metavar="run", help="Folder or name of a training run, e.g. table2/embedded/en-de-base.")
     ],
-    out: OutOption,
+    out: options.OutOption,
     last: Annotated[
         int, typer.Option(min=1, help="Number of most recent checkpoints to average (paper: 5; big: 20).")
     ] = AveragingSettings().last,
@@ -245,10 +234,10 @@ def average(
 
 
 @app.command()
-@with_options
+@options.with_options
 def translate(
-    model: ModelArgument,
-    search: SearchOptions,
+    model: options.ModelArgument,
+    search: options.SearchOptions,
     n_best: Annotated[
         int, typer.Option(min=1, help=f"Translations per sentence; above 1, lines of {N_BEST_LINE}.")
     ] = 1,
@@ -267,10 +256,10 @@ def translate(
 
 
 @app.command()
-@with_options
+@options.with_options
 def parse(
     model: Annotated[Path, typer.Argument(help="Folder or name of a parser, e.g. table4/embedded/supervised.")],
-    search: SearchOptions,
+    search: options.SearchOptions,
     constrained: Annotated[
         bool, typer.Option("--constrained", help="Search only well-formed trees, which need no repair.")
     ] = False,
@@ -340,19 +329,19 @@ def score_trees(
 
 
 @export.command()
-def ctranslate2(model: ModelArgument, out: OutOption) -> None:
+def ctranslate2(model: options.ModelArgument, out: options.OutOption) -> None:
     """Export to ctranslate2.Translator, with the vocabulary; prints example code in Python."""
     _export(model, out, "exporting.export_ctranslate2", export_ctranslate2, "ctranslate2", CTRANSLATE2)
 
 
 @export.command()
-def huggingface(model: ModelArgument, out: OutOption) -> None:
+def huggingface(model: options.ModelArgument, out: options.OutOption) -> None:
     """Export to transformers' MarianMTModel, with its tokenizer; prints example code in Python."""
     _export(model, out, "exporting.export_huggingface", export_huggingface, "transformers", TRANSFORMERS)
 
 
 @export.command()
-def mlflow(model: ModelArgument) -> None:
+def mlflow(model: options.ModelArgument) -> None:
     """Register in MLflow, at MLFLOW_TRACKING_URI or in the store's own file; prints the command that serves it."""
     console.print(f"to serve it: {register(model)}", highlight=False, soft_wrap=True)
 

@@ -42,10 +42,7 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
 
 
 def searched(named: Path, model: Path) -> DecodingSettings:
-    """Returns the settings with the search that a run scored a translator by, or else the paper's.
-
-    The run is chosen like in `recorded`.
-    """
+    """Returns the settings with the search that a run (as in `recorded`) scored a translator by, or the paper's."""
     settings, model = DecodingSettings(), model.resolve()
     for run in runs_with(named, model):
         artifacts = run.record.artifacts

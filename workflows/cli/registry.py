@@ -56,10 +56,9 @@ def register(named: Path) -> str:
     run_id = next((run.info.run_id for run in client.search_runs([experiment_id], query)), None)
     name = registered_name(manifest.get("label", "").partition(" ")[2] or folder.name)
     search = settings_of(folder) if is_parser(folder) else searched(named, folder)
+    content = contents(Checkpoint(folder), search)
     # What mlflow.pyfunc.log_model calls, but linked to a run that has ended.
-    logged = Model.log(
-        None, mlflow.pyfunc, name, run_id=run_id, name=name, tags=tags, **contents(Checkpoint(folder), search)
-    )
+    logged = Model.log(None, mlflow.pyfunc, name, run_id=run_id, name=name, tags=tags, **content)
     alias = re.sub(r"[^\w-]+", "-", profile)
     for each in {"newest"} if RESERVED_ALIAS.fullmatch(alias) else {"newest", alias}:
         client.set_registered_model_alias(name, each, logged.registered_model_version)

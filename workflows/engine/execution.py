@@ -166,10 +166,7 @@ def _warnings(steps: Iterable[Step[Artifact]], store: Store) -> list[str]:
 def working(
     missing: Mapping[Step[Artifact], Reason], store: Store, watchers: Sequence[Watcher], address: str | None
 ) -> Iterator[Relay]:
-    """Sets up a Ray cluster for the steps `missing`, and announces them to the watchers.
-
-    Raises UserError if a node does not share the store.
-    """
+    """Sets up Ray for the steps `missing`, and tells the watchers. Raises UserError if a node lacks the store."""
     to_make = {step.fingerprint for step in missing}
     needed = {step.fingerprint: step for dependent in missing for step in dependent.inputs}
     cached = [step for fingerprint, step in needed.items() if fingerprint not in to_make]

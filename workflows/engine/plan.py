@@ -230,9 +230,8 @@ def _models(targets: Sequence[Step[Artifact]], models: PlannedModels, found: Map
         steps = list(steps)
         if steps:
             causes = [reason for step in steps if (reason := why.get(step.fingerprint))]
-            table.add_row(
-                name, f"{len(causes)} of {len(steps)}", *(about.get(each, "") for each in headings), _summary(causes)
-            )
+            facts = (about.get(each, "") for each in headings)
+            table.add_row(name, f"{len(causes)} of {len(steps)}", *facts, _summary(causes))
 
     of_models = in_order([step for results, _ in models.values() for step in results])
     shared = {step.fingerprint for step in of_models if not step.is_trained}

@@ -122,6 +122,5 @@ class View(Watcher):
     def _line(self, label: str, text: str) -> None:
         elapsed_s = time.monotonic() - self._began
         count = f"{self._n_finished}/{self._n_steps}"
-        self._console.print(
-            f"{elapsed_s:7.1f} s  {count:>6}  {label:<28} {text}", highlight=False, soft_wrap=True, markup=False
-        )
+        line = f"{elapsed_s:7.1f} s  {count:>6}  {label:<28} {text}"
+        self._console.print(line, highlight=False, soft_wrap=True, markup=False)

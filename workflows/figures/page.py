@@ -28,10 +28,7 @@ def render(
     heads: Sequence[int],
     figures: Mapping[str, Path],
 ) -> str:
-    """Returns the page; `figures` maps captions to SVG files.
-
-    It opens with `heads` of the encoder's `layer`, both counted from 1.
-    """
+    """Returns the page of `figures`, SVG files by caption; opens with `heads` of the encoder's `layer`, from 1."""
     data = {
         "kinds": KIND_NAMES,
         "colors": HEAD_COLORS,

@@ -114,9 +114,7 @@ def write(
         differences=differences_table(results.differences),
         notes=results.marked_notes,
         sections=[each for each in (*sections, *texts) if each.drawings or each.tables or each.samples],
-        settings=[
-            facts_table(f"{model.cell.label}, seed {model.run.settings.seed}", settings(model)) for model in models
-        ],
+        settings=[facts_table(f"{each.cell.label}, seed {each.run.settings.seed}", settings(each)) for each in models],
         libraries=", ".join(f"{name} {' and '.join(sorted(versions))}" for name, versions in libraries.items()),
         command=command.typed,
         warnings=context.warnings,
@@ -128,9 +126,8 @@ def write(
 
 def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     """Returns named facts as a table without headings."""
-    return Table(
-        title, (Column(NAME, ""), Column("fact", "")), [Row(name, "", {"fact": fact}) for name, fact in facts.items()]
-    )
+    rows = [Row(name, "", {"fact": fact}) for name, fact in facts.items()]
+    return Table(title, (Column(NAME, ""), Column("fact", "")), rows)
 
 
 def shows(models: Sequence[Measured], data: str) -> str:

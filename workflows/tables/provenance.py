@@ -12,10 +12,7 @@ from workflows.tables.measured import Measured
 
 
 def hardware(run: TrainingRecord, name: Callable[[str], str] = str) -> str:
-    """Names the devices of a run in the order of use, and its dtypes.
-
-    `name` maps the driver's name of a device to the name shown.
-    """
+    """Names a run's devices in order of use, and its dtypes; `name` maps a device's name to the one shown."""
     groups = [" and ".join(f"{each.count} × {name(each.name)}" for each in segment.devices) for segment in run.segments]
     return f"{', then '.join(dict.fromkeys(groups))}, {dtypes(run.segments)}"
 

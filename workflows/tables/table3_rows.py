@@ -58,10 +58,7 @@ def chosen(names: list[str], asked: str | None) -> list[str]:
 
 
 def scaled(variation: Variation, training: TrainingSettings) -> dict[str, Any]:
-    """Scales a row's difference to a base of other sizes, dropout and updates.
-
-    Raises UserError if a size would not be a whole number.
-    """
+    """Scales a row's difference to a base of other sizes, dropout and updates. Raises UserError if one is not whole."""
     if variation.difference.get("n_heads") == 1:  # one head stays one head, as wide as all of base's together
         model = training.model
         return {"n_heads": 1, "d_k": model.n_heads * model.d_k, "d_v": model.n_heads * model.d_v}

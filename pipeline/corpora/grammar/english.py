@@ -5,18 +5,8 @@ Labels are the Penn Treebank's without functions and traces: (S (NP (DT The) (NN
 
 import re
 
+from pipeline.corpora.grammar import syntax
 from pipeline.corpora.grammar.lexicon import Adverbial, Preposition, Profession, lexicon
-from pipeline.corpora.grammar.syntax import (
-    Clause,
-    Coordination,
-    Gap,
-    Nominal,
-    NounPhrase,
-    PrepositionalPhrase,
-    Pronoun,
-    RelativeClause,
-    Sentence,
-)
 
 SUBJECTS = ("I", "you", "", "we", "they")
 OBJECTS = ("me", "you", "", "us", "them")
@@ -32,7 +22,7 @@ def number(value: int) -> str:
     return tens[value // 10] + (f"-{units[value % 10]}" if value % 10 else "")
 
 
-def tree(sentence: Sentence) -> str:
+def tree(sentence: syntax.Sentence) -> str:
     """Returns the bracketed tree on one line, the first leaf capitalised."""
     main = sentence.main
     if sentence.question:
@@ -65,16 +55,16 @@ def detokenised(leaves: list[str]) -> str:
     return " ".join(leaves).replace(" ,", ",").replace(" .", ".").replace(" ?", "?").replace(" 's", "'s")
 
 
-def _clause(clause: Clause, end: str = "", opening: str = "", subordinate: str = "") -> str:
+def _clause(clause: syntax.Clause, end: str = "", opening: str = "", subordinate: str = "") -> str:
     """Builds S with `opening` before the subject, `subordinate` last in the verb phrase and `end` after it."""
     chain = _chain(clause)
-    subject = "" if isinstance(clause.subject, Gap) else _nominal(clause.subject, 0) + " "
+    subject = "" if isinstance(clause.subject, syntax.Gap) else _nominal(clause.subject, 0) + " "
     time = f"{_adverbial(clause.time)} " if clause.time and clause.time_first else ""
     before, predicate = _verb_phrase(clause, chain, subordinate)
     return f"(S {opening}{time}{subject}{before}{predicate}{end})"
 
 
-def _question(clause: Clause) -> str:
+def _question(clause: syntax.Clause) -> str:
     chain = _chain(clause, inverted=True)
     tag, word = chain[0]
     subject = _nominal(clause.subject, 0)
@@ -84,7 +74,7 @@ def _question(clause: Clause) -> str:
     return f"(SQ ({tag} {word}) {subject}{frequency}{predicate} (. ?))"
 
 
-def _chain(clause: Clause, inverted: bool = False) -> list[tuple[str, str]]:
+def _chain(clause: syntax.Clause, inverted: bool = False) -> list[tuple[str, str]]:
     """Lists (tag, word) of auxiliaries and verb, finite verb first; inverted and negated clauses need an auxiliary."""
     verb, person, tense = clause.verb.english, clause.subject.person, clause.tense
     third = person == 2
@@ -117,7 +107,7 @@ def _be(person: int, past: bool) -> str:
     return ("am", "are", "is", "are", "are")[person]
 
 
-def _verb_phrase(clause: Clause, chain: list[tuple[str, str]], subordinate: str) -> tuple[str, str]:
+def _verb_phrase(clause: syntax.Clause, chain: list[tuple[str, str]], subordinate: str) -> tuple[str, str]:
     """Returns the words between subject and verb phrase (e.g. often), and the verb phrase."""
     rest = _complements(clause) + subordinate
     frequency = _adverbial(clause.frequency) if clause.frequency else ""
@@ -141,28 +131,28 @@ def _nested(chain: list[tuple[str, str]], rest: str, infinitive: bool) -> str:
     return f"(VP ({tag} {word}){rest})"
 
 
-def _complements(clause: Clause) -> str:
+def _complements(clause: syntax.Clause) -> str:
     """Builds everything after the verb, each part with a leading space."""
     parts = []
     particle = f"(PRT (RP {clause.verb.english.particle}))" if clause.verb.english.particle else ""
-    spoken = clause.object if not isinstance(clause.object, Gap) else None
-    if clause.indirect and not isinstance(clause.indirect, Gap):
+    spoken = clause.object if not isinstance(clause.object, syntax.Gap) else None
+    if clause.indirect and not isinstance(clause.indirect, syntax.Gap):
         parts.append(_nominal(clause.indirect, 1))
-    if particle and not isinstance(spoken, Pronoun):
+    if particle and not isinstance(spoken, syntax.Pronoun):
         parts.append(particle)
     if spoken:
         parts.append(_nominal(spoken, 1))
-    if particle and isinstance(spoken, Pronoun):
+    if particle and isinstance(spoken, syntax.Pronoun):
         parts.append(particle)
     if clause.prepositional and clause.verb.preposition:
-        parts.append(_prepositional(PrepositionalPhrase(clause.verb.preposition, clause.prepositional)))
+        parts.append(_prepositional(syntax.PrepositionalPhrase(clause.verb.preposition, clause.prepositional)))
     if isinstance(clause.predicate, Profession):
         parts.append(f"(NP (DT {_a(clause.predicate.english)}) (NN {clause.predicate.english}))")
     elif clause.predicate:
         parts.append(f"(ADJP (JJ {clause.predicate.english}))")
     if clause.manner:
         parts.append(_adverbial(clause.manner))
-    if clause.place and not isinstance(clause.place.phrase, Gap):
+    if clause.place and not isinstance(clause.place.phrase, syntax.Gap):
         parts.append(_prepositional(clause.place))
     if clause.time and not clause.time_first:
         parts.append(_adverbial(clause.time))
@@ -175,7 +165,7 @@ def _adverbial(adverbial: Adverbial) -> str:
     return adverbial.tree or f"(ADVP (RB {adverbial.english}))"
 
 
-def _prepositional(place: PrepositionalPhrase) -> str:
+def _prepositional(place: syntax.PrepositionalPhrase) -> str:
     return f"{_preposition(place.preposition)} {_nominal(place.phrase, 1)})"
 
 
@@ -190,20 +180,20 @@ def _a(following: str) -> str:
     return "an" if following[0] in "aeiou" else "a"
 
 
-def _nominal(nominal: Nominal, case: int) -> str:
+def _nominal(nominal: syntax.Nominal, case: int) -> str:
     """Builds an NP; `case` is 0 for a subject, 1 for an object."""
-    if isinstance(nominal, NounPhrase):
+    if isinstance(nominal, syntax.NounPhrase):
         return _noun_phrase(nominal)
-    if isinstance(nominal, Coordination):
+    if isinstance(nominal, syntax.Coordination):
         return f"(NP {_noun_phrase(nominal.first)} (CC and) {_noun_phrase(nominal.second)})"
     word = (SUBJECTS, OBJECTS)[case][nominal.person]
     if not word:
-        assert isinstance(nominal, Pronoun)
+        assert isinstance(nominal, syntax.Pronoun)
         word = THIRD[nominal.noun.sex][case] if nominal.noun and nominal.noun.sex else "it"
     return f"(NP (PRP {word}))"
 
 
-def _noun_phrase(phrase: NounPhrase) -> str:
+def _noun_phrase(phrase: syntax.NounPhrase) -> str:
     noun, owner, determiner = phrase.noun, phrase.owner, phrase.determiner
     if determiner == "name":
         return f"(NP (NNP {noun.english[0]}))"
@@ -237,7 +227,7 @@ def _determiner(determiner: str, plural: bool, following: str) -> tuple[str, str
     return ("DT" if determiner in ("the", "every") else "PRP$"), determiner
 
 
-def _relative(head: NounPhrase, relative: RelativeClause) -> str:
+def _relative(head: syntax.NounPhrase, relative: syntax.RelativeClause) -> str:
     person = head.noun.kind == "P"
     if relative.preposition or relative.role == "indirect":
         opening = _preposition(relative.preposition) if relative.preposition else "(PP (TO to)"

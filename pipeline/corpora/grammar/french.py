@@ -4,17 +4,8 @@ Words stay separate until the sentence is joined; then le and je elide, ce and v
 becomes du.
 """
 
+from pipeline.corpora.grammar import syntax
 from pipeline.corpora.grammar.lexicon import Profession, lexicon
-from pipeline.corpora.grammar.syntax import (
-    Clause,
-    Coordination,
-    Gap,
-    Nominal,
-    NounPhrase,
-    Pronoun,
-    RelativeClause,
-    Sentence,
-)
 
 SUBJECTS = ("je", "tu", "il", "nous", "ils")
 DIRECT = ("me", "te", "le", "nous", "les")
@@ -53,7 +44,7 @@ def number(value: int, feminine: bool = False) -> list[str]:
     return [f"{tens}-{un if rest == 1 else units[rest]}"]
 
 
-def text(sentence: Sentence) -> str:
+def text(sentence: syntax.Sentence) -> str:
     """Returns the French sentence."""
     main, second, link = sentence.main, sentence.second, sentence.link
     words = _clause(main)
@@ -91,22 +82,22 @@ def _joined(words: list[str]) -> str:
     return " ".join(reversed(out)).replace("' ", "'").replace(" ,", ",")
 
 
-def _clause(clause: Clause) -> list[str]:
+def _clause(clause: syntax.Clause) -> list[str]:
     subject, verb, tense, person = clause.subject, clause.verb.french, clause.tense, clause.subject.person
     words = [clause.time.french, ","] if clause.time and clause.time_first else []
     words += _nominal(subject)
     clitics = [REFLEXIVE[person]] if verb.reflexive else []
     agreement = None
-    if isinstance(clause.indirect, Pronoun):
+    if isinstance(clause.indirect, syntax.Pronoun):
         clitics.append(INDIRECT[clause.indirect.person])
-    if isinstance(clause.object, Pronoun):
+    if isinstance(clause.object, syntax.Pronoun):
         if verb.indirect:
             clitics.append(INDIRECT[clause.object.person])
         else:
             agreement = clause.object.french_gender
             third = clause.object.person == 2
             clitics.append("la" if third and agreement[0] == "f" else DIRECT[clause.object.person])
-    elif isinstance(clause.object, Gap) and not verb.indirect:
+    elif isinstance(clause.object, syntax.Gap) and not verb.indirect:
         agreement = clause.object.french_gender
     rest = []
     if clause.modal:
@@ -136,13 +127,13 @@ def _agreeing(participle: str, agreement: tuple[str, bool] | None) -> str:
     return ("du" if participle == "dû" and feminine + plural else participle) + feminine + plural
 
 
-def _complements(clause: Clause) -> list[str]:
+def _complements(clause: syntax.Clause) -> list[str]:
     """Lists the words that follow the verb."""
     verb, subject = clause.verb, clause.subject
     words = [clause.manner.french] if clause.manner else []
-    if clause.object and not isinstance(clause.object, Pronoun | Gap):
+    if clause.object and not isinstance(clause.object, syntax.Pronoun | syntax.Gap):
         words += [*(["à"] if verb.french.indirect else []), *_nominal(clause.object)]
-    if clause.indirect and not isinstance(clause.indirect, Pronoun | Gap):
+    if clause.indirect and not isinstance(clause.indirect, syntax.Pronoun | syntax.Gap):
         words += ["à", *_nominal(clause.indirect)]
     if clause.prepositional and verb.preposition:
         words += [*verb.preposition.french, *_nominal(clause.prepositional)]
@@ -151,7 +142,7 @@ def _complements(clause: Clause) -> list[str]:
         words.append(clause.predicate.french[gender == "f"])
     elif clause.predicate:
         words.append(clause.predicate.french[(gender == "f") + 2 * plural])
-    if clause.place and not isinstance(clause.place.phrase, Gap):
+    if clause.place and not isinstance(clause.place.phrase, syntax.Gap):
         words += [*clause.place.preposition.french, *_nominal(clause.place.phrase)]
     if clause.time and not clause.time_first:
         words.append(clause.time.french)
@@ -160,19 +151,19 @@ def _complements(clause: Clause) -> list[str]:
     return words
 
 
-def _nominal(nominal: Nominal) -> list[str]:
+def _nominal(nominal: syntax.Nominal) -> list[str]:
     """Lists the words of a noun phrase, or of a pronoun as subject."""
-    if isinstance(nominal, NounPhrase):
+    if isinstance(nominal, syntax.NounPhrase):
         return _noun_phrase(nominal)
-    if isinstance(nominal, Pronoun):
+    if isinstance(nominal, syntax.Pronoun):
         feminine = nominal.french_gender[0] == "f" and nominal.person in (2, 4)
         return [("elle" if nominal.person == 2 else "elles") if feminine else SUBJECTS[nominal.person]]
-    if isinstance(nominal, Coordination):
+    if isinstance(nominal, syntax.Coordination):
         return [*_noun_phrase(nominal.first), "et", *_noun_phrase(nominal.second)]
     return []
 
 
-def _noun_phrase(phrase: NounPhrase) -> list[str]:
+def _noun_phrase(phrase: syntax.NounPhrase) -> list[str]:
     noun, owner, plural = phrase.noun, phrase.owner, phrase.plural
     feminine = noun.french_gender == "f"
     form = feminine + 2 * plural
@@ -196,7 +187,7 @@ def _noun_phrase(phrase: NounPhrase) -> list[str]:
     return words
 
 
-def _determiner(phrase: NounPhrase, feminine: bool, adjective_follows: bool) -> list[str]:
+def _determiner(phrase: syntax.NounPhrase, feminine: bool, adjective_follows: bool) -> list[str]:
     determiner, plural = phrase.determiner, phrase.plural
     figures = number(phrase.number, feminine) if phrase.number else []
     if determiner == "name":
@@ -214,7 +205,7 @@ def _determiner(phrase: NounPhrase, feminine: bool, adjective_follows: bool) -> 
     return [DETERMINERS[determiner][2 if plural else feminine], *figures]
 
 
-def _relative(head: NounPhrase, relative: RelativeClause) -> list[str]:
+def _relative(head: syntax.NounPhrase, relative: syntax.RelativeClause) -> list[str]:
     clause = relative.clause
     if relative.preposition or relative.role == "indirect":
         preposition = relative.preposition.french if relative.preposition else ["à"]
@@ -224,7 +215,7 @@ def _relative(head: NounPhrase, relative: RelativeClause) -> list[str]:
     return ["qui" if relative.role == "subject" else "que", *_clause(clause)]
 
 
-def _which(head: NounPhrase) -> list[str]:
+def _which(head: syntax.NounPhrase) -> list[str]:
     if head.noun.kind == "P":
         return ["qui"]
     feminine = head.noun.french_gender == "f"

@@ -9,21 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Generic, NamedTuple, TypeVar
 
-from pipeline.corpora.grammar.inflection import (
-    ACCUSATIVE,
-    DATIVE,
-    EnglishVerb,
-    Four,
-    FrenchVerb,
-    GermanVerb,
-    english_plural,
-    english_verb,
-    french_adjective,
-    french_plural,
-    french_verb,
-    german_noun,
-    german_verb,
-)
+from pipeline.corpora.grammar import inflection
 
 Lemma = TypeVar("Lemma")
 
@@ -35,7 +21,7 @@ class Noun(NamedTuple):
     english: tuple[str, str]
     sex: str
     """English pronoun: "m" for he, "f" for she, "n" for a child, "" for it."""
-    german: tuple[Four, Four]
+    german: tuple[inflection.Four, inflection.Four]
     german_gender: str
     french: tuple[str, str]
     french_gender: str
@@ -48,7 +34,7 @@ class Adjective(NamedTuple):
     english: str
     german: str
     german_stem: str
-    french: Four
+    french: inflection.Four
     before_vowel: str
     """French masculine singular before a vowel (vieil), or ""."""
     precedes: bool
@@ -63,9 +49,9 @@ class Verb(NamedTuple):
     subjects: str
     objects: str
     stative: bool
-    english: EnglishVerb
-    german: GermanVerb
-    french: FrenchVerb
+    english: inflection.EnglishVerb
+    german: inflection.GermanVerb
+    french: inflection.FrenchVerb
     preposition: "Preposition | None"
 
 
@@ -73,8 +59,8 @@ class Modal(NamedTuple):
     """A modal verb: can, must, want to."""
 
     english: tuple[str, str]
-    german: GermanVerb
-    french: FrenchVerb
+    german: inflection.GermanVerb
+    french: inflection.FrenchVerb
 
 
 class Preposition(NamedTuple):
@@ -136,11 +122,11 @@ def _noun(kind: str, english: str, german: str, french: str) -> Noun:
     sex = "" if kind != "P" else "n" if word == "Kind" else "f" if feminine else "m"
     return Noun(
         kind,
-        (singular, plurals[0] if plurals else english_plural(singular)),
+        (singular, plurals[0] if plurals else inflection.english_plural(singular)),
         sex,
-        german_noun(word, gender, plural, bool(weak)),
+        inflection.german_noun(word, gender, plural, bool(weak)),
         gender,
-        (french_word, french_plurals[0] if french_plurals else french_plural(french_word)),
+        (french_word, french_plurals[0] if french_plurals else inflection.french_plural(french_word)),
         french_gender,
     )
 
@@ -152,27 +138,28 @@ def _adjective(kinds: str, english: str, german: str, french: str) -> Adjective:
     forms = forms if precedes else [*forms, last]
     masculine, feminine, before_vowel = [*forms, "", ""][:3]
     stem = stems[0] if stems else predicative.removesuffix("e")
-    four = french_adjective(masculine, feminine)
+    four = inflection.french_adjective(masculine, feminine)
     return Adjective(kinds, english, predicative, stem, four, before_vowel, precedes)
 
 
-def _german_verb(cell: str) -> GermanVerb:
+def _german_verb(cell: str) -> inflection.GermanVerb:
     parts = cell.split()
     sein = parts[-1] == "sein" and len(parts) > 1
     infinitive, third, past, participle = [*(parts[:-1] if sein else parts), "", "", ""][:4]
-    return german_verb(infinitive, third, past, participle, sein)
+    return inflection.german_verb(infinitive, third, past, participle, sein)
 
 
-def _french_verb(cell: str) -> FrenchVerb:
+def _french_verb(cell: str) -> inflection.FrenchVerb:
     parts = cell.split()
     marks = [part for part in parts if part in ("être", "se", "à") and part != parts[0]]
     parts = parts[:1] + [part for part in parts[1:] if part not in marks]
-    return french_verb(parts, "être" in marks, "se" in marks, "à" in marks)
+    return inflection.french_verb(parts, "être" in marks, "se" in marks, "à" in marks)
 
 
 def _verb(frame: str, subjects: str, objects: str, english: str, german: str, french: str, *rest: str) -> Verb:
     *forms, particle = [*english.split(), ""] if "+" not in english else english.split()
-    english_forms = EnglishVerb("be", "is", "was", "been", "being", "") if forms[0] == "be" else english_verb(*forms)
+    be = inflection.EnglishVerb("be", "is", "was", "been", "being", "")
+    english_forms = be if forms[0] == "be" else inflection.english_verb(*forms)
     return Verb(
         frame,
         subjects,
@@ -187,7 +174,8 @@ def _verb(frame: str, subjects: str, objects: str, english: str, german: str, fr
 
 def _preposition(english: str, german: str, french: str, kinds: str = "") -> Preposition:
     word, case = german.split()
-    return Preposition(english, word, {"acc": ACCUSATIVE, "dat": DATIVE}[case], french.split(), kinds)
+    cases = {"acc": inflection.ACCUSATIVE, "dat": inflection.DATIVE}
+    return Preposition(english, word, cases[case], french.split(), kinds)
 
 
 class Lexicon:
@@ -197,9 +185,8 @@ class Lexicon:
         words = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
         self.nouns = [_noun(*row) for row in words["nouns"]]
         self.noun_of = {noun.english[0]: noun for noun in self.nouns}
-        self.names = Zipf(
-            [Noun("name", (n, n), sex, ((n, n, n, n + "s"),) * 2, sex, (n, n), sex) for n, sex in words["names"]]
-        )
+        names = [Noun("name", (n, n), sex, ((n, n, n, n + "s"),) * 2, sex, (n, n), sex) for n, sex in words["names"]]
+        self.names = Zipf(names)
         self._nouns_of: dict[str, Zipf[Noun]] = {}
         self.compounds: dict[str, list[tuple[Noun, str]]] = {}
         for english, form, heads in words["compounds"]:

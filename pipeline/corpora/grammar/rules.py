@@ -7,28 +7,18 @@ clause (or its subject, without an object), and `you` is one person, du and tu.
 
 from random import Random
 
+from pipeline.corpora.grammar import syntax
 from pipeline.corpora.grammar.lexicon import Adjective, Lexicon, Preposition, Profession, Verb, Zipf, lexicon
-from pipeline.corpora.grammar.syntax import (
-    Clause,
-    Coordination,
-    Determiner,
-    Gap,
-    Nominal,
-    NounPhrase,
-    PrepositionalPhrase,
-    Pronoun,
-    RelativeClause,
-    Sentence,
-    Tense,
-)
 
 DEPTH_DECAY = 0.5
 """Factor on the probability of a relative clause per level: depth is unbounded but decays geometrically."""
 RELATIVE = 0.12
 """Probability of a relative clause for an eligible noun phrase of an outermost clause."""
-TENSES: Zipf[Tense] = Zipf(["present", "present", "past", "past", "perfect", "future", "progressive"])
+TENSES: Zipf[syntax.Tense] = Zipf(["present", "present", "past", "past", "perfect", "future", "progressive"])
 FRAMES = Zipf(["t", "t", "b", "t", "t", "i", "m", "t", "g", "c", "d", "p", "l", "t"])
-DETERMINERS: Zipf[Determiner] = Zipf(["the", "the", "the", "a", "my", "this", "the", "his", "her", "your", "our"])
+DETERMINERS: Zipf[syntax.Determiner] = Zipf(
+    ["the", "the", "the", "a", "my", "this", "the", "his", "her", "your", "our"]
+)
 NO_PROGRESSIVE = frozenset(["be", "see", "hear", "find", "forget", "know", "say", "believe", "hope"])
 OWNED = frozenset(["friend", "teacher", "doctor", "neighbour"])
 """Persons that can have an owner (my friend)."""
@@ -49,72 +39,71 @@ class Rules:
         """Returns True with this probability."""
         return self.random.random() < probability
 
-    def sentence(self) -> Sentence:
+    def sentence(self) -> syntax.Sentence:
         """Draws a whole sentence."""
         kind = self.random.random()
         if kind < 0.66:
-            return Sentence(self.clause(fronting=True))
+            return syntax.Sentence(self.clause(fronting=True))
         if kind < 0.72:
-            return Sentence(self.clause(question=True), question=True)
+            return syntax.Sentence(self.clause(question=True), question=True)
         if kind < 0.86:
             return self.with_pronoun()
         return self.subordination()
 
-    def subordination(self) -> Sentence:
+    def subordination(self) -> syntax.Sentence:
         """Draws a complex sentence: The dog runs because the cat sleeps; When the cat sleeps, the dog runs."""
-        tense: Tense = "past" if self.chance(0.4) else "present"
+        tense: syntax.Tense = "past" if self.chance(0.4) else "present"
         conjunction = self.words.conjunctions[LETTERS[tense]].pick(self.random)
         second = self.clause(tense, short=True)
-        return Sentence(self.clause(tense, short=True), second, conjunction, self.chance(0.4))
+        return syntax.Sentence(self.clause(tense, short=True), second, conjunction, self.chance(0.4))
 
-    def with_pronoun(self) -> Sentence:
+    def with_pronoun(self) -> syntax.Sentence:
         """Draws two clauses with a pronoun in the second, agreeing with its noun: The lamp is old, but I like it."""
-        tense: Tense = "past" if self.chance(0.4) else "present"
+        tense: syntax.Tense = "past" if self.chance(0.4) else "present"
         main = self.clause(tense, short=True, frame="b" if self.chance(0.35) else "t", full=True)
         antecedent = main.object or main.subject
-        if not isinstance(antecedent, NounPhrase) or antecedent.determiner == "":
-            return Sentence(main)
+        if not isinstance(antecedent, syntax.NounPhrase) or antecedent.determiner == "":
+            return syntax.Sentence(main)
         if antecedent.noun.sex == "n" and not antecedent.plural:
-            return Sentence(main)  # in English he, she and it are possible
-        pronoun = Pronoun(4 if antecedent.plural else 2, antecedent.noun)
+            return syntax.Sentence(main)  # in English he, she and it are possible
+        pronoun = syntax.Pronoun(4 if antecedent.plural else 2, antecedent.noun)
         if self.chance(0.5):
             second = self.clause(tense, frame="b", subject=pronoun, short=True)
         else:
             verbs = [verb for verb in self.words.verbs if verb.frame == "t" and antecedent.noun.kind in verb.objects]
             if not verbs:
-                return Sentence(main)
+                return syntax.Sentence(main)
             subject = self.speaker() if self.chance(0.6) else self.noun_phrase("P", short=True)
-            if isinstance(subject, NounPhrase) and antecedent.noun.kind in "PA":
+            if isinstance(subject, syntax.NounPhrase) and antecedent.noun.kind in "PA":
                 subject = self.speaker()
-            second = self.clause(
-                tense, subject=subject, verb=Zipf(verbs).pick(self.random), object_=pronoun, short=True
-            )
+            verb = Zipf(verbs).pick(self.random)
+            second = self.clause(tense, subject=subject, verb=verb, object_=pronoun, short=True)
         if self.chance(0.6):
-            return Sentence(main, second, "but" if self.chance(0.6) else "and")
-        return Sentence(main, second, self.words.conjunctions[LETTERS[tense]].lemmas[0])
+            return syntax.Sentence(main, second, "but" if self.chance(0.6) else "and")
+        return syntax.Sentence(main, second, self.words.conjunctions[LETTERS[tense]].lemmas[0])
 
-    def name(self) -> NounPhrase:
+    def name(self) -> syntax.NounPhrase:
         """Draws a proper name, e.g. Anna."""
-        return NounPhrase(self.words.names.pick(self.random), "name")
+        return syntax.NounPhrase(self.words.names.pick(self.random), "name")
 
-    def speaker(self) -> Pronoun:
+    def speaker(self) -> syntax.Pronoun:
         """Draws I, you or we."""
-        return Pronoun((0, 3, 1)[min(int(self.random.random() * 3.5), 2) if self.chance(0.5) else 0])
+        return syntax.Pronoun((0, 3, 1)[min(int(self.random.random() * 3.5), 2) if self.chance(0.5) else 0])
 
     def clause(
         self,
-        tense: Tense | None = None,
+        tense: syntax.Tense | None = None,
         *,
         frame: str | None = None,
         verb: Verb | None = None,
-        subject: Nominal | None = None,
-        object_: Nominal | None = None,
+        subject: syntax.Nominal | None = None,
+        object_: syntax.Nominal | None = None,
         fronting: bool = False,
         question: bool = False,
         short: bool = False,
         full: bool = False,
         depth: int = 0,
-    ) -> Clause:
+    ) -> syntax.Clause:
         """Draws a clause around the given parts. `short` limits additions; `full` excludes pronouns."""
         random, words = self.random, self.words
         if verb is None:
@@ -135,26 +124,27 @@ class Rules:
         modal = None
         if tense in ("present", "past") and not verb.stative and frame not in "cb" and self.chance(0.12):
             modal = words.modals.pick(random)
-        clause = Clause(subject, verb, tense, modal)
+        clause = syntax.Clause(subject, verb, tense, modal)
         added: dict[str, object] = {}
         if frame == "b":
             added["predicate"] = self.predicate(subject)
         elif frame in "tdg":
-            added["object"] = object_ or self.direct_object(verb, full or isinstance(subject, Pronoun), short, depth)
+            full_object = full or isinstance(subject, syntax.Pronoun)
+            added["object"] = object_ or self.direct_object(verb, full_object, short, depth)
         if frame == "g":
-            pronoun = self.chance(0.35) and isinstance(subject, NounPhrase)
+            pronoun = self.chance(0.35) and isinstance(subject, syntax.NounPhrase)
             added["indirect"] = self.speaker() if pronoun else self.noun_phrase("P", short=True)
         elif frame == "p":
             added["prepositional"] = self.noun_phrase(verb.objects, short=short, depth=depth)
         elif frame == "c":
-            inner: Tense = "past" if tense in ("past", "perfect") else "present"
+            inner: syntax.Tense = "past" if tense in ("past", "perfect") else "present"
             added["complement"] = self.clause(inner, short=True, depth=depth + 1)
             return clause._replace(**added)  # type: ignore[arg-type]
         free = 0.4 if short else 1.0
         final = added.get("object") or added.get("prepositional")
         # Anything after a relative clause would be parsed as part of it.
-        closed = isinstance(final, NounPhrase) and final.relative is not None
-        definite = not isinstance(final, NounPhrase) or final.determiner not in ("a", "", "many")
+        closed = isinstance(final, syntax.NounPhrase) and final.relative is not None
+        definite = not isinstance(final, syntax.NounPhrase) or final.determiner not in ("a", "", "many")
         if modal is None and definite and not question and tense in ("present", "past") and self.chance(0.06):
             added["negated"] = True
         elif self.chance(0.07 * free):
@@ -174,7 +164,7 @@ class Rules:
         """Draws be, or occasionally become."""
         return self.words.become if self.chance(0.1) else self.words.be
 
-    def subject(self, verb: Verb, full: bool, question: bool, short: bool, depth: int) -> Nominal:
+    def subject(self, verb: Verb, full: bool, question: bool, short: bool, depth: int) -> syntax.Nominal:
         """Draws a subject compatible with the verb."""
         if verb.frame == "b" and self.chance(0.55):
             return self.noun_phrase("TPLCDBARSVN" if self.chance(0.5) else "TDCR", depth=depth, short=short)
@@ -184,14 +174,14 @@ class Rules:
             if chance < 0.2:
                 return self.speaker()
             if chance < 0.3:
-                return Pronoun(2, self.words.noun_of["man" if self.chance(0.5) else "woman"])
+                return syntax.Pronoun(2, self.words.noun_of["man" if self.chance(0.5) else "woman"])
             if chance < 0.38:
                 return self.name()
             if chance < 0.41 and not short and not question:
-                return Coordination(self.noun_phrase("P", plain=True), self.noun_phrase("P", plain=True))
+                return syntax.Coordination(self.noun_phrase("P", plain=True), self.noun_phrase("P", plain=True))
         return self.noun_phrase(kinds, depth=depth, short=short)
 
-    def direct_object(self, verb: Verb, full: bool, short: bool, depth: int) -> Nominal:
+    def direct_object(self, verb: Verb, full: bool, short: bool, depth: int) -> syntax.Nominal:
         """Draws a direct object compatible with the verb; `full` excludes pronouns."""
         if verb.objects in ("M", "K") or (verb.objects == "FM" and self.chance(0.3)):
             return self.noun_phrase("K" if verb.objects == "K" else "M", short=short)
@@ -200,16 +190,16 @@ class Rules:
         kinds = verb.objects.replace("M", "")
         return self.noun_phrase(kinds, depth=depth, short=short or verb.frame == "g", bare=True)
 
-    def predicate(self, subject: Nominal) -> Adjective | Profession:
+    def predicate(self, subject: syntax.Nominal) -> Adjective | Profession:
         """Draws a predicate compatible with the subject: old, or a teacher."""
-        noun = subject.noun if isinstance(subject, NounPhrase | Pronoun) else None
+        noun = subject.noun if isinstance(subject, syntax.NounPhrase | syntax.Pronoun) else None
         kind = noun.kind if noun else "P"
         adult = kind in ("P", "name") and (noun is None or noun.german_gender != "n")
         if adult and subject.person <= 2 and self.chance(0.15):
             return self.words.professions.pick(self.random)
         return self.words.adjectives_of["P" if kind == "name" else kind].pick(self.random)
 
-    def place(self, verb: Verb, free: float) -> PrepositionalPhrase | None:
+    def place(self, verb: Verb, free: float) -> syntax.PrepositionalPhrase | None:
         """Draws a place or none: in the garden; into the garden with verbs of motion; with the teacher."""
         words, frame, chance = self.words, verb.frame, self.random.random()
         if frame == "m":
@@ -221,17 +211,17 @@ class Rules:
         chance = self.random.random()
         if chance < 0.25 and (frame == "t" or verb.english.base in SOCIABLE):
             with_whom = words.prepositions["with" if chance < 0.18 else "without" if chance < 0.2 else "for"]
-            return PrepositionalPhrase(with_whom, self.noun_phrase("P", plain=True))
+            return syntax.PrepositionalPhrase(with_whom, self.noun_phrase("P", plain=True))
         return self.prepositional("in" if chance < 0.75 else "behind" if chance < 0.85 else "next to")
 
-    def prepositional(self, name: str) -> PrepositionalPhrase:
+    def prepositional(self, name: str) -> syntax.PrepositionalPhrase:
         """Draws a prepositional phrase with a compatible noun."""
         preposition = self.words.prepositions[name]
-        return PrepositionalPhrase(preposition, self.noun_phrase(preposition.kinds, plain=True))
+        return syntax.PrepositionalPhrase(preposition, self.noun_phrase(preposition.kinds, plain=True))
 
     def noun_phrase(
         self, kinds: str, *, depth: int = 0, short: bool = False, plain: bool = False, bare: bool = False
-    ) -> NounPhrase:
+    ) -> syntax.NounPhrase:
         """Draws a noun phrase. `plain` allows only article and adjective; `bare` allows a missing article."""
         random, words = self.random, self.words
         noun = words.nouns_of(kinds).pick(random)
@@ -251,7 +241,7 @@ class Rules:
                 determiner = "many" if self.chance(0.4) else ""
         elif self.chance(0.03) and not plain:
             determiner = "every"
-        phrase = NounPhrase(noun, determiner, plural, number)
+        phrase = syntax.NounPhrase(noun, determiner, plural, number)
         if self.chance(0.15 if plain else 0.35):
             phrase = phrase._replace(adjectives=self.adjectives(kind))
         if plain or mass:
@@ -275,7 +265,7 @@ class Rules:
             return first, words.colours_of[kind].pick(self.random)
         return (first,)
 
-    def extended(self, phrase: NounPhrase, depth: int) -> NounPhrase:
+    def extended(self, phrase: syntax.NounPhrase, depth: int) -> syntax.NounPhrase:
         """Adds an owner, a relative clause or nothing."""
         kind, chance = phrase.noun.kind, self.random.random()
         decay = DEPTH_DECAY**depth
@@ -294,21 +284,22 @@ class Rules:
             return phrase._replace(owner=owner)
         return phrase
 
-    def relative(self, head: NounPhrase, depth: int) -> RelativeClause:
+    def relative(self, head: syntax.NounPhrase, depth: int) -> syntax.RelativeClause:
         """Draws a relative clause: who sleeps; that I see; with whom I work; in which we live."""
         kind, random, words = head.noun.kind, self.random, self.words
-        gap = Gap(head.person, head.german_gender, head.french_gender)
-        tense: Tense = ("present", "past", "perfect")[int(random.random() * 2.5)]
+        gap = syntax.Gap(head.person, head.german_gender, head.french_gender)
+        tense: syntax.Tense = ("present", "past", "perfect")[int(random.random() * 2.5)]
         chance = random.random()
         if kind in "PA" and chance < 0.55:
             frame = FRAMES.pick(random)
             frame = "t" if frame in "bc" or (kind == "A" and frame in "glp") else frame
             verb = Zipf([verb for verb in words.verbs_of[frame].lemmas if kind in verb.subjects]).pick(random)
-            return RelativeClause("subject", self.clause(tense, verb=verb, subject=gap, short=True, depth=depth + 1))
+            clause = self.clause(tense, verb=verb, subject=gap, short=True, depth=depth + 1)
+            return syntax.RelativeClause("subject", clause)
         subject = self.speaker() if self.chance(0.4) else self.noun_phrase("P", short=self.chance(0.5), depth=depth + 1)
         if kind == "P" and chance < 0.65:
             clause = self.clause(tense, frame="g", subject=subject, short=True, depth=depth + 1)
-            return RelativeClause("indirect", clause._replace(indirect=gap))
+            return syntax.RelativeClause("indirect", clause._replace(indirect=gap))
         preposition: Preposition | None = None
         if kind == "P" and chance < 0.72:
             preposition, verbs = words.prepositions["with"], [v for v in words.verbs if v.english.base in SOCIABLE]
@@ -318,14 +309,14 @@ class Rules:
         if preposition:
             verb = Zipf(verbs).pick(random)
             clause = self.clause(tense, verb=verb, subject=subject, short=True, depth=depth + 1)
-            placed = PrepositionalPhrase(preposition, gap)
-            return RelativeClause("place", clause._replace(place=placed, negated=False), preposition)
+            placed = syntax.PrepositionalPhrase(preposition, gap)
+            return syntax.RelativeClause("place", clause._replace(place=placed, negated=False), preposition)
         verbs = [verb for verb in words.verbs if verb.frame in "td" and kind in verb.objects]
         verb = Zipf(verbs).pick(random)
         clause = self.clause(tense, verb=verb, subject=subject, object_=gap, short=True, depth=depth + 1)
-        return RelativeClause("object", clause)
+        return syntax.RelativeClause("object", clause)
 
 
-def draw(random: Random) -> Sentence:
+def draw(random: Random) -> syntax.Sentence:
     """Draws a sentence."""
     return Rules(random, lexicon()).sentence()

@@ -2,16 +2,7 @@
 
 from typing import Literal, NamedTuple, Union
 
-from pipeline.corpora.grammar.lexicon import (
-    Adjective,
-    Adverbial,
-    Conjunction,
-    Modal,
-    Noun,
-    Preposition,
-    Profession,
-    Verb,
-)
+from pipeline.corpora.grammar import lexicon
 
 Tense = Literal["present", "progressive", "past", "perfect", "future"]
 """The English tense. German: Präsens (both presents), Präteritum, Perfekt, Futur; French: présent, passé composé (past
@@ -23,14 +14,14 @@ Determiner = Literal["the", "a", "this", "every", "many", "my", "your", "his", "
 class NounPhrase(NamedTuple):
     """A noun and its dependents."""
 
-    noun: Noun
+    noun: lexicon.Noun
     determiner: Determiner = "the"
     plural: bool = False
     number: int = 0
     """2 to 99, or 0 for none."""
-    adjectives: tuple[Adjective, ...] = ()
+    adjectives: tuple[lexicon.Adjective, ...] = ()
     """In English order; of two, the first precedes the noun in French and the second follows it."""
-    compound: tuple[Noun, str] | None = None
+    compound: tuple[lexicon.Noun, str] | None = None
     """First part of a compound, and its form within the German compound."""
     owner: Union["NounPhrase", None] = None
     """The owner: "Anna's book" for a name, else "the roof of the house"."""
@@ -56,7 +47,7 @@ class Pronoun(NamedTuple):
     """A personal pronoun; in the third person it refers to `noun`, whose gender decides its German and French form."""
 
     person: int
-    noun: Noun | None = None
+    noun: lexicon.Noun | None = None
 
     @property
     def german_gender(self) -> str:
@@ -98,7 +89,7 @@ Nominal = NounPhrase | Pronoun | Gap | Coordination
 class PrepositionalPhrase(NamedTuple):
     """A preposition and its noun phrase."""
 
-    preposition: Preposition
+    preposition: lexicon.Preposition
     phrase: NounPhrase | Gap
 
 
@@ -107,27 +98,27 @@ class RelativeClause(NamedTuple):
 
     role: Literal["subject", "object", "indirect", "place"]
     clause: "Clause"
-    preposition: Preposition | None = None
+    preposition: lexicon.Preposition | None = None
 
 
 class Clause(NamedTuple):
     """A subject, a verb and other parts. The direct object of a verb of frame d is a German dative."""
 
     subject: Nominal
-    verb: Verb
+    verb: lexicon.Verb
     tense: Tense = "present"
-    modal: Modal | None = None
+    modal: lexicon.Modal | None = None
     """A modal verb, which carries the clause's `tense` (present or past)."""
     negated: bool = False
     object: Nominal | None = None
     indirect: Nominal | None = None
     prepositional: NounPhrase | None = None
     """The object of the verb's own preposition."""
-    predicate: Adjective | Profession | None = None
-    frequency: Adverbial | None = None
-    manner: Adverbial | None = None
+    predicate: lexicon.Adjective | lexicon.Profession | None = None
+    frequency: lexicon.Adverbial | None = None
+    manner: lexicon.Adverbial | None = None
     place: PrepositionalPhrase | None = None
-    time: Adverbial | None = None
+    time: lexicon.Adverbial | None = None
     time_first: bool = False
     complement: Union["Clause", None] = None
 
@@ -137,6 +128,6 @@ class Sentence(NamedTuple):
 
     main: Clause
     second: Clause | None = None
-    link: Conjunction | Literal["and", "but", ""] = ""
+    link: lexicon.Conjunction | Literal["and", "but", ""] = ""
     second_first: bool = False
     question: bool = False

@@ -63,9 +63,7 @@ def test_a_new_convolutional_model_keeps_the_variance_of_activations() -> None:
     squares: dict[str, float] = {}
     for name, module in model.named_modules():
         if name.startswith(("encoder", "decoder")) and name.count(".") <= 1:
-            module.register_forward_hook(
-                lambda _m, _i, output, name=name: squares.update({name: output.square().mean()})
-            )
+            module.register_forward_hook(lambda _m, _x, y, name=name: squares.update({name: y.square().mean()}))
     tokens_BL = torch.randint(4, 500, (40, 30))
     hidden_BTD = hidden_of(model.train(), tokens_BL, tokens_BL, pair_keys(1, 1, torch.arange(40)))
     embedded = 2 * EMBEDDING_STD**2

@@ -53,9 +53,8 @@ def test_pieces_are_grouped_into_words_and_punctuation(checkpoint: Checkpoint) -
     vocabulary = load(checkpoint.folder / "joint.model")
     ids = vocabulary.encode("The standing man. A shirt", add_eos=True)
     found = pieces(vocabulary, ids)
-    assert [found.word(number) for number in range(len(found.words))] == [
-        "The", "standing", "man", ".", "A", "shirt", END,
-    ]  # fmt: skip
+    words = [found.word(number) for number in range(len(found.words))]
+    assert words == ["The", "standing", "man", ".", "A", "shirt", END]
     assert max(end - begin for begin, end in found.words) > 1
     assert found.separators == (len(ids) - 1,)
     unknown = "A 犬.A man"

@@ -20,9 +20,8 @@ def test_self_attention_is_equation_1_of_the_input() -> None:
     scores_BLL = x_BLD @ x_BLD.transpose(1, 2) / WIDTH**0.5
     torch.testing.assert_close(make("self-attention", SETTINGS, WIDTH)(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
     scores_BLL = scores_BLL.masked_fill(out_of_reach(19, SETTINGS.window, x_BLD.device), -torch.inf)
-    torch.testing.assert_close(
-        make("restricted self-attention", SETTINGS, WIDTH)(x_BLD), scores_BLL.softmax(-1) @ x_BLD
-    )
+    restricted = make("restricted self-attention", SETTINGS, WIDTH)
+    torch.testing.assert_close(restricted(x_BLD), scores_BLL.softmax(-1) @ x_BLD)
 
 
 def test_a_separable_convolution_is_the_product_of_its_two() -> None:

@@ -79,17 +79,12 @@ def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool)
             taken(data, name, known=known)
 
 
-def test_a_stage_that_has_lost_its_lock_ends_after_its_download(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_without_its_lock_ends_after_its_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The watching thread's LockLostError ends the stage, unless the download itself has failed."""
     monkeypatch.setattr(archives, "POLL_S", 0.05)
     lost = Context(tmp_path, build=Build(tmp_path, is_ours=lambda: False))
     archive, origin = Archive(path="x.tgz", source="a", target="b"), Origin((), None, tmp_path)
-    with (
-        pytest.raises(LockLostError, match=r"^another command has taken over"),
-        report_downloads(lost, [archive], origin),
-    ):
+    with pytest.raises(LockLostError, match=r"^another command has taken"), report_downloads(lost, [archive], origin):
         pass
     with pytest.raises(UserError, match=r"^no server$"), report_downloads(lost, [archive], origin):
         raise UserError("no server")
@@ -98,12 +93,10 @@ def test_a_stage_that_has_lost_its_lock_ends_after_its_download(
 def test_progress_goes_on_after_an_error_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A download whose size cannot be read at first, here a link to itself, is reported once it can."""
     monkeypatch.setattr(archives, "POLL_S", 0.05)
-    archive = tmp_path / "x.tgz"
+    archive, members = tmp_path / "x.tgz", Archive(path="x.tgz", source="a", target="b")
     events: list[dict[str, Any]] = []
     archive.symlink_to(archive)
-    with report_downloads(
-        Context(tmp_path, events.append), [Archive(path="x.tgz", source="a", target="b")], Origin((), None, tmp_path)
-    ):
+    with report_downloads(Context(tmp_path, events.append), [members], Origin((), None, tmp_path)):
         time.sleep(0.3)
         archive.unlink()
         archive.write_bytes(bytes(2_000_000))

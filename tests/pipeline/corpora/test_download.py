@@ -106,12 +106,7 @@ def test_a_server_without_ranges_starts_again(server: RangeServer, target: Path)
     ("status", "expected", "message", "n_requests"),
     [
         # Other content than the published one is downloaded once more, and never used.
-        (
-            200,
-            {"checksum": "sha256:" + 64 * "0"},
-            r"not the expected file \(sha256 .* instead of 0{64}\); pass --data",
-            2,
-        ),
+        (200, {"checksum": "sha256:" + 64 * "0"}, r"not the expected file \(sha256 .* instead of 0{64}\); pass", 2),
         # A login page in place of gigabytes is recognized by its length, before the content arrives.
         (200, {"size_bytes": 500_000}, "300000 bytes instead of 500000", 1),
         (404, {}, "HTTP 404 Not Found; pass --data DIR", 1),

@@ -51,9 +51,7 @@ def test_identity_follows_content_not_path(tmp_path: Path, data: Path) -> None:
     assert {name for name, identity in identities(copy).items() if identity != original[name]} == {"dev"}
 
 
-def test_edited_files_and_more_test_sets_are_used(
-    here: Context, served: tuple[Path, str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_edits_and_own_test_sets(here: Context, served: tuple[Path, str], caplog: pytest.LogCaptureFixture) -> None:
     """An unpacked file is preferred, an edited packed file causes a warning, and half a test set is skipped."""
     folder, _ = served
     write_lines(folder / "train.en", read_lines(folder / "train.en.gz"))

@@ -25,6 +25,7 @@ NAMES = {
     "un": "wmt13/training-parallel-un.tgz",
     "giga-fren": "wmt10/training-giga-fren.tar",
 }
+Wmt14 = Callable[..., Wmt14Settings]
 
 
 def some_pairs(name: str, number: int) -> Pairs:
@@ -51,7 +52,7 @@ def server(official: Path) -> Iterator[RangeServer]:
 
 
 @pytest.fixture
-def settings(official: Path, server: RangeServer) -> Callable[..., Wmt14Settings]:
+def settings(official: Path, server: RangeServer) -> Wmt14:
     def build(**changes: Any) -> Wmt14Settings:
         return Wmt14Settings(**settings_of(official, "de", 7, 9) | {"base_url": server.url} | changes)
 
@@ -75,9 +76,7 @@ def test_the_test_set_is_the_full_one_of_sacrebleu() -> None:
         archive_of("wmt99", "en-fr")
 
 
-def test_download_becomes_a_corpus(
-    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path
-) -> None:
+def test_download_becomes_a_corpus(here: Context, settings: Wmt14, server: RangeServer, official: Path) -> None:
     text = read_text(here.folder, settings())
     assert text.corpus.languages == ("en", "de")
     kept = [pair for name in official_archives("de") for pair in TRAIN[name] if all(pair)]
@@ -86,25 +85,18 @@ def test_download_becomes_a_corpus(
     report = text.corpus.read_json("corpus.json")["report"]
     assert report["read"] == 90
     assert [shard.collection for shard in text.corpus.shards] == list(official_archives("de"))
-    path = NAMES["commoncrawl"]
-    assert report["archives"][path] == {
-        "pairs": 30,
-        "bytes": (official / path).stat().st_size,
-        "sha256": checksum(official / path).removeprefix("sha256:"),
-    }
+
+    def file(path: str) -> dict[str, Any]:
+        return {"bytes": (official / path).stat().st_size, "sha256": checksum(official / path)[len("sha256:") :]}
+
+    assert report["archives"][NAMES["commoncrawl"]] == {"pairs": 30, **file(NAMES["commoncrawl"])}
     of_test = text.sets["newstest2014"]
-    assert of_test.load().report == {
-        "archive": "wmt14/test-full.tgz",
-        "bytes": (official / "wmt14/test-full.tgz").stat().st_size,
-        "sha256": checksum(official / "wmt14/test-full.tgz").removeprefix("sha256:"),
-    }
+    assert of_test.load().report == {"archive": "wmt14/test-full.tgz", **file("wmt14/test-full.tgz")}
     assert {p.suffix for part in (text.corpus, of_test) for p in part.folder.glob("[!.]*")} == {".json", ".en", ".de"}
     assert len(server.asked) == 5
 
 
-def test_a_finished_download_is_not_repeated(
-    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, tmp_path: Path
-) -> None:
+def test_a_finished_download_is_not_repeated(here: Context, settings: Wmt14, server: RangeServer) -> None:
     read(here, settings().texts()[0], CleaningSettings())
     downloaded = here.folder.parent / "downloads" / NAMES["commoncrawl"]
     content = bytearray(downloaded.read_bytes())
@@ -117,9 +109,7 @@ def test_a_finished_download_is_not_repeated(
 
 
 @pytest.mark.parametrize("flat", [False, True])
-def test_archives_on_disk_are_used(
-    here: Context, settings: Callable[..., Wmt14Settings], server: RangeServer, official: Path, flat: bool
-) -> None:
+def test_archives_of_a_folder(here: Context, settings: Wmt14, server: RangeServer, official: Path, flat: bool) -> None:
     expecting = settings(data=official)
     if flat:
         for path in list(official.glob("*/*")):
@@ -129,14 +119,14 @@ def test_archives_on_disk_are_used(
     assert not (here.folder.parent / "downloads").exists()
 
 
-def test_a_test_set_of_another_length_is_refused(here: Context, settings: Callable[..., Wmt14Settings]) -> None:
+def test_a_test_set_of_another_length_is_refused(here: Context, settings: Wmt14) -> None:
     """`wmt14` instead of `wmt14/full` would have 2,737 sentences and other scores."""
     shorter = settings().test.model_copy(update={"pairs": 3003})
     with pytest.raises(UserError, match=r"test-full.tgz: .* have 9 lines instead of 3003; download the official"):
         read_set(here, settings(test=shorter).texts()[2])
 
 
-def test_identity_follows_the_archives_not_their_place(settings: Callable[..., Wmt14Settings], tmp_path: Path) -> None:
+def test_identity_follows_the_archives_not_their_place(settings: Wmt14, tmp_path: Path) -> None:
     original = [text.identity() for text in settings().texts()]
     elsewhere = settings(data=tmp_path, base_url="http://other/", mirrors=("http://m/",), downloads=tmp_path)
     assert [text.identity() for text in elsewhere.texts()] == original

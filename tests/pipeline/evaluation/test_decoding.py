@@ -35,16 +35,12 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "FULL_ROWS", {"cpu": 20})
 
 
-def run(
-    checkpoint: Checkpoint, text: EvaluationSet, folder: Path, settings: DecodingSettings, emit: Any = print
-) -> Path:
-    decoding.decode(new_context(folder, emit), checkpoint, text, settings)
+def run(model: Checkpoint, text: EvaluationSet, folder: Path, settings: DecodingSettings, emit: Any = print) -> Path:
+    decoding.decode(new_context(folder, emit), model, text, settings)
     return folder
 
 
-def test_stage_writes_every_line_in_order(
-    ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None
-) -> None:
+def test_lines_stay_in_order(ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None) -> None:
     events: list[dict[str, Any]] = []
     settings = FAST.model_copy(update={"workers": 2})
     folder = run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", settings, events.append)
@@ -95,9 +91,7 @@ def test_nodes_of_two_kinds_decode_in_one_dtype(checkpoint: Checkpoint, tmp_path
     assert json.loads((tmp_path / "out" / "decoding.json").read_text())["dtype"] == "float32"
 
 
-def test_another_dtype_ends_decoding_when_it_is_seen(
-    first_set: EvaluationSet, checkpoint: Checkpoint, tmp_path: Path
-) -> None:
+def test_another_dtype_ends_decoding_at_once(first_set: EvaluationSet, checkpoint: Checkpoint, tmp_path: Path) -> None:
     done = []
 
     class TwoKinds:
@@ -112,12 +106,9 @@ def test_another_dtype_ends_decoding_when_it_is_seen(
     assert len(done) == 2
 
 
+@pytest.mark.usefixtures("ray_cluster")
 def test_workers_wait_for_the_cpus_of_other_work(
-    ray_cluster: None,
-    checkpoint: Checkpoint,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As runs say it, and without a warning, which would stand in the report."""
     monkeypatch.setattr(decoding, "PATIENCE_S", 0.5)
@@ -129,9 +120,7 @@ def test_workers_wait_for_the_cpus_of_other_work(
     assert "no result" not in caplog.text
 
 
-def test_killed_actor_loses_nothing(
-    ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None
-) -> None:
+def test_killed_actor_is_no_loss(ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None) -> None:
     settings = FAST.model_copy(update={"workers": 1})
     killed: list[int] = []
 

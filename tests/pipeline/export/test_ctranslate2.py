@@ -49,7 +49,7 @@ def test_same_translations(exported: tuple[Transformer, Path], beam_size: int) -
         (None, "loaded .*No module named 'ctranslate2'.*; pip install"),
     ],
 )
-def test_what_cannot_be_imported_is_a_line(
+def test_failed_import_is_named(
     code: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if code is not None:

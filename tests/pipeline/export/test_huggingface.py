@@ -26,9 +26,8 @@ transformers = pytest.importorskip("transformers")
 
 def load(folder: Path) -> tuple[Any, Any]:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    model, found = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-        folder, local_files_only=True, output_loading_info=True
-    )
+    loader = transformers.AutoModelForSeq2SeqLM
+    model, found = loader.from_pretrained(folder, local_files_only=True, output_loading_info=True)
     assert not any(found.values())
     assert isinstance(tokenizer, transformers.MarianTokenizer)
     assert isinstance(model, transformers.MarianMTModel)
@@ -44,9 +43,8 @@ def test_same_logits(exported: tuple[Transformer, Path]) -> None:
     with torch.inference_mode():
         expected_BTV = ours.logits(hidden_of(ours, source_BS, inputs_BT))
         output = load(folder)[1](input_ids=source_BS, attention_mask=source_BS != PAD_ID, decoder_input_ids=inputs_BT)
-    torch.testing.assert_close(
-        output.logits[target_BT != PAD_ID], expected_BTV[target_BT != PAD_ID], atol=1e-4, rtol=1e-4
-    )
+    real_BT = target_BT != PAD_ID
+    torch.testing.assert_close(output.logits[real_BT], expected_BTV[real_BT], atol=1e-4, rtol=1e-4)
 
 
 def test_same_translations(exported: tuple[Transformer, Path]) -> None:

@@ -48,11 +48,7 @@ CASES = {
     # NP over NP: one tree's second NP has no partner in the other. 3 of 4 brackets and 3 of 3.
     "unary chain": ("(S (NP (NP (NN a))) (VP (VB b)))", "(S (NP (NN a)) (VP (VB b)))", (2, 0, 3, 4, 3, 0, 2, 2)),
     # A parenthesis of deleted punctuation has no word and is no bracket: 2 gold brackets, 1 word.
-    "empty once punctuation is gone": (
-        "(S (NP (NN a)) (PRN (, ,)) (. .))",
-        "(S (NP (NN a)) (, ,) (. .))",
-        (3, 0, 2, 2, 2, 0, 1, 1),
-    ),
+    "emptied bracket": ("(S (NP (NN a)) (PRN (, ,)) (. .))", "(S (NP (NN a)) (, ,) (. .))", (3, 0, 2, 2, 2, 0, 1, 1)),
     # Errors that end the comparison leave only the length.
     "another number of words": (GOLD, GOLD.replace("(DT a) ", ""), (6, 1, 0, 0, 0, 0, 0, 0)),
     "another word": (GOLD, GOLD.replace("bone", "hat"), (6, 1, 0, 0, 0, 0, 0, 0)),
@@ -74,9 +70,8 @@ def test_figures_of_a_sentence(name: str, tmp_path: Path) -> None:
 
 def test_totals_are_of_valid_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ratios are of sums. Skipped and wrong sentences are counted but not summed, short ones also in a second total."""
-    gold, test = zip(
-        *(CASES[name][:2] for name in ("equal", "split", "cross", "an empty line", "another word")), strict=True
-    )
+    names = ("equal", "split", "cross", "an empty line", "another word")
+    gold, test = zip(*(CASES[name][:2] for name in names), strict=True)
     monkeypatch.setattr(evalb, "SHORT_WORDS", 5)
     scores = scored(tmp_path, list(gold), list(test))
     total = scores.total

@@ -117,9 +117,8 @@ def test_tags_and_silver_and_recombined_trees(wsj: Path, tmp_path: Path, here: C
     assert names(text, "train")[60:68] == [f"silver{i}" for i in range(8)]
     assert lines(text, "train", 1)[67] == "(S (NP XX/NN )NP (VP XX/VBZ (NP XX/NN )NP )VP )S"
     assert lines(text, "dev", 1)[0] == "(S (NP XX/NN )NP (VP XX/VBZ (ADJP XX/JJ )ADJP )VP XX/. )S"
-    assert [*text.corpus.symbols] == sorted(
-        ["XX", "XX/NN", "XX/VBZ", "XX/JJ", "XX/.", *(b + x for b in "()" for x in ("S", "NP", "VP", "ADJP"))]
-    )
+    brackets = [bracket + label for bracket in "()" for label in ("S", "NP", "VP", "ADJP")]
+    assert [*text.corpus.symbols] == sorted(["XX", "XX/NN", "XX/VBZ", "XX/JJ", "XX/.", *brackets])
     shards = [(shard.pairs, shard.collection) for shard in text.corpus.shards]
     assert shards == [(60, "treebank"), (7, "one"), (1, "two"), (11, "recombined")]
     gold = set(lines(text, "train")[:60])

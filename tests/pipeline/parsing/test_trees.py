@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given
 
 from pipeline.errors import UserError
-from pipeline.parsing.trees import (
-    MAX_TREE_TOKENS,
-    Tree,
-    bracketed,
-    cleaned,
-    drawn,
-    parse,
-    read_trees,
-    trees_in,
-    words_of,
-)
+from pipeline.parsing.trees import Tree, bracketed, cleaned, drawn, parse, read_trees, trees_in, words_of
 from tests.support.random_trees import trees
 
 MANY_LINES = """\
@@ -67,10 +57,10 @@ def test_errors_name_file_and_line(text: str, message: str) -> None:
 
 
 def test_an_open_bracket_does_not_swallow_the_file() -> None:
-    lines = iter(["(S (NP (NN a)", *repeat("(S (NN a))", MAX_TREE_TOKENS)])
+    lines = iter(["(S (NP (NN a)", *repeat("(S (NN a))", 65_536)])
     with pytest.raises(UserError, match=r"line 9363: the bracket opened in line 1 is not closed within 65536 tokens"):
         list(trees_in(lines, "a.mrg"))
-    assert len(list(lines)) > MAX_TREE_TOKENS / 2
+    assert len(list(lines)) > 65_536 / 2
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,7 @@ def test_whoever_deletes_the_records_reads_everything_again(published: Artifact,
         assert "a" in reads
 
 
-def test_nothing_is_remembered_of_a_file_that_may_change_unseen(
-    published: Artifact, reads: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_may_change_is_read_again(published: Artifact, reads: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is not remembered as long as the file system's clock has not passed its last change."""
     future_s = time.time() + 1000
     stamp = module.stamp

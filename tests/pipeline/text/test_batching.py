@@ -36,9 +36,7 @@ def plan_of(lengths: tuple[Lengths, Lengths], epoch: int = 0, **chosen: Any) -> 
     budget=st.integers(400, 2500),
     mixes=st.booleans(),
 )
-def test_each_pair_once_and_every_update_within_the_budget(
-    n: int, seed: int, epoch: int, budget: int, mixes: bool
-) -> None:
+def test_each_pair_once_and_updates_within_the_budget(n: int, seed: int, epoch: int, budget: int, mixes: bool) -> None:
     lengths = source, target = corpus(n, seed)
     plan = plan_of(lengths, epoch, seed=seed, budget_tokens=budget, mixes_lengths=mixes)
     updates = [plan[update] for update in range(len(plan))]

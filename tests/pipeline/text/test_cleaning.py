@@ -78,9 +78,7 @@ def test_limits_are_the_last_values_allowed(in_words: bool, source: str, target:
 
 @pytest.mark.parametrize("drop", [(), ("duplicate",), ("copy", "numbers"), ("duplicate", "copy", "numbers")])
 @pytest.mark.parametrize("shard_pairs", [2, 100])
-def test_suspicious_pairs_are_counted_and_dropped_on_request(
-    here: Context, drop: tuple[str, ...], shard_pairs: int
-) -> None:
+def test_suspicious_pairs_are_counted_or_dropped(here: Context, drop: tuple[str, ...], shard_pairs: int) -> None:
     """The first of repeated pairs stays, in whatever shard. Digits of any script and grouping are the same numbers."""
     many = "9" * 5000
     sound = [("a", "b"), ("1,000.5 m", "1.000,5 m"), ("in ٠٥/12", "am 12.5"), (many, f"x{many}"), ("a", "c")]

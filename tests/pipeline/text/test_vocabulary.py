@@ -32,9 +32,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> Cor
 
 def learn_in(folder: Path, corpus: Corpus, **settings: Any) -> Vocabulary:
     """Calls `learn` with a new folder. By default, each character is a piece, and no byte is."""
-    return learn(
-        new_context(folder), corpus, VocabularySettings(**{"character_coverage": 1, "byte_fallback": False} | settings)
-    )
+    settings = {"character_coverage": 1, "byte_fallback": False} | settings
+    return learn(new_context(folder), corpus, VocabularySettings(**settings))
 
 
 def words_of(corpus: Corpus) -> Counter[str]:

@@ -31,9 +31,7 @@ def settings_of(name: Any, **fields: Any) -> TrainingSettings:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_trains_and_translates_like_the_transformer(
-    name: str, dataset: EncodedDataset, dev_set: EvaluationSet, tmp_path: Path
-) -> None:
+def test_trains_and_translates(name: str, dataset: EncodedDataset, dev_set: EvaluationSet, tmp_path: Path) -> None:
     """An interrupted run is bit-identical, two workers have the same curve, and the stages after training work."""
     settings, alone = settings_of(name), Workers()
     for until in (5, None):

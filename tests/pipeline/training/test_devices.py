@@ -47,9 +47,7 @@ def newest_state(folder: Path) -> dict[str, Any]:
     return json.loads((list_folders(folder / "recovery")[-1] / "state.json").read_text())
 
 
-def test_two_workers_compute_in_the_type_that_both_have(
-    two_workers: Path, dataset: EncodedDataset, tmp_path: Path
-) -> None:
+def test_two_workers_compute_in_the_type_of_both(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
     """If one of two CPUs has no bfloat16, both compute in float32, and the weights are float32's."""
     train_in_processes(2, dataset, AUTO, tmp_path, native=(True, False))
     assert newest_state(tmp_path)["dtype"] == "float32"
@@ -93,9 +91,7 @@ def test_only_models_that_the_kernels_compute_are_packed(monkeypatch: pytest.Mon
     assert not any(devices.can_pack("cuda:0", model) for model in models.values())
 
 
-def test_float32_goes_on_in_float32_anywhere(
-    one_worker: Path, dataset: EncodedDataset, tmp_path: Path, cpu: Cpu
-) -> None:
+def test_float32_goes_on_in_float32(one_worker: Path, dataset: EncodedDataset, tmp_path: Path, cpu: Cpu) -> None:
     """A run begun without bfloat16 and finished on a CPU with it is bit-identical to float32."""
     cpu(False)
     train_as(Workers(), dataset, AUTO, tmp_path, until=6)

@@ -99,9 +99,7 @@ def test_a_run_continues_on_the_nodes_that_are_left(cluster: Cluster, dataset: E
         run.driver.wait(60)
 
 
-def test_nodes_come_and_go_and_the_weights_do_not_tell(
-    cluster: Cluster, dataset: EncodedDataset, tmp_path: Path
-) -> None:
+def test_nodes_come_and_go_and_weights_do_not_tell(cluster: Cluster, dataset: EncodedDataset, tmp_path: Path) -> None:
     """Two workers become one when a node is killed, two when one joins, and one when a machine is preempted."""
     node = cluster.add_node(num_cpus=1)
     run = Watched(dataset, cluster, tmp_path, "--workers", "1:2", "--exact-reduction")

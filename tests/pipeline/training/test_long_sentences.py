@@ -73,9 +73,7 @@ def test_a_dev_set_of_overlong_pairs_is_refused(encoded: Any, tmp_path: Path) ->
         Training(Workers(), encoded(TOO_LONG, others=0), TINY, tmp_path)
 
 
-def test_the_largest_dev_batch_is_tried_before_the_first_update(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_dev_batch_is_tried_first(dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If torch finds no memory for it, the error is one line, and nothing has been trained."""
     monkeypatch.setattr(preflight, "split_sums", lambda *_, **__: torch.empty(10**15))
     training = Training(Workers(), dataset, TINY, tmp_path)
@@ -84,9 +82,7 @@ def test_the_largest_dev_batch_is_tried_before_the_first_update(
     assert training.state.update == 0
 
 
-def test_a_longer_dev_sentence_recompiles_nothing(
-    encoded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_longer_dev_sentences_recompile_nothing(encoded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model compiled for packed batches is not recompiled after validation on a sentence of 300 tokens."""
     torch._dynamo.reset()
     monkeypatch.setattr(devices, "can_pack", lambda *_: True)

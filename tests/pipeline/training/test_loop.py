@@ -156,19 +156,14 @@ def test_continued_when_all_is_done_changes_nothing(one_worker: Path, dataset: E
     assert metrics(tmp_path) == metrics(one_worker)
 
 
-@pytest.mark.parametrize(("dtype", "log_updates", "written"), [("bfloat16", 1, [1]), ("float32", 5, [])])
+@pytest.mark.parametrize(("dtype", "every", "written"), [("bfloat16", 1, [1]), ("float32", 5, [])])
 def test_loss_that_is_not_finite_ends_the_training(
-    dtype: str,
-    log_updates: int,
-    written: list[int],
-    dataset: EncodedDataset,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    dtype: str, every: int, written: list[int], dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With progress after every update, it is an error only at a logged update, where all ranks check it."""
     monkeypatch.setattr(report, "PROGRESS_S", 0.0)
     optimizer, events = TINY.optimizer.__class__(learning_rate_scale=1e30), list[dict[str, Any]]()
-    lengths = {"log_updates": log_updates, "validation_updates": 100, "checkpoint_updates": 9}
+    lengths = {"log_updates": every, "validation_updates": 100, "checkpoint_updates": 9}
     settings = with_fields(optimizer=optimizer, dtype=dtype, **lengths)
     training = Training(Workers(), dataset, settings, tmp_path, events.append)
     message = r"update 2 \(epoch 0\).*learning_rate_scale \(now 1e\+30\)"
@@ -177,7 +172,7 @@ def test_loss_that_is_not_finite_ends_the_training(
     assert "\n" not in str(caught.value)
     (tmp_path / "metrics.jsonl").touch()
     assert [line["update"] for line in metrics(tmp_path)] == written
-    assert training.state.update == max(2, log_updates)
+    assert training.state.update == max(2, every)
     assert [event["done"] for event in events if "done" in event] == [1]
     assert {path.name for path in tmp_path.glob("*/0*")} <= {"00000001"}  # nothing is saved from update 2 on
 
@@ -212,9 +207,7 @@ def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: Enco
             training.train()
 
 
-def test_the_garbage_collector_runs_at_chosen_updates_only(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_garbage_at_chosen_updates(dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a run it runs only after validation and every second update, as set here. An error ends this."""
     monkeypatch.setattr(loop, "COLLECT_UPDATES", 2)
     validated = [n for n in range(1, 9) if n % TINY.validation_updates == 0 or n in TINY.kept_updates]
@@ -260,9 +253,7 @@ class Unconnected(Workers):
 NOTED: list[str] = []
 
 
-def test_the_first_weights_are_copied_before_the_largest_batch_is_tried(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_copied_at_first(dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL must have connected and allocated its memory before the trial."""
     NOTED.clear()
     training = Training(Unconnected(0, 2), dataset, TINY, tmp_path)
@@ -292,9 +283,7 @@ def test_run_json_counts_what_was_trained(one_worker: Path, dataset: EncodedData
     assert record["parameters"] == sum(p.numel() for p in Transformer(TINY.model).parameters())
 
 
-def test_a_graph_that_cannot_be_recorded_is_told(
-    dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unrecorded_graph_is_told(dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One warning has the reason, training continues, and run.json records batches as packed but not captured."""
     monkeypatch.setattr(devices, "can_pack", lambda *_: True)
     events: list[dict[str, Any]] = []

@@ -63,9 +63,7 @@ def test_a_verdict_is_definite_at_its_level() -> None:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @given(rows=ROWS, region=REGIONS)
-def test_p_values_and_intervals_agree(
-    rule: Callable[[Rows, Region], inference.Estimate], rows: Rows, region: Region
-) -> None:
+def test_p_and_intervals_agree(rule: Callable[[Rows, Region], inference.Estimate], rows: Rows, region: Region) -> None:
     tested = rule(rows, region)
     assert tested.low <= tested.value <= tested.high
     expected = "undecided"

@@ -33,9 +33,7 @@ def test_a_process_ends_with_one_line_and_status_2(tmp_path: Path, command_line:
     assert not (tmp_path / "table2").exists()
 
 
-def test_a_wrong_address_of_mlflow_begins_no_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine
-) -> None:
+def test_no_mlflow_begins_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: CommandLine) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://:5000")
     done = command_line.here("workflows.reproduce_table2", "--store", str(tmp_path))
     _assert_one_line(done, "MLflow at http://:5000 does not answer (Invalid URL")
@@ -66,10 +64,7 @@ def test_a_wrong_address_of_mlflow_begins_no_run(
         (["workflows.cli", "forecast", "figures"], "No such command 'figures'; see aiayn forecast --help"),
         (["workflows.reproduce_table3", "--plan", "--rows", "F"], "--rows F: no such row in Table 3"),
         (["workflows.cli", "score", "--hyp", "no.txt", "--ref", "no.txt", "--lang", "de"], "no.txt"),
-        (
-            ["workflows.cli", "score", "--hyp", "x", "--ref", "x", "--lang", "en-de"],
-            "--lang 'en-de': name one language",
-        ),
+        (["workflows.cli", "score", "--hyp", "x", "--ref", "x", "--lang", "en-de"], "'en-de': name one language"),
         (["workflows.cli", "score", "--hyp", "x", "--ref", "x", "--lang", ""], "--lang '': name one language, e.g. de"),
         (["workflows.cli", "translate", "no-such-model"], "no-such-model"),
         (["workflows.cli", "translate", ".", "--beam-size", "1000000"], "beam_size"),
@@ -91,9 +86,8 @@ def test_an_option_of_one_value_refuses_a_second(command_line: CommandLine) -> N
                 done = command_line.here(*words, option.opts[0], "1", f"{option.opts[0]}=2")
                 _assert_one_line(done, f"{option.opts[0]} is given twice")
     assert len(commands) > 20
-    done = command_line.here(
-        "workflows.reproduce_table1", "--plan", "--set", "timing.rounds=1", "--set", "timing.rounds = 2"
-    )
+    twice = ["--set", "timing.rounds=1", "--set", "timing.rounds = 2"]
+    done = command_line.here("workflows.reproduce_table1", "--plan", *twice)
     _assert_one_line(done, "timing.rounds is set twice")
 
 
@@ -120,9 +114,7 @@ AVERAGE = ["workflows.cli", "average", "RUN", "--last", "1", "--out"]
         (["workflows.cli", "score-trees", "--gold", "FOLDER", "--test", "FILE"], "Is a directory"),
     ],
 )
-def test_a_place_that_cannot_be_used_is_one_line_and_status_2(
-    arguments: list[str], message: str, tmp_path: Path, command_line: CommandLine
-) -> None:
+def test_a_bad_place_is_one_line(arguments: list[str], message: str, tmp_path: Path, command_line: CommandLine) -> None:
     """A folder cannot be created, a file is in a folder's place, or a folder in a file's."""
     (tmp_path / "file").write_text("ein Hund.\n")
     places = {"FILE": str(tmp_path / "file"), "FOLDER": str(tmp_path), "RUN": str(_run(tmp_path / "run"))}
@@ -163,10 +155,8 @@ def test_a_place_that_goes_is_one_line(command: str, status: int, message: str, 
         ("PYTHONIOENCODING=ascii", "--set größe=1", 2, "", r"'gr\xf6\xdfe'"),
     ],
 )
-def test_streams_that_are_closed_or_take_few_characters(
-    environment: str, redirected: str, status: int, stdout: str, stderr: str, tmp_path: Path
-) -> None:
-    """The command works as usual. Characters outside the encoding are escaped."""
+def test_odd_streams(environment: str, redirected: str, status: int, stdout: str, stderr: str, tmp_path: Path) -> None:
+    """Closed ones, or of few characters: the command works as usual. Characters outside the encoding are escaped."""
     done = _in_shell(f"{environment} {sys.executable} {PLAN} {redirected}", tmp_path)
     assert (done.returncode, done.stderr.count("\n")) == (status, 1 if stderr else 0), done.stderr
     assert done.stdout.startswith(stdout)

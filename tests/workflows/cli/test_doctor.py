@@ -25,9 +25,7 @@ def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkey
     assert not list(tmp_path.iterdir())
 
 
-def test_what_fails_is_the_exit_status(
-    tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failures_set_the_status(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     (tmp_path / "file").write_text("")
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "file"))

@@ -59,10 +59,8 @@ def test_the_printed_code_translates(kind: str, tmp_path: Path) -> None:
     for code, folder in (("\n".join(lines), tmp_path), (in_card, tmp_path / "the model's")):
         offline = {**os.environ, "HF_HUB_OFFLINE": "1"}
         command = [sys.executable, "-P", "-c", code]
-        translated = subprocess.run(
-            command, cwd=folder, env=offline, capture_output=True, text=True, timeout=120, check=True
-        )
-        outputs.add(translated.stdout)
+        done = subprocess.run(command, cwd=folder, env=offline, capture_output=True, text=True, timeout=120, check=True)
+        outputs.add(done.stdout)
     assert len(outputs) == 1
     assert outputs.pop().strip()
     again = run(tmp_path, kind, "checkpoint", "--out", "the model's")
@@ -111,7 +109,5 @@ def test_the_card_says_what_the_store_knows(tmp_path: Path) -> None:
     assert "- licence of the text: Apache License 2.0, like the project" in (tmp_path / "README.md").read_text()
     copied = make_checkpoint(tmp_path / "copied", make_corpus(tmp_path / "corpus"))
     write_card(copied.folder, copied, "ctranslate2", "print('Hallo')")
-    names = [
-        line.partition(":")[0] for line in (copied.folder / "README.md").read_text().splitlines() if line[:2] == "- "
-    ]
-    assert names == ["- model", "- exported by"]
+    lines = (copied.folder / "README.md").read_text().splitlines()
+    assert [line.partition(":")[0] for line in lines if line[:2] == "- "] == ["- model", "- exported by"]

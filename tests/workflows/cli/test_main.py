@@ -15,9 +15,7 @@ from tests.support.tiny_profile import overrides, training
 from workflows.cli import main
 from workflows.engine.dag import Step, in_order
 
-TINY = overrides(
-    {"vocabulary.size": 300, **training("recipes.base", 6, checkpoints=3), "recipes.base.averaging.last": 2}
-)
+TINY = overrides({"vocabulary.size": 300, **training("recipes.base", 6, 3), "recipes.base.averaging.last": 2})
 
 
 @pytest.fixture(scope="module")

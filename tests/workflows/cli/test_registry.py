@@ -25,9 +25,7 @@ def test_a_registered_name_ends_no_query() -> None:
     assert registered_name('en-de it\'s 50% "x" / y') == "aiayn-en-de-it-s-50-x-y"
 
 
-def test_a_registered_model_searches_like_its_table(
-    copy_of_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_searches_like_its_table(copy_of_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each export is a version, linked to the table's run. The aliases lead to the last one, also after the store has
     been moved, like MLflow's other addresses."""
     before, search = copy_of_table2.store, DecodingSettings(beam_size=2, length_penalty=1.4, max_extra_tokens=3)
@@ -65,8 +63,7 @@ def test_a_parser_outside_a_store(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "models:/aiayn-my-parser/1 " in done.stdout
     assert "MLFLOW_TRACKING_URI" not in done.stdout
-    done = run_in_process(
-        *EXPORT, str(parser.folder), environment={**environment, "MLFLOW_TRACKING_URI": "http://me:secret@127.0.0.1:9"}
-    )
+    environment["MLFLOW_TRACKING_URI"] = "http://me:secret@127.0.0.1:9"
+    done = run_in_process(*EXPORT, str(parser.folder), environment=environment)
     assert (done.returncode, done.stderr.count("\n"), "secret" in done.stderr) == (2, 1, False), done.stderr
     assert "error: MLflow at http://127.0.0.1:9 does not answer" in done.stderr

@@ -23,9 +23,7 @@ def store(tmp_path: Path) -> Store:
     return made
 
 
-def test_runs_of_every_status_are_listed(
-    store: Store, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_all_statuses_are_listed(store: Store, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last first, with their results or reasons, and their commands' options."""
     monkeypatch.setenv("COLUMNS", "160")
     begin_run(store, "table2", "embedded", table_of(4))
@@ -82,9 +80,7 @@ def test_a_quoted_path_is_left_out_whole() -> None:
     assert LOCAL.sub("", typed) == "aiayn table2 --config 'my own.toml' --seeds 3"
 
 
-def test_a_page_has_each_run_s_command_table_and_verdicts(
-    copy_of_table2: MadeTable2, tmp_path: Path, command_line: CommandLine
-) -> None:
+def test_a_page_has_each_run_s_verdicts(copy_of_table2: MadeTable2, tmp_path: Path, command_line: CommandLine) -> None:
     """Options that name this machine's folders are left out. Generated text has no verdicts; seeds on real text do."""
     run, page, seeds = copy_of_table2.folder / "1", tmp_path / "pages/page.md", tmp_path / "pages/page-1.csv"
 

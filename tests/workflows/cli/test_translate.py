@@ -92,9 +92,8 @@ def test_n_best_list_has_the_moses_format(checkpoint: Checkpoint, translator: Tr
     written = piped(checkpoint, "A dog .\n\nThe window is red .\n", "--n-best", "2").stdout.decode().splitlines()
     fields = [line.split(" ||| ") for line in written]
     expected = translator.n_best(["A dog .", "", "The window is red ."], 2)
-    assert [(int(number), text) for number, text, _, _ in fields] == [
-        (number, output.text) for number, outputs in enumerate(expected) for output in outputs
-    ]
+    texts = [(number, output.text) for number, outputs in enumerate(expected) for output in outputs]
+    assert [(int(number), text) for number, text, _, _ in fields] == texts
     assert [number for number, *_ in fields] == ["0", "0", "1", "2", "2"]
     flat = [output for outputs in expected for output in outputs]
     assert [float(score) for *_, score in fields] == pytest.approx([output.score for output in flat], abs=1e-4)

@@ -129,16 +129,11 @@ def test_a_machine_that_has_the_token_joins(clusters: dict[str, str], token: str
     ("variables", "message"),
     [
         ({}, "demands a token; set RAY_AUTH_MODE=token"),
-        (
-            {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/no/such/token"},
-            "none in /no/such/token; copy the output",
-        ),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/no/token"}, "none in /no/token; copy the output"),
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "demands a token"),
     ],
 )
-def test_a_machine_that_is_not_accepted_gets_a_one_line_error(
-    variables: dict[str, str], message: str, clusters: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_refusal_is_a_line(variables: dict[str, str], message: str, clusters: dict[str, str], tmp_path: Path) -> None:
     _assert_one_line(_driver(_environment(tmp_path, **variables), "--address", clusters["token"]), message)
 
 

@@ -17,21 +17,10 @@ from rich.console import Console
 from pipeline.errors import UserError
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
+from tests.support import tiny_stages
 from tests.support.ray_workers import workers_alive
 from tests.support.tiny_profile import TEXT, overrides, training
-from tests.support.tiny_stages import (
-    JOIN,
-    LINGER,
-    WRITE,
-    Pair,
-    Words,
-    WriteSettings,
-    die_often,
-    fail_later,
-    have_a_bug,
-    meet,
-    open_a_folder,
-)
+from tests.support.tiny_stages import JOIN, LINGER, WRITE, Pair, Words, WriteSettings
 from workflows import stages
 from workflows.engine import schedule
 from workflows.engine.dag import Stage, Step
@@ -99,9 +88,8 @@ class Tiny:
         self._log, self.results = log, results
 
     def run(self, store: Store, tuned: bool, *watchers: Watcher) -> tuple[str, Mapping[str, str]]:
-        table, failures = run_models(
-            {name: Model([step], BASE) for name, step in self.results.items()}, self.step, store, watchers, tuned=tuned
-        )
+        models = {name: Model([step], BASE) for name, step in self.results.items()}
+        table, failures = run_models(models, self.step, store, watchers, tuned=tuned)
         return table.text, failures
 
     def step(self, failures: Mapping[str, str]) -> Step[Words]:
@@ -133,14 +121,12 @@ def test_nothing_is_made_of_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tuned", [False, TUNED])
-def test_nothing_is_trained_before_a_failed_step_of_its_text_is_known(
-    tmp_path: Path, tuned: bool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_trained_of_text_that_fails(tmp_path: Path, tuned: bool, capfd: pytest.CaptureFixture[str]) -> None:
     """A model trains once its test set and its text's report are there; if one fails slowly, only the other model does.
 
     The test set is behind the scores. The report is the table's, and reads another set beside the model's text.
     """
-    log, bad = tmp_path / "log", Stage("tiny_stages.fail_later", fail_later, Words)("read test", 2.0)
+    log, bad = tmp_path / "log", Stage("tiny_stages.fail_later", tiny_stages.fail_later, Words)("read test", 2.0)
     text, other = _text("text", "a"), _text("other text", "b")
     a, b, c = (_meeting(name, log, source) for name, source in (("a", text), ("b", text), ("c", other)))
     report = JOIN("report", [Pair(text, bad)], tmp_path / "report")
@@ -161,7 +147,7 @@ def test_nothing_is_trained_before_a_failed_step_of_its_text_is_known(
 
 
 def test_a_single_training_waits_for_the_test_sets_too(tmp_path: Path) -> None:
-    bad = Stage("tiny_stages.fail_later", fail_later, Words)("read test", 2.0)
+    bad = Stage("tiny_stages.fail_later", tiny_stages.fail_later, Words)("read test", 2.0)
     trained = _trained("m", tmp_path / "log", 8)
     with pytest.raises(UserError, match=BAD):
         run([JOIN("score m", [Pair(trained, bad)], tmp_path / "joined")], Store(tmp_path / "runs"))
@@ -210,17 +196,15 @@ def test_what_a_failed_model_was_making_is_cancelled(tmp_path: Path) -> None:
 
 
 def _meeting(label: str, log: Path, *behind: Step[Words]) -> Step[Words]:
-    return Stage("tiny_stages.meet", meet, Words, trains=True)(f"train {label}", label, log, behind)
+    return Stage("tiny_stages.meet", tiny_stages.meet, Words, trains=True)(f"train {label}", label, log, behind)
 
 
 def test_the_models_with_the_most_work_begin_first(tmp_path: Path) -> None:
     """Two of three runs fit at once: the smallest begins last, although it was named first."""
     log = tmp_path / "log"
     steps = {name: _meeting(name, log) for name in ("small", "large", "larger")}
-    work = {"small": BASE, "large": BASE.model_copy(update={"updates": 9})}
-    made = {
-        name: Model([step], work.get(name, BASE.model_copy(update={"updates": 10}))) for name, step in steps.items()
-    }
+    updates = {"small": BASE.updates, "large": 9, "larger": 10}
+    made = {name: Model([step], BASE.model_copy(update={"updates": updates[name]})) for name, step in steps.items()}
     tiny = Tiny(tmp_path / "joined", **steps)
     assert run_models(made, tiny.step, Store(tmp_path / "runs"), [_view()])[1] == {}
     begun = [line for line in log.read_text().splitlines() if line.startswith("begins")]
@@ -242,7 +226,7 @@ def test_models_that_share_a_training_do_not_wait_for_each_other(tmp_path: Path)
 @pytest.mark.parametrize("tuned", [False, TUNED])
 def test_a_bug_of_a_stage_fails_at_once_and_its_traceback_is_kept(tmp_path: Path, tuned: bool) -> None:
     store, calls = Store(tmp_path / "runs"), tmp_path / "calls"
-    buggy = Stage("tiny_stages.have_a_bug", have_a_bug, Words)("bug", calls)
+    buggy = Stage("tiny_stages.have_a_bug", tiny_stages.have_a_bug, Words)("bug", calls)
     _, failures = Tiny(tmp_path / "log", buggy=buggy, sound=_text("write", "a")).run(store, tuned)
     file = store.artifacts / f".error-{buggy.name}.txt"
     assert failures == {"buggy": f"KeyError: 'paper_bleu' (traceback: {file})"}
@@ -255,15 +239,13 @@ def test_a_bug_of_a_stage_fails_at_once_and_its_traceback_is_kept(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tuned", [False, True])
-def test_a_lost_process_is_tried_again_and_a_mistake_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuned: bool
-) -> None:
+def test_lost_processes_are_retried_not_mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tuned: bool) -> None:
     """A stage whose process dies as often as Ray restarts it fails in one line, or the model is retried."""
     dying, mistaken, store = tmp_path / "dying", tmp_path / "mistaken", Store(tmp_path / "runs")
     tiny = Tiny(
         tmp_path / "log",
-        dying=Stage("tiny_stages.die_often", die_often, Words)("die", dying, 8),
-        mistaken=Stage("tiny_stages.open_a_folder", open_a_folder, Words)("open", mistaken),
+        dying=Stage("tiny_stages.die_often", tiny_stages.die_often, Words)("die", dying, 8),
+        mistaken=Stage("tiny_stages.open_a_folder", tiny_stages.open_a_folder, Words)("open", mistaken),
         sound=_text("write", "a"),
     )
     monkeypatch.setattr(schedule, "RETRIES", 0)

@@ -78,9 +78,8 @@ def test_versions_source_and_arguments(store: Store) -> None:
 
 
 def test_a_manifest_that_cannot_be_read_explains_nothing(store: Store, tmp_path: Path) -> None:
-    for number, text in enumerate(
-        ("", "[]", "{}", '{"stage": "tiny_write.write", "label": "new", "version": 1, "inputs": [1]}')
-    ):
+    of_other_types = '{"stage": "tiny_write.write", "label": "new", "version": 1, "inputs": [1]}'
+    for number, text in enumerate(("", "[]", "{}", of_other_types)):
         folder = tmp_path / "store" / f"tiny_write-{number}"
         folder.mkdir(parents=True)
         (folder / "manifest.json").write_text(text)

@@ -23,23 +23,9 @@ from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
 from pipeline.store.artifact import Artifact, build_folder
 from pipeline.store.store import Store
+from tests.support import tiny_stages
 from tests.support.lock_holder import lock_holder
-from tests.support.tiny_stages import (
-    JOIN,
-    LINGER,
-    WRITE,
-    Pair,
-    Words,
-    WriteSettings,
-    die_often,
-    fail_in_a_task,
-    have_a_bug,
-    joined,
-    lingering,
-    note,
-    tell_environment,
-    written,
-)
+from tests.support.tiny_stages import JOIN, LINGER, WRITE, Pair, Words, WriteSettings, joined, lingering, note, written
 from tests.support.waiting import until
 from workflows.engine import events, runner
 from workflows.engine.dag import Stage, Step, inputs_of
@@ -72,7 +58,9 @@ class Log(Watcher):
 def test_the_first_error_of_a_map_is_raised_at_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with pytest.raises(UserError, match="the text is bad; write another"):
-        runner.run([Stage("tiny_stages.fail_in_a_task", fail_in_a_task, Words)("fails", log)], Store(tmp_path))
+        runner.run(
+            [Stage("tiny_stages.fail_in_a_task", tiny_stages.fail_in_a_task, Words)("fails", log)], Store(tmp_path)
+        )
     assert until(log.read_text, 200) == "stopped"
 
 
@@ -105,10 +93,8 @@ def test_a_board_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_computes_runs_in_a_process_for_computing(tmp_path: Path) -> None:
-    steps = [
-        Stage("tiny_stages.tell_environment", tell_environment, Words, computes=computes)(f"tell {computes}", computes)
-        for computes in (True, False)
-    ]
+    tell = Stage("tiny_stages.tell_environment", tiny_stages.tell_environment, Words)
+    steps = [replace(tell, computes=computes)(f"tell {computes}", computes) for computes in (True, False)]
     told = [json.loads(words.text).items() for words in runner.run(steps, Store(tmp_path))]
     assert [worker_environment().items() <= variables for variables in told] == [True, False]
 
@@ -222,7 +208,7 @@ def test_what_cannot_be_read_stays(tmp_path: Path) -> None:
 
 
 def test_the_traceback_of_a_single_stage_is_beside_its_folder(tmp_path: Path) -> None:
-    buggy, out = Stage("tiny_stages.have_a_bug", have_a_bug, Words), tmp_path / "out"
+    buggy, out = Stage("tiny_stages.have_a_bug", tiny_stages.have_a_bug, Words), tmp_path / "out"
     with pytest.raises(Exception, match=r"KeyError: 'paper_bleu' \(traceback: .*/\.error-out\.txt\)"):
         runner.run([Step("bug", buggy, (tmp_path / "log",), out=out)], Store(tmp_path / "store"))
     assert 'raise KeyError("paper_bleu")' in out.with_name(".error-out.txt").read_text()
@@ -270,7 +256,7 @@ def test_waiting_for_steps_of_another_workflow_takes_no_cpu(tmp_path: Path) -> N
 
 
 def test_a_step_whose_process_is_killed_is_retried(tmp_path: Path) -> None:
-    step = Stage("tiny_stages.die_often", die_often, Words)("die once", tmp_path / "log", 1)
+    step = Stage("tiny_stages.die_often", tiny_stages.die_often, Words)("die once", tmp_path / "log", 1)
     (words,) = runner.run([step], Store(tmp_path))
     assert words.text == "alive"
     assert not build_folder(Store(tmp_path).folder(step.name)).exists()

@@ -11,11 +11,10 @@ from workflows.figures.drawing import DrawnFigure, FigureSettings, draw_figures
 from workflows.figures.trained import PRINTED_FIGURES
 
 PAPERS = tuple(sentence for sentence, _ in PRINTED_FIGURES.values())
+Texts = tuple[str, ...]
 
 
-def drawn(
-    checkpoint: Checkpoint, folder: Path, sentences: tuple[str, ...], words: tuple[str, ...] = ()
-) -> tuple[DrawnFigure, ...]:
+def drawn(checkpoint: Checkpoint, folder: Path, sentences: Texts, words: Texts = ()) -> tuple[DrawnFigure, ...]:
     decoding = DecodingSettings(dtype="float32", beam_size=1, max_extra_tokens=6)
     settings = FigureSettings(name="m", sentences=sentences, words=words, decoding=decoding)
     return draw_figures(Context(folder), checkpoint, settings).load().figures
@@ -30,11 +29,7 @@ def drawn(
     ],
 )
 def test_words(
-    checkpoint: Checkpoint,
-    tmp_path: Path,
-    sentences: tuple[str, ...],
-    words: tuple[str, ...],
-    expected: list[tuple[str, str | None]],
+    checkpoint: Checkpoint, tmp_path: Path, sentences: Texts, words: Texts, expected: list[tuple[str, str | None]]
 ) -> None:
     """The first word is for Figure 3, the last for Figure 4, in a sentence that has it. Captions state the source."""
     figures = drawn(checkpoint, tmp_path, sentences, words)

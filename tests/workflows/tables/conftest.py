@@ -93,11 +93,8 @@ def made(
     context = Context(tmp_path_factory.mktemp("table"), warnings=[WARNING])
     match request.param:
         case 1:
-            counted, measured = (
-                kind(tmp_path_factory.mktemp("table1")) for kind in (CountsArtifact, MeasurementsArtifact)
-            )
-            counted.write(counts())
-            measured.write(measurements(theory_s))
+            counted = CountsArtifact(tmp_path_factory.mktemp("table1")).write(counts())
+            measured = MeasurementsArtifact(tmp_path_factory.mktemp("table1")).write(measurements(theory_s))
             return table1.tabulate(context, counted, measured)
         case 2:
             base, big = (cell(*names, data="generated text").cell for names in (("en-de", "base"), ("en-fr", "big")))

@@ -3,15 +3,16 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from pipeline.context import Context
 from pipeline.settings import TrainingSettings
 from pipeline.text.corpus_statistics import Collection, CorpusStatistics, Lengths, Plan, measure
 from pipeline.text.overlap import Overlap
+from tests.support.contexts import new_context
 from tests.support.html_reader import Reader, assert_asks_for_nothing_outside, drawings, page_of
 from tests.support.tiny_text import prepare_text
 from workflows.tables import table2
 from workflows.tables.corpus import CorpusReport, report_corpus
 
+OVERLAP = "9 of 500 pairs of dev (12 source and 10 target sentences)"
 REASONS = ("blank", "too_long", "ratio", "invalid", "too_many_tokens")
 
 
@@ -39,8 +40,7 @@ STATISTICS = CorpusStatistics(
 def test_figures_and_drawings_of_text(parallel_text: Path, tmp_path: Path) -> None:
     text = prepare_text(tmp_path, parallel_text)
     training = TrainingSettings(budget_tokens=3000, seed=1)
-    (tmp_path / "report").mkdir()
-    made = report_corpus(Context(tmp_path / "report"), *text, "two collections", training)
+    made = report_corpus(new_context(tmp_path / "report"), *text, "two collections", training)
     measured = measure("two collections", *text, training)
     assert CorpusReport(tmp_path / "report").load() == measured
     assert json.loads((made.folder / "corpus_report.json").read_text())["plan"]["updates"] == measured.plan.updates
@@ -58,9 +58,7 @@ def test_a_report_shows_each_text(tmp_path: Path) -> None:
     for name, statistics in (("de", STATISTICS), ("fr", french)):
         (tmp_path / name).mkdir()
         reports.append(CorpusReport(tmp_path / name).write(statistics))
-        assert reports[-1].summary.endswith(
-            "; 9 of 500 pairs of dev (12 source and 10 target sentences) in the training text"
-        )
+        assert reports[-1].summary.endswith(f"; {OVERLAP} in the training text")
     html = page_of(tmp_path, table2.tabulate, [], {}, reports)
     assert_asks_for_nothing_outside(html)
     assert len(drawings(html)) == 2
@@ -70,7 +68,7 @@ def test_a_report_shows_each_text(tmp_path: Path) -> None:
     assert "<b>web" not in html
     assert "Training text" in reader.text
     assert "EN-FR, two collections" in reader.text
-    assert "9 of 500 pairs of dev (12 source and 10 target sentences)" in reader.text
+    assert OVERLAP in reader.text
     without = page_of(tmp_path, table2.tabulate, [])
     assert ("Training text" in Reader(without).text, drawings(without)) == (False, [])
     assert "Nothing was run: the table has only the paper’s values." in Reader(without).text

@@ -23,8 +23,6 @@ LEFT_OUT = "2 dev pairs longer than 1024 tokens are excluded from dev loss and p
         ({"segments": (TOGETHER,), "dev_left_out": 2}, [TRAINED.format("8", ""), LEFT_OUT]),
     ],
 )
-def test_devices_batches_and_what_was_left_out(
-    cell: Callable[..., Measured], fields: dict[str, Any], notes: list[str]
-) -> None:
+def test_devices_and_what_was_left_out(cell: Callable[..., Measured], fields: dict[str, Any], notes: list[str]) -> None:
     inputs = cell("en-de", "base")
     assert provenance_notes([replace(inputs, run=inputs.run.model_copy(update=fields))]) == notes

@@ -68,9 +68,8 @@ def stored_of(results: dict[str, Any]) -> Iterator[list[Any]]:
         yield [number, "columns", {column["key"]: column.get("spec", "") for column in table["columns"]}]
         for row in table["rows"]:
             if row["origin"] != "paper":
-                kept = {
-                    key: value for key, value in row["values"].items() if not key.endswith((".paper", ".paper_delta"))
-                }
+                values = row["values"].items()
+                kept = {key: value for key, value in values if not key.endswith((".paper", ".paper_delta"))}
                 yield [number, row["name"], values_of(kept)]
     yield ["metrics", values_of(results["metrics"])]
 

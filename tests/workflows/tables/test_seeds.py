@@ -9,9 +9,7 @@ from workflows.tables.seeds import seeds_csv
 
 
 @pytest.mark.parametrize(("recurrent", "compared"), [(1.02, ["base", "recurrent"]), (1.021, [])])
-def test_averaged_models_are_compared_where_flop_are_equal(
-    cell: Callable[..., Measured], recurrent: float, compared: list[str]
-) -> None:
+def test_models_compare_at_equal_flop(cell: Callable[..., Measured], recurrent: float, compared: list[str]) -> None:
     """Within 2%, of base and its competitors in each language pair: whatever big and other pairs have spent."""
     spent = {("en-de", "base"): 1.0, ("en-de", "recurrent"): recurrent, ("en-de", "big"): 9.0, ("en-fr", "base"): 5.0}
     models = []

@@ -145,9 +145,8 @@ def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: list[int])
 
 @pytest.fixture(scope="module")
 def report(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return page_of(
-        tmp_path_factory.getbasetemp(), table2.tabulate, [cell("en-de", "base").cell, cell("en-fr", "big").cell]
-    )
+    cells = [cell("en-de", "base").cell, cell("en-fr", "big").cell]
+    return page_of(tmp_path_factory.getbasetemp(), table2.tabulate, cells)
 
 
 def test_sums_and_versions_are_of_all_models(cell: Cell, tmp_path: Path) -> None:

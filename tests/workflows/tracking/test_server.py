@@ -91,9 +91,7 @@ def test_a_command_killed_while_it_makes_the_file_leaves_no_half_of_one(tmp_path
     assert len(Server(default_uri(tmp_path), "table2", tmp_path).client.search_experiments()) == 1
 
 
-def test_an_error_of_this_machine_s_disk_is_no_server_that_is_away(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_of_the_disk_is_no_server_that_is_away(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A server that keeps files where this machine has no such folder is asked again, and its runs are ended."""
     server, asked = Server("http://127.0.0.1:9", "table2", tmp_path), list[str]()
     server.attempt((tmp_path / "missing" / "file").read_bytes)
