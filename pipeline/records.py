@@ -11,7 +11,7 @@ from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.folders import Inside
 
 NOT_DEFINED = "not defined"
-"""Text shown for a paper BLEU of None."""
+"""Text shown for a Moses BLEU of None."""
 
 
 class Record(BaseModel):
@@ -203,18 +203,18 @@ class BleuScores(Record):
 
     @property
     def deciding(self) -> float:
-        """The score by which models and searches are compared: paper BLEU, or sacreBLEU if that is not defined."""
+        """The score by which models and searches are compared: Moses BLEU, or sacreBLEU if that is not defined."""
         return self.sacrebleu if self.paper_bleu is None else self.paper_bleu
 
     @property
     def text(self) -> str:
         """Both BLEU scores as text."""
         paper_bleu = NOT_DEFINED if self.paper_bleu is None else f"{self.paper_bleu:.2f}"
-        return f"paper BLEU {paper_bleu}, sacreBLEU {self.sacrebleu:.2f}"
+        return f"Moses BLEU {paper_bleu}, sacreBLEU {self.sacrebleu:.2f}"
 
     @property
     def long_text(self) -> str:
-        """The same with 95% intervals, lower-cased and chrF: `paper BLEU 27.31 [26.72, 27.90], sacreBLEU ...`."""
+        """The same with 95% intervals, lower-cased and chrF: `Moses BLEU 27.31 [26.72, 27.90], sacreBLEU ...`."""
         intervals = (self.paper_bleu_interval, self.sacrebleu_interval)
         parts = [
             part + (f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else "")
@@ -230,4 +230,4 @@ class ScoringRecord(BleuScores):
     name: str
     """The evaluation set."""
     language: str
-    """Target language, which decides how paper BLEU tokenizes."""
+    """Target language, which decides how Moses BLEU tokenizes."""

@@ -118,7 +118,7 @@ VARIATION_TEST_SET: str
 """The development set of Table 3 (§6.2)."""
 ONE_COST_NOTE: str
 SAME_CHECKPOINT_BLEU: Sequence[float]
-"""Paper BLEU and sacreBLEU."""
+"""Moses BLEU and sacreBLEU."""
 SAME_CHECKPOINT_SOURCE: str
 
 

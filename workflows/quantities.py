@@ -2,7 +2,7 @@
 
 from math import floor, log10
 
-SCORES = {"paper_bleu": "paper BLEU", "sacrebleu": "sacreBLEU", "lowercased": "lower-cased", "chrf": "chrF", "f1": "F1"}
+SCORES = {"paper_bleu": "Moses BLEU", "sacrebleu": "sacreBLEU", "lowercased": "lower-cased", "chrf": "chrF", "f1": "F1"}
 """Scores in words, by their keys in the artifacts' files."""
 
 
@@ -15,7 +15,7 @@ def key(score: str, of: str) -> str:
 
 
 def in_words(key: str) -> str:
-    """Returns a key in words: `paper BLEU EN-DE base`."""
+    """Returns a key in words: `Moses BLEU EN-DE base`."""
     score, _, of = key.partition(".")
     return f"{SCORES.get(score, score.replace('_', ' '))} {of}".strip()
 

@@ -1,4 +1,4 @@
-"""Scores translations by two kinds of BLEU, always named: paper BLEU (tokenized) and sacreBLEU.
+"""Scores translations by two kinds of BLEU, always named: Moses BLEU (tokenized) and sacreBLEU.
 
 Also computes chrF, and both scores' 95% confidence intervals by sacreBLEU's bootstrap over sentences. The same
 translations have scored 29.02 by the first and 27.52 by the second (tensor2tensor, issue 317), so the two never share
@@ -9,7 +9,7 @@ a column.
     scores.sacrebleu     # detokenized, cased; the signature names the tokenizer
 
 sacreBLEU's tokenizer is 13a, its own for Chinese, Japanese or Korean, or `char` for other languages written without
-spaces. For any of these but Korean, paper BLEU is not defined, since Moses' tokenizer needs spaces.
+spaces. For any of these but Korean, Moses BLEU is not defined, since Moses' tokenizer needs spaces.
 """
 
 import logging
@@ -47,7 +47,7 @@ MAX_RESAMPLED = 10_000
 
 
 def ascii_punctuation(text: str) -> str:
-    """First step of paper BLEU: converts punctuation to ASCII like Moses' replace-unicode-punctuation, and all quotes.
+    """First step of Moses BLEU: converts punctuation to ASCII like Moses' replace-unicode-punctuation, and all quotes.
 
     Dashes are unchanged, as in the Moses script and the authors' references.
     """
@@ -62,12 +62,12 @@ def ascii_punctuation(text: str) -> str:
 def _tokenizer(language: str) -> MosesTokenizer:
     known = NonbreakingPrefixes().available_langs  # by code and by English name
     if tag_of(language).language not in known:
-        logger.warning("the Moses tokenizer has no rules for language %r; paper BLEU uses the English ones", language)
+        logger.warning("the Moses tokenizer has no rules for language %r; Moses BLEU uses the English ones", language)
     return MosesTokenizer(lang=known.get(tag_of(language).language, "en"))
 
 
 def split_compounds(tokens: str) -> str:
-    """Last step of paper BLEU, for German only: splits at hyphens.
+    """Last step of Moses BLEU, for German only: splits at hyphens.
 
     Works left to right without overlaps: `a-b-c` becomes `a ##AT##-##AT## b-c`.
     """
@@ -75,7 +75,7 @@ def split_compounds(tokens: str) -> str:
 
 
 def paper_tokens(text: str, language: str) -> str:
-    """Returns a line as paper BLEU scores it: ASCII punctuation, Moses tokens and, for German, split compounds."""
+    """Returns a line as Moses BLEU scores it: ASCII punctuation, Moses tokens and, for German, split compounds."""
     tokenizer = _tokenizer(language)
     tokens: str = tokenizer.tokenize(ascii_punctuation(text), escape=False, return_str=True)
     return split_compounds(tokens) if tokenizer.lang == "de" else tokens
@@ -95,7 +95,7 @@ class PaperBleu(BLEU):
 def metrics(language: str, *, bleu_only: bool = False) -> dict[str, Metric]:
     """Returns the metrics of detokenized lines by name: both BLEU scores and, unless `bleu_only`, chrF.
 
-    A language written without spaces has no paper BLEU, since Moses' tokenizer would leave clauses whole. Raises
+    A language written without spaces has no Moses BLEU, since Moses' tokenizer would leave clauses whole. Raises
     UserError if sacreBLEU's tokenizer for the language is not installed.
     """
     paper = {"paper_bleu": PaperBleu(language)} if has_word_spaces(language) else {}

@@ -79,7 +79,7 @@ def choose(
 ) -> DecodingChoice:
     """Decodes the dev set with each beam and length penalty, and chooses the search with the best BLEU.
 
-    BLEU is paper BLEU, or sacreBLEU if that is not defined. The search of `settings` is always a candidate. It wins
+    BLEU is Moses BLEU, or sacreBLEU if that is not defined. The search of `settings` is always a candidate. It wins
     ties; else the smallest beam, then the smallest penalty does. Raises UserError if the dev set cannot be decoded or
     scored.
     """

@@ -5,7 +5,7 @@
     tokenizer_of("zh-TW")           # "zh", for sacreBLEU
 
 Codes are stored as the user writes them. Lengths are counted in characters without word spaces
-(`pipeline.text.cleaning`), the vocabulary is learned from sampled lines (`pipeline.text.vocabulary`), and paper BLEU is
+(`pipeline.text.cleaning`), the vocabulary is learned from sampled lines (`pipeline.text.vocabulary`), and Moses BLEU is
 not defined (`pipeline.evaluation.scoring`).
 """
 
@@ -23,7 +23,7 @@ WITHOUT_WORD_SPACES = {"Hans", "Hant", "Jpan", "Thai", "Laoo", "Khmr", "Mymr", "
 """Scripts by ISO 15924: Chinese, Japanese, Thai, Lao, Khmer, Burmese and Tibetan."""
 
 NO_PAPER_BLEU = (
-    "paper BLEU is not defined: the target language is written without spaces, which Moses' tokenizer needs. sacreBLEU "
+    "Moses BLEU is not defined: the target language is written without spaces, which Moses' tokenizer needs. sacreBLEU "
     "uses the tokenizer (tok) in its signature; Table 3's differences and claims use its score."
 )
 """Note below tables for such a language."""

@@ -21,7 +21,7 @@ from workflows.quantities import in_words, percent, rate_text, rounded
         (percent(0.99996), "99.996%"),
         (percent(0.000_003_12), "0.00031%"),
         (percent(0.967), "96.7%"),
-        (in_words("paper_bleu.EN-DE base"), "paper BLEU EN-DE base"),
+        (in_words("paper_bleu.EN-DE base"), "Moses BLEU EN-DE base"),
     ],
 )
 def test_numbers_and_names_have_one_style(text: str, wanted: str) -> None:

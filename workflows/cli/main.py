@@ -281,7 +281,7 @@ def score(
     lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the tokenizers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print paper BLEU (tokenized), sacreBLEU (detokenized; also lower-cased), chrF, and sacreBLEU's signatures;
+    """Print Moses BLEU (tokenized), sacreBLEU (detokenized; also lower-cased), chrF, and sacreBLEU's signatures;
     of each further translation, also the differences from the first, by paired bootstrap."""
     if pair_in(lang) or not lang.strip():
         raise UserError(f"--lang {lang!r}: name one language, e.g. de, with a region in capitals, e.g. pt-BR")

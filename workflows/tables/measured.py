@@ -178,7 +178,7 @@ def measured(cell: Cell) -> Measured:
 
 
 def deciding(scores: ScoringRecord) -> str:
-    """Returns the key of the score that decides: paper BLEU, or sacreBLEU where it is not defined."""
+    """Returns the key of the score that decides: Moses BLEU, or sacreBLEU where it is not defined."""
     return "sacrebleu" if scores.paper_bleu is None else "paper_bleu"
 
 

@@ -47,9 +47,9 @@ def reading_notes(models: Sequence[Measured]) -> list[str]:
     tokenized, detokenized = paper.SAME_CHECKPOINT_BLEU
     undefined = ", ".join(dict.fromkeys(model.cell.pair.upper() for model in models if model.main.paper_bleu is None))
     return [
-        "Paper BLEU is computed as the authors did: tokenized by Moses and case-sensitive, with ASCII quotation marks "
-        "and German compounds split at hyphens. The printed rows are paper BLEU.",
-        f"sacreBLEU scores detokenized text. The same checkpoint has scored {tokenized} in paper BLEU and "
+        "Moses BLEU is computed as the authors did: tokenized by Moses and case-sensitive, with ASCII quotation marks "
+        "and German compounds split at hyphens. The printed rows are Moses BLEU.",
+        f"sacreBLEU scores detokenized text. The same checkpoint has scored {tokenized} in Moses BLEU and "
         f"{detokenized} in sacreBLEU ({paper.SAME_CHECKPOINT_SOURCE}), so never compare the two.",
         *[f"{undefined}: {NO_PAPER_BLEU}"] * bool(undefined),
         *(f"sacreBLEU signature: {signature}" for signature in sorted({model.main.signature for model in models})),

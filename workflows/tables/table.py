@@ -1,6 +1,6 @@
 """A table: rows of named values, and columns that format them.
 
-    Column("paper_bleu.en-de", "paper BLEU", "EN-DE", ".2f")
+    Column("paper_bleu.en-de", "Moses BLEU", "EN-DE", ".2f")
     Row("Transformer (base)", "measured", {"paper_bleu.en-de": 27.31, "paper_bleu.en-fr": Missing.NOT_RUN})
 
 Numbers become text only in views: the terminal, Markdown (`render`) and the page (`page`). JSON and MLflow store

@@ -199,7 +199,7 @@ def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Tab
     if rows:
         scores = (Column(f"α {penalty:g}", f"α {penalty:g}", spec=".2f") for penalty in penalties)
         columns = [Column(NAME, "model"), Column("beam", "beam", spec="d"), *scores, Column("chosen", "chosen")]
-        explanation = "Paper BLEU on the dev set, or sacreBLEU if undefined. Test sets: decoded with the chosen search."
+        explanation = "Moses BLEU on the dev set, or sacreBLEU if undefined. Test sets: decoded with the chosen search."
         yield Table("Chosen on the dev set: beam and α", columns, rows, explanation)
 
 
@@ -251,7 +251,7 @@ def _scores(
 
 
 def _metrics(cells: Cells, pairs: Sequence[str]) -> dict[str, float]:
-    """Returns paper BLEU of each measured cell, else sacreBLEU, e.g. {"paper_bleu.EN-DE base": 27.3, ...}."""
+    """Returns Moses BLEU of each measured cell, else sacreBLEU, e.g. {"paper_bleu.EN-DE base": 27.3, ...}."""
     metrics = {}
     for model in MEASURED_NAMES:
         for pair in pairs:

@@ -237,7 +237,7 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str
     notes = [
         "Δ is the difference from base in the same column. Perplexity is per word-piece and vocabularies differ, so "
         "printed and measured perplexities are not comparable; the signs of their differences are.",
-        "BLEU is paper BLEU of the last checkpoint on the development set, as in the paper, with sacreBLEU beside it.",
+        "BLEU is Moses BLEU of the last checkpoint on the development set, as in the paper, with sacreBLEU beside it.",
         f"Each measured row is {seeds_text(cells.values())}.",
         *([_noise(cells)] if cells else []),
     ]

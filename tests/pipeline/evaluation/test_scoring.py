@@ -63,7 +63,7 @@ def test_paper_bleu_by_hand(hypothesis: str, reference: str, score: float) -> No
 
 
 def test_scores_are_sacrebleu_s_own(parallel_text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With two references, scores, intervals and signatures are sacreBLEU's, for paper BLEU on its tokens."""
+    """With two references, scores, intervals and signatures are sacreBLEU's, for Moses BLEU on its tokens."""
     references = list(read_lines(parallel_text / "multi30k" / "test_2016_flickr.de.gz"))[:300]
     hypotheses = [" ".join(line.split(" ")[::-1][:2] + line.split(" ")[2:]) for line in references]
     others = [" ".join(line.split(" ")[1:][::-1]) for line in references]
@@ -105,7 +105,7 @@ NEARLY = {
 
 @pytest.mark.parametrize("language", NEARLY)
 def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> None:
-    """sacreBLEU uses its tokenizer for the language, or characters. Paper BLEU needs words between spaces."""
+    """sacreBLEU uses its tokenizer for the language, or characters. Moses BLEU needs words between spaces."""
     reference, hypothesis, tokenizer = NEARLY[language]
     scores = score_texts([hypothesis], [[reference]], language)
     assert 45 < scores.sacrebleu < 100
@@ -116,7 +116,7 @@ def test_what_is_nearly_right_scores_high_without_spaces_too(language: str) -> N
     else:
         assert scores.paper_bleu is None
         assert scores.deciding == scores.sacrebleu
-        assert scores.text == f"paper BLEU not defined, sacreBLEU {scores.sacrebleu:.2f}"
+        assert scores.text == f"Moses BLEU not defined, sacreBLEU {scores.sacrebleu:.2f}"
 
 
 @pytest.mark.parametrize(

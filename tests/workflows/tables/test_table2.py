@@ -52,7 +52,7 @@ def test_where_paper_bleu_is_not_defined_the_cell_says_so(cell: Cell) -> None:
     assert shown(table, "Transformer (base)")[0][4:6] == ["not defined", f"{sacrebleu:.2f}"]
     assert 50 < sacrebleu < 100
     assert table.metrics == {"sacrebleu.EN-ZH base": sacrebleu}
-    assert any(note.startswith("EN-ZH: paper BLEU is not defined: the target language is") for note in table.notes)
+    assert any(note.startswith("EN-ZH: Moses BLEU is not defined: the target language is") for note in table.notes)
     assert any("tok:zh" in note for note in table.notes)
 
 
@@ -119,7 +119,7 @@ def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
 
 
 def test_neighbours_in_the_table_are_compared(cell: Cell) -> None:
-    """On their pair's test set, over all seeds; where paper BLEU is not defined, by sacreBLEU only."""
+    """On their pair's test set, over all seeds; where Moses BLEU is not defined, by sacreBLEU only."""
     seeds = [cell("en-de", "base", seed=seed) for seed in (1, 2)]
     right = seeds[0].cell.test_set.references.read_text().splitlines()
     chinese = [cell("en-zh", model, references=CHINESE[:3], translated=CHINESE[:3]) for model in ("big", "base")]
@@ -150,7 +150,7 @@ def report(cell: Cell, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_sums_and_versions_are_of_all_models(cell: Cell, tmp_path: Path) -> None:
-    """Where paper BLEU is not defined, the first screen has sacreBLEU."""
+    """Where Moses BLEU is not defined, the first screen has sacreBLEU."""
     chinese = cell("en-zh", "big", references=CHINESE[:3], translated=CHINESE[:3])
     cells = [cell("en-de", "base", data="generated text").cell, chinese.cell]
     for each, version in zip(cells, ("2.11", "2.13"), strict=True):
@@ -159,15 +159,15 @@ def test_sums_and_versions_are_of_all_models(cell: Cell, tmp_path: Path) -> None
     assert "training took 3 min 20 s, summed over 2 models, at 8,000 target tokens/s a model." in text
     assert "Training time3 min 20 s, summed over 2 models" in text
     assert "torch 2.11 and 2.13" in text
-    assert "Measured paper BLEU: EN-DE base 52.3; sacreBLEU: EN-ZH big 100.0." in text
-    assert "paper BLEU not defined, sacreBLEU 100.00" in text
+    assert "Measured Moses BLEU: EN-DE base 52.3; sacreBLEU: EN-ZH big 100.0." in text
+    assert "Moses BLEU not defined, sacreBLEU 100.00" in text
 
 
 def test_every_part_is_there_and_text_from_outside_is_escaped(report: str) -> None:
     assert "<b>" not in report
     assert "&lt;b&gt;Bücher&lt;/b&gt;" in report
     text = " ".join(Reader(report).text.split())
-    assert "Measured paper BLEU: EN-DE base 52.3, EN-FR big 47.3." in text  # 47.346: rounded once, from the value
+    assert "Measured Moses BLEU: EN-DE base 52.3, EN-FR big 47.3." in text  # 47.346: rounded once, from the value
     assert "2 models of 1.4 M parameters, 400 updates each" in text
     parts = ("Transformer (base)", "not run", "Differences", "tok:13a", "N 2, d_model 128", "1.4 M", "7.389")
     for shown in (*parts, "three sentences, 3 pairs", "She sleeps & dreams."):

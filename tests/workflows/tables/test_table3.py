@@ -34,7 +34,7 @@ def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_r
     row = by_name(table)["B1"]
     assert row.values["paper_bleu"] == "not defined"
     assert row.values["bleu.delta"] == pytest.approx(row.values["sacrebleu"] - 100) != 0
-    assert any("EN-ZH: paper BLEU is not defined" in note for note in table.notes)
+    assert any("EN-ZH: Moses BLEU is not defined" in note for note in table.notes)
     assert table.metrics["sacrebleu.dev base"] == pytest.approx(100)
 
 
