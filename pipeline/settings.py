@@ -3,12 +3,19 @@
 A field marked `not_in_fingerprint()` affects how a stage runs, not its output: changing it recomputes nothing.
 """
 
+import ast
 import codecs
+import inspect
+import json
 import os
+import textwrap
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -25,6 +32,8 @@ AbsolutePath = Annotated[Path, AfterValidator(lambda path: Path(os.path.expandus
 Path.expanduser rejects, is a file name."""
 
 
+MOST_SIGNS = 60
+"""The longest value that is shown whole."""
 MAX_COUNT = 10**9
 """Larger values are typing errors."""
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -267,6 +276,53 @@ class DecodingSettings(Settings):
 
 PARSING = DecodingSettings(beam_size=21, length_penalty=0.3, max_extra_tokens=300)
 """The paper's search for parsing (§6.3)."""
+
+
+class Setting(NamedTuple):
+    """A setting of a profile."""
+
+    name: str
+    value: Any
+    meaning: str
+    """The first sentence of its documentation; empty if the name says it."""
+
+    @property
+    def text(self) -> str:
+        """The value as --set takes it; the beginning of a long one."""
+        text = json.dumps(self.value, default=str, ensure_ascii=False).strip('"')
+        return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
+
+
+@cache
+def _meanings(kind: type) -> dict[str, str]:
+    """Returns the first sentence of the docstring of each field of a class."""
+    found: dict[str, str] = {}
+    ours = [each for each in kind.__mro__ if each.__module__.startswith(("model.", "pipeline.", "workflows."))]
+    for base in reversed(ours):
+        (defined,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        body = defined.body if isinstance(defined, ast.ClassDef) else []
+        for field, said in pairwise(body):
+            match field, said:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split()).partition(". ")[0].removesuffix(".")
+    return found
+
+
+def settings_in(value: Any, hidden: Collection[str] = (), name: str = "", meaning: str = "") -> Iterator[Setting]:
+    """Yields nested settings in their order, but for `hidden` ones and vocabulary_size, which follows from others."""
+    kind: Any = type(value)
+    members = dict[str, Any]()
+    if isinstance(value, Settings):
+        members = {each: getattr(value, each) for each in kind.model_fields if each not in hidden}
+    elif is_dataclass(value):
+        members = {each.name: getattr(value, each.name) for each in fields(value) if each.name != "vocabulary_size"}
+    elif isinstance(value, Mapping):
+        members = dict(value)
+    if not members:
+        yield Setting(name, value, meaning)
+    for member, inner in members.items():
+        said = "" if isinstance(value, Mapping) else _meanings(kind).get(member, "")
+        yield from settings_in(inner, hidden, f"{name}.{member}" if name else member, said)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -104,7 +104,9 @@ def main(
     text: TextOptions,
     common: options.Common,
     dev_bleu: options.DevBleuOption = False,
-    pair: Annotated[str | None, typer.Option(help="Language pair.  [default: the profile's first]")] = None,
+    pair: Annotated[
+        str | None, typer.Option("--pairs", "--pair", help="One language pair.  [default: the first]")
+    ] = None,
     asked: Annotated[
         str | None, typer.Option("--rows", help="Rows or groups of rows, e.g. A,B1,big.  [default: all]")
     ] = None,
@@ -116,7 +118,7 @@ def main(
     chosen = text.load(common)
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
-        raise UserError(f"--pair {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
+        raise UserError(f"--pairs {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair).for_grid()
     request = requested("table3", chosen, common)
     return reproduction(chosen, pair, asked, seeds, request, dev_scores=dev_bleu), request

@@ -39,7 +39,7 @@ def test_a_profile_without_changes_is_the_profile() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["decoding.beam=1"], r"no setting 'decoding.beam'; choose one of beam_size, "),
+        (["decoding.beam=1"], r"no setting 'decoding.beam'; choose one of decoding.beam_size, "),
         (["decoding.beam_size"], "write it as key=value"),
         (["decoding.beam_size=0"], "decoding.beam_size: .*greater than or equal to 1"),
         (["recipes.base.averaging.last=50"], "only training.keep_checkpoints = 5 are kept"),
@@ -50,12 +50,15 @@ def test_a_profile_without_changes_is_the_profile() -> None:
         (["vocabulary=9"], "vocabulary is a group; set one of its settings: size, "),
         (["pairs.en-ge.vocabulary.size=8000"], r"no language pair en-ge; choose one of en-de, en-fr"),
         (["pairs.en-de.nonsense=1"], r"pairs\.en-de: there is no setting 'nonsense'"),
-        (["pairs.en-de.pairs.en-fr.vocabulary.size=900"], r"pairs\.en-de: there is no setting 'pairs'"),
+        (
+            ["pairs.en-de.pairs.en-fr.vocabulary.size=900"],
+            r"pairs\.en-de: there is no setting 'pairs\.en-fr\.vocabulary\.size'",
+        ),
         (["pairs.en-de=1"], r"pairs\.en-de is a group; set one of its settings"),
         (["pairs.en-de=1", "vocabulary.size=900"], r"pairs\.en-de is a group; set one of its settings"),
         (["pairs.en-fr.vocabulary.size=2"], r"pairs\.en-fr\.vocabulary\.size: .*greater than or equal to 8"),
         (["grid.text.vocabulary.siz=9"], r"grid\.text: there is no setting 'vocabulary\.siz'"),
-        (["grid.text.grid.text.vocabulary.size=9"], r"grid\.text: there is no setting 'grid\.text'"),
+        (["grid.text.grid.text.vocabulary.size=9"], r"grid\.text: there is no setting 'grid\.text\.vocabulary\.size'"),
         (["corpora.en-de.target=fr"], r"corpora\.en-de\.target is 'fr', which is not the target of en-de"),
         (["name=multi30k"], "there is no setting 'name'"),
         (["own_pairs=7"], "there is no setting 'own_pairs'"),
@@ -151,7 +154,7 @@ def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
         ({"name": "multi30k"}, "no profile 'multi30k'; choose one of embedded"),
         ({"overrides": ["choice.attention_dropouts=[1]"]}, "choice.attention_dropouts.0: .*less than 1"),
         ({"overrides": ["corpora.supervised.target=de"]}, "target is 'de'; a parser writes trees"),
-        ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; choose one of dropouts, "),
+        ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; choose one of choice.beam_sizes"),
         ({"overrides": ["decoding.well_formed=true", "decoding.max_extra_tokens=1"]}, "max_extra_tokens to 2 or more"),
     ],
 )

@@ -1,6 +1,7 @@
 """`aiayn` reproduces the paper's tables, and runs their stages one at a time, on folders and text files.
 
 aiayn table2 --plan                                     what Table 2 would run; without --plan, the table
+aiayn settings table2 --profile multi30k updates        each setting, its value, the paper's, and what it means
 aiayn forecast table2 --profile wmt14 --gpu h100        disk, FLOP and hours of the runs that it lacks
 aiayn split text.en text.de --out own                   text -> training text, dev set, test set, own/text.toml
 aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
@@ -48,6 +49,7 @@ from workflows.cli.prepared import record, recorded, searched
 from workflows.cli.reproduce import app_of
 from workflows.cli.results import results
 from workflows.cli.runs import runs
+from workflows.cli.settings import SETTINGS, settings_of
 from workflows.cli.split import split_text
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
@@ -91,10 +93,17 @@ class Forecasts(Commands):
     app_of = staticmethod(forecasts_of)
 
 
+class Listings(Forecasts):
+    """A command for each table."""
+
+    app_of = staticmethod(settings_of)
+
+
 app = App(cls=Commands, no_args_is_help=True, help=help_text(__doc__))
 export = App(no_args_is_help=True, help=help_text(EXPORT))
 app.add_typer(export, name="export")
 app.add_typer(App(cls=Forecasts, no_args_is_help=True, help=FORECAST), name="forecast")
+app.add_typer(App(cls=Listings, no_args_is_help=True, help=SETTINGS), name="settings")
 
 
 def _print_version(asked: bool) -> None:
@@ -152,7 +161,7 @@ def prepare(
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
-        raise UserError(f"--pair {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
+        raise UserError(f"--pairs {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair)
     console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True)
     folder = out.absolute()

@@ -75,6 +75,10 @@ class Common:
 
     config: ConfigOption = None
     overrides: SetOption = None
+    updates: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Updates of each model, for a first try; warm-up and intervals follow."),
+    ] = None
     store: StoreOption = "runs"
     address: AddressOption = None
     plan: Annotated[bool, typer.Option("--plan", help="Show which stages would run and why, and exit.")] = False
@@ -88,6 +92,10 @@ class Common:
     force: Annotated[
         str | None, typer.Option(metavar="STAGE", help="Rerun the stages of this name and all that depend on them.")
     ] = None
+
+    def __post_init__(self) -> None:
+        if self.updates:
+            object.__setattr__(self, "overrides", [*(self.overrides or ()), f"updates={self.updates}"])
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,21 @@ A user's experiment is a TOML file with a profile's name and the settings that d
 
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from pipeline.errors import UserError
-from pipeline.settings import Settings, read_toml
+from pipeline.settings import Settings, flatten, read_toml
 from workflows.command_line import typed
 
 SettingsT = TypeVar("SettingsT", bound=Settings)
 OPEN = ("grid.rows.", "grid.text.", "pairs.")
 """The prefixes below which users may add new keys."""
+MOST_NEAR = 4
+"""The most names that an error proposes."""
 FIXED = {"name", "own_pairs", "measured_on"}
 """The fields that identify a profile; users cannot change them."""
 
@@ -76,19 +79,28 @@ def checked(settings: type[SettingsT], within: str = "", **values: Any) -> Setti
         raise UserError("; ".join(mistakes)) from None
 
 
-def merge(settings: dict[str, Any], changes: Mapping[str, Any], where: str, path: str = "") -> None:
-    """Merges `changes` into `settings`, in place. Raises UserError if a key does not exist or names a group."""
+def merge(
+    settings: dict[str, Any], changes: Mapping[str, Any], where: str, path: str = "", every: Sequence[str] = ()
+) -> None:
+    """Merges `changes` into `settings`, in place; `every` names all settings, if these are below `path`.
+
+    Raises UserError if a key does not exist, with the nearest names, or names a group.
+    """
+    every = every or [*flatten(settings)]
     for key, value in changes.items():
         full_key = f"{path}{key}"
         if key not in settings and not path.startswith(OPEN):
-            raise UserError(f"{where}: there is no setting {full_key!r}; choose one of {', '.join(settings)}")
+            wanted = next(iter(flatten({full_key: value}))) if isinstance(value, Mapping) else full_key
+            near = [name for name in every if name.endswith(f".{wanted}")] or get_close_matches(wanted, every)
+            known = ", ".join(near[:MOST_NEAR] or settings)
+            raise UserError(f"{where}: there is no setting {wanted!r}; choose one of {known}; aiayn settings lists all")
         group = settings.get(key)
         if isinstance(group, Settings):
             raise UserError(f"{where}: {full_key} comes from the --files file; change it there")
         if not isinstance(group, dict):
             settings[key] = value
         elif isinstance(value, Mapping):
-            merge(group, value, where, f"{full_key}.")
+            merge(group, value, where, f"{full_key}.", every)
         else:
             raise UserError(f"{where}: {full_key} is a group; set one of its settings: {', '.join(group)}")
 

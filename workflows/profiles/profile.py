@@ -191,8 +191,13 @@ def finished(profile: ProfileT, described: dict[str, Any], overrides: Sequence[s
 def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
     """Merges a user's changes, in place. They apply everywhere, except those of `pairs` and `grid.text`.
 
+    `updates` stands for that setting of all models; what depends on it is scaled (`_shorten`).
+
     Raises UserError for an unknown key or language pair.
     """
+    changes = dict(changes)
+    if (updates := changes.pop("updates", None)) is not None:
+        _shorten(described, updates, where)
     of_pairs = changes.get("pairs", {})
     for pair, difference in of_pairs.items() if isinstance(of_pairs, Mapping) else ():
         if described["corpora"] and pair not in described["corpora"]:  # empty for prepared text
@@ -202,6 +207,20 @@ def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) ->
     for difference in (*described["pairs"].values(), described["grid"]["text"]):
         _forget(difference, changes)
     merge(described, changes, where)
+
+
+def _shorten(described: dict[str, Any], updates: Any, where: str) -> None:
+    """Sets the updates of all training runs, and scales their warm-up and intervals alike, in place."""
+    if not isinstance(updates, int) or updates < 1:
+        raise UserError(f"{where}: updates is {updates!r}; give a number of updates, for all models")
+    for trained in (*described["recipes"].values(), described["grid"]):
+        training = trained["training"]
+        of_training = ("checkpoint_updates", "validation_updates", "log_updates")
+        for settings, name in (*((training, each) for each in of_training), (training["optimizer"], "warmup_steps")):
+            settings[name] = max(1, settings[name] * updates // training["updates"])
+        training["updates"] = updates
+        if "averaging" in trained:
+            trained["averaging"]["last"] = min(trained["averaging"]["last"], updates)
 
 
 def _forget(difference: dict[str, Any], changes: Mapping[str, Any]) -> None:

@@ -52,7 +52,7 @@ def test_no_mlflow_begins_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["workflows.cli", "table2", "--beam", "4"], "see aiayn table2 --help"),
         (["workflows.reproduce_table2", "--pairs", "en-cs"], "--pairs en-cs: the profile has en-de, en-fr"),
         (["workflows.reproduce_table2", "--pairs", ""], "--pairs '': the profile has en-de, en-fr"),
-        (["workflows.reproduce_table3", "--pair", ""], "--pair '': the profile has en-de, en-fr"),
+        (["workflows.reproduce_table3", "--pair", ""], "--pairs '': the profile has en-de, en-fr"),
         (["workflows.reproduce_table3", "--store", ""], "--store '': name a folder"),
         (["workflows.reproduce_table2", "--models", "base,"], "--models '': the profile has base, big"),
         (["workflows.cli", "forecast", "table2", "--until", "x"], "--until does not affect a forecast; drop it"),

@@ -1,0 +1,139 @@
+"""`aiayn settings`, --updates, and the surface that users rely on: commands, options and settings."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from pipeline.errors import UserError
+from pipeline.settings import settings_in
+from tests.support.command_line import CommandLine
+from workflows.cli.main import app
+from workflows.cli.reproduce import app_of
+from workflows.cli.settings import settings_of
+from workflows.experiments import EXPERIMENTS
+from workflows.profiles.changes import FIXED
+from workflows.profiles.complexity import load_complexity_profile
+from workflows.profiles.loading import load_profile
+from workflows.profiles.parsing import load_parsing_profile, wsj_profile
+
+SURFACE = Path(__file__).with_name("surface.json")
+"""Whoever changes it says why in the commit: `PYTHONPATH=. python -m tests.workflows.cli.test_settings` writes it."""
+
+SETTINGS_PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
+HIDDEN = ("data", "corpora", "recipes", "pairs")
+"""Groups that the page leaves out: the text, and recipes like base's."""
+PAGE = """\
+# All settings
+
+Names are those of `--set NAME=VALUE` and of `--config` files; `aiayn settings TABLE` prints those of all models, with
+the values in force. Other recipes (`recipes.big`, ...) have the settings of `recipes.base`. Names tell units: tokens,
+updates, pairs. Profiles wmt14 and, for Table 4, wsj are the paper's. The program writes this page.
+"""
+
+
+def options_of(command: Any) -> list[str]:
+    return sorted(
+        option for each in command.params for option in (*each.opts, *each.secondary_opts) if option != "--help"
+    )
+
+
+def surface() -> dict[str, Any]:
+    """Returns the options and arguments of each command, and the settings of each table's default profile."""
+    commands: dict[str, Any] = {}
+
+    def add(name: str, command: Any) -> None:
+        commands[name] = options_of(command)
+        for inner, each in getattr(command, "commands", {}).items():
+            add(f"{name} {inner}", each)
+
+    add("aiayn", typer.main.get_command(app))
+    for name, experiment in EXPERIMENTS.items():
+        add(f"aiayn {name}", typer.main.get_command(app_of(experiment.module)))
+    profiles = {
+        "table1": load_complexity_profile("cpu"),
+        "table2": load_profile("wmt14"),
+        "table4": load_parsing_profile(),
+    }
+    settings = {name: [each.name for each in settings_in(profile, FIXED)] for name, profile in profiles.items()}
+    return {"commands": commands, "settings": settings}
+
+
+def page() -> str:
+    """Returns the page of all settings, with the values of the tables' profiles."""
+    of_text = [load_profile(name) for name in ("wmt14", "multi30k", "embedded")]
+    of_trees = [wsj_profile(Path("wsj"), []), load_parsing_profile()]
+    of_layers = [load_complexity_profile(name) for name in ("cpu", "gpu")]
+    text = PAGE
+    for title, profiles in (("Tables 2 and 3", of_text), ("Table 4", of_trees), ("Table 1", of_layers)):
+        columns = [{each.name: each.text for each in settings_in(profile, FIXED)} for profile in profiles]
+        text += f"\n## {title}\n\n| setting | {' | '.join(each.name for each in profiles)} | meaning |\n"
+        text += f"{'|---' * (len(profiles) + 2)}|\n"
+        for each in settings_in(profiles[0], FIXED):
+            if each.name.startswith(("recipes.base.", "recipes.parser.")) or each.name.partition(".")[0] not in HIDDEN:
+                values = " | ".join(column.get(each.name, "") for column in columns)
+                text += f"| `{each.name}` | {values} | {each.meaning} |\n"
+    return text
+
+
+def test_the_surface_and_the_page_of_settings_are_the_program_s() -> None:
+    assert surface() == json.loads(SURFACE.read_text(encoding="utf-8"))
+    assert page() == SETTINGS_PAGE.read_text(encoding="utf-8")
+
+
+def test_each_listed_setting_is_set_by_its_name_and_text() -> None:
+    """Those of one's own text and lists of trees cannot be typed so, and None has no text."""
+    profile = load_profile("multi30k")
+    listed = [each for each in settings_in(profile, FIXED) if not each.text.endswith("...") and each.value is not None]
+    assert len(listed) > 200
+    typed = [f"{each.name}={each.text}" for each in listed]
+    assert load_profile("multi30k", overrides=typed) == profile
+
+
+def test_settings_have_the_paper_s_values_and_meanings(command_line: CommandLine) -> None:
+    asked = ("settings", "table2", "--profile", "multi30k")
+    found = json.loads(command_line.here("workflows.cli", *asked, "--json", "Base.Training.MODEL.d_k").stdout)
+    assert found == [{"name": "recipes.base.training.model.d_k", "value": "64", "meaning": "", "paper": "64"}]
+    shown = command_line.here("workflows.cli", *asked, "size of the learned position table").stdout.splitlines()
+    assert [line.split() for line in shown[1:3]] == [
+        ["setting", "value", "the", "paper's", "meaning"],
+        ["recipes.base.training.model.max_positions", "1024", "Size", "of", "the", "learned", "position", "table"],
+    ]
+    done = command_line.here("workflows.cli", *asked, "warmth")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: no setting has 'warmth' in its name or meaning; without it, all are listed\n",
+    )
+    assert options_of(typer.main.get_command(settings_of("workflows.reproduce_table1")))  # it has no paper's values
+
+
+@pytest.mark.parametrize(
+    ("override", "near"),
+    [
+        ("training.seed=2", "recipes.base.training.seed, recipes.big.training.seed"),
+        ("decoding.beamsize=2", "decoding.beam_size"),
+        ("nonsense=1", "data, corpora, cleaning"),
+    ],
+)
+def test_an_unknown_setting_is_answered_with_the_nearest(override: str, near: str) -> None:
+    with pytest.raises(UserError, match=f"there is no setting '{override.partition('=')[0]}'; choose one of {near}"):
+        load_profile("multi30k", overrides=[override])
+
+
+@pytest.mark.parametrize("updates", [3, 60, 11_200])
+def test_updates_scale_what_depends_on_them(updates: int) -> None:
+    usual, short = load_profile("multi30k"), load_profile("multi30k", overrides=[f"updates={updates}"])
+    for training, full in [(short.recipes[name].training, usual.recipes[name].training) for name in usual.recipes]:
+        assert training.updates == updates
+        assert training.optimizer.warmup_steps == max(1, full.optimizer.warmup_steps * updates // full.updates)
+        assert len(training.kept_updates) == min(full.keep_checkpoints, updates)
+        assert training.validation_updates <= updates
+    with pytest.raises(UserError, match="updates is 'many'; give a number of updates"):
+        load_profile("multi30k", overrides=["updates=many"])
+
+
+if __name__ == "__main__":
+    SETTINGS_PAGE.write_text(page(), encoding="utf-8")
+    SURFACE.write_text(json.dumps(surface(), indent=1) + "\n", encoding="utf-8")

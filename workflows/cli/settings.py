@@ -1,0 +1,80 @@
+"""`aiayn settings TABLE [WORD]`: each setting by its name for --set, its value, the paper's, and what it means.
+
+for setting in settings_in(profile): print(setting.name, setting.value, setting.meaning)
+"""
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pipeline.errors import UserError
+from pipeline.settings import settings_in
+from workflows.cli.console import App, console
+from workflows.cli.options import with_options
+from workflows.cli.reproduce import Asked, say
+from workflows.experiment import Reproduction
+from workflows.profiles.changes import FIXED, BaseProfile
+from workflows.profiles.parsing import ParsingProfile, wsj_profile
+from workflows.profiles.profile import Profile
+from workflows.profiles.translation import translation_profile
+
+SETTINGS = "List a table's settings by their names for --set, with their values, the paper's, and what they mean."
+
+
+def papers(profile: BaseProfile) -> dict[str, str]:
+    """Returns the paper's values of a table's settings, by name; none for Table 1, whose sizes it does not state."""
+    if not isinstance(profile, Profile):
+        return {}
+    of_paper = wsj_profile(Path("wsj"), []) if isinstance(profile, ParsingProfile) else translation_profile("wmt14")
+    return {
+        each.name: each.text for each in settings_in(of_paper, FIXED) if not each.name.startswith(("corpora.", "data"))
+    }
+
+
+def settings_of(module: str) -> App:
+    """Returns the app that lists the settings of an experiment's `main`, with its options."""
+    main: Callable[..., tuple[Reproduction, Asked] | None] = import_module(module).main
+    app = App()
+
+    def command(word: str, **options: Any) -> None:
+        if asked := main(**options):
+            _print(asked[1], word)
+
+    own = Parameter(
+        "word",
+        Parameter.KEYWORD_ONLY,
+        default="",
+        annotation=Annotated[str, typer.Argument(help="Only settings whose names or meanings contain this.")],
+    )
+    command.__signature__ = signature(main).replace(parameters=[*signature(main).parameters.values(), own])  # type: ignore[attr-defined]
+    app.command(help=SETTINGS)(with_options(command))
+    return app
+
+
+def _print(request: Asked, word: str) -> None:
+    """Prints the settings. Raises UserError if none has the word."""
+    paper = papers(request.profile)
+    found = [
+        each for each in settings_in(request.profile, FIXED) if word.lower() in f"{each.name} {each.meaning}".lower()
+    ]
+    if not found:
+        raise UserError(f"no setting has {word!r} in its name or meaning; without it, all are listed")
+    if request.options.json:
+        rows = [each._asdict() | {"value": each.text, "paper": paper.get(each.name)} for each in found]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    say(request.profile.in_force(request.overrides))
+    table = Table(box=None, pad_edge=False)
+    table.add_column("setting", no_wrap=True, min_width=max(len(each.name) for each in found))
+    for title in ("value", "the paper's", "meaning"):
+        table.add_column(title, no_wrap=title == "meaning")
+    for each in found:
+        others = paper.get(each.name, each.text)
+        table.add_row(each.name, each.text, others if others != each.text else "", each.meaning)
+    console.print(table)
