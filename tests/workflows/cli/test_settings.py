@@ -28,7 +28,7 @@ HIDDEN = ("data", "corpora", "recipes", "pairs")
 PAGE = """\
 # All settings
 
-Names are those of `--set NAME=VALUE` and of `--config` files; `aiayn settings TABLE` prints those of all models, with
+Names are those of `--set NAME=VALUE` and of `--config` files; `aiayn settings table2` prints those of all models, with
 the values in force. Other recipes (`recipes.big`, ...) have the settings of `recipes.base`. Names tell units: tokens,
 updates, pairs. Profiles wmt14 and, for Table 4, wsj are the paper's. The program writes this page.
 """
