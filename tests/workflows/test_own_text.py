@@ -163,7 +163,10 @@ def test_text_described_by_a_file_is_changed_there(tmp_path: Path) -> None:
     toml = _describe(tmp_path, 5)
     for message, arguments in (
         (r"corpora\.en-cs comes from the --files file; change it there", {"overrides": ["corpora.en-cs.train=x"]}),
-        (r"no setting 'corpora\.en-de\.train_pairs'; choose one of corpora\.en-cs", {"overrides": ["corpora.en-de.train_pairs=3"]}),
+        (
+            r"no setting 'corpora\.en-de\.train_pairs'; choose one of corpora\.en-cs",
+            {"overrides": ["corpora.en-de.train_pairs=3"]},
+        ),
         (r"no language pair en-fr; choose one of en-cs", {"overrides": ["pairs.en-fr.vocabulary.size=3"]}),
         (r"--data does not apply to profile own: its text is that of --files", {"data": tmp_path}),
         (r"--data does not apply to profile multi30k: its text", {"name": "multi30k", "data": tmp_path}),
