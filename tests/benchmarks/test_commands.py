@@ -3,15 +3,19 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
+import typer
 from safetensors.torch import save_file
 from torch.nn.utils.rnn import pad_sequence
 
@@ -137,45 +141,79 @@ def test_preparation(tmp_path: Path) -> None:
 
 
 @pytest.mark.spawns
-def test_gpu_in_tiny_form(tmp_path: Path) -> None:
-    shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", "--steps=minute")
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("parts", ["whole,base,peers", pytest.param("", marks=pytest.mark.slow)])
+def test_gpu_in_tiny_form(tmp_path: Path, parts: str) -> None:
+    """Some parts without the libraries that they can do without, or all."""
+    options = ("--device=cpu", "--quick", "--out=out", "--only", parts)
+    shown = run(tmp_path, "gpu", *options, blocked=bool(parts))
     out = tmp_path / "out"
-    minute = json.loads((out / "minute.json").read_text())
-    for form, done in minute["forms"].items():
-        assert done["tokens_s"] == pytest.approx(done["target_tokens"] / done["update_s"])  # of a single update
-        assert min(done["start_s"], done["matmul_flop_s"], done["peak_memory_gb"]) > 0
-        assert (done["compiled"], done["packed"], done["captured"]) == (False, False, False)
-        assert "aten::mm" in (out / f"minute-{form}.txt").read_text()
-        steps = gzip.decompress((out / f"minute-{form}.json.gz").read_bytes()).count(b'"ProfilerStep#')
-        assert steps == 1
-    assert minute["forms"]["float32"]["dtype"] == "float32"
-    assert minute["largest_pass_tokens"] == 400 << gpu.DOUBLINGS["cpu"]
     assert shown == (out / "table.md").read_text()
-    assert f"| minute | plain | {minute['forms']['plain']['tokens_s']:,.0f} |" in shown
+    for part in parts.split(",") if parts else gpu.PARTS:
+        assert (done := json.loads((out / f"{part}.json").read_text())).get("failed", False) is False, done["note"]
+        if (out / f"{part}.txt").exists():
+            assert done["tokens_s"] == pytest.approx(done["target_tokens"] / done["update_s"])  # of a single update
+            assert min(done["start_s"], done["matmul_flop_s"], done["peak_memory_gb"], done["part_s"]) > 0
+            assert (done["compiled"], done["packed"], done["captured"]) == (False, False, False)
+            assert "aten::mm" in (out / f"{part}.txt").read_text()
+            assert gzip.decompress((out / f"{part}.json.gz").read_bytes()).count(b'"ProfilerStep#') == 1
+            assert f"| {part} | {done['tokens_s']:,.0f} |" in shown
+    assert (out / "base.txt").exists()
+    assert "| peers, torch.nn.Transformer | " in shown
+    assert ("skipped: ray not installed |" if parts else " 1 passed, 1 deselected in ") in shown
+    if not parts:
+        assert json.loads((out / "float32.json").read_text())["dtype"] == "float32"
+        assert "| 1,600 tokens a side |" in shown
 
 
-def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Padded forms are measured in as many passes as by default, and packed ones in those of the step."""
-    passes = []
+LASTS = """
+import pathlib, subprocess, sys, time, pytest
+pytestmark = pytest.mark.gpu
+def test_cpu_lasts():
+    ignoring = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)"
+    pathlib.Path(__file__).with_name("child").write_text(str(subprocess.Popen([sys.executable, "-c", ignoring]).pid))
+    time.sleep(600)
+def test_cpu_fails():
+    assert False
+def test_cpu_passes():
+    pass
+"""
 
-    def measure(settings: TrainingSettings, *_: Any) -> gpu.Result:
-        passes.append(settings.pass_tokens)
-        if settings.exact_reduction:
-            raise MemoryError("out of\nmemory")
-        return {"tokens_s": 12_345.6, "captured": False}
 
-    monkeypatch.setattr(gpu, "measure_form", measure)
-    monkeypatch.setattr(gpu, "largest_pass", lambda *_: 400)
-    rows = gpu.rows("minute", gpu.measure_forms("base", 8, "cpu", True, tmp_path / "minute"))
-    assert [row.split(" | ")[1] for row in rows] == [*gpu.FORMS] == ["auto", "plain", "float32", "exact"]
-    assert passes == [400, 0, 0, 400]
-    assert rows[0] == "| minute | auto | 12,346 |  |  |  |  |  |  |  |  | False |  |"
-    assert rows[-1].endswith("| MemoryError: out of memory |")
-    libraries = [{"name": "aiayn", "tokens_s": 1e5, "dtype": "bfloat16"}, {"name": "MarianMT", "failed": "killed"}]
-    ours, theirs = gpu.rows("peers-big", {"contenders": libraries})
-    assert ours.startswith("| peers-big | aiayn | 100,000 | ")
-    assert theirs.startswith("| peers-big | MarianMT |  | ")
-    assert theirs.endswith(" | killed |")
+def test_a_part_is_ended_at_its_limit_and_the_next_one_has_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "test_it.py").write_text(LASTS)
+    ends = {"lasts": 5, "fails": 60, "passes": 60}
+    parts = {name: gpu.Part("", 0, s, tests=f"{tmp_path}/test_it.py::test_cpu_{name}") for name, s in ends.items()}
+    monkeypatch.setattr(gpu, "PARTS", parts)
+    monkeypatch.setattr(gpu, "GRACE_S", 0.5)
+    with pytest.raises(typer.Exit) as ended:
+        gpu.main(tmp_path, "", "lasts", False, "cpu", True)
+    *_, lasts, fails, passes = capsys.readouterr().out.splitlines()
+    assert ended.value.exit_code == 1
+    assert lasts.endswith(" | failed: exceeded 5 s |")
+    assert " | failed: 1 failed, " in fails
+    assert " | 1 passed, " in passes
+    child = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.spawns
+def test_sigterm_ends_the_processes_of_a_part(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "benchmarks.gpu", "--device=cpu", "--quick", "--only=peers", "--out", str(tmp_path)]
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE) as started:
+        while len(descendants := psutil.Process(started.pid).children(recursive=True)) < 2:  # a contender's, too
+            time.sleep(0.05)
+        started.terminate()
+        assert started.wait(60) == 130
+    assert not [process for process in descendants if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_the_page_has_the_plan() -> None:
+    (plan,) = re.findall(r"(?s)--plan\n```\n\n```\n(.*?)\n```", (ROOT / "docs" / "benchmarks.md").read_text())
+    assert gpu.plan([*gpu.PARTS], Path("build/gpu")) == plan
+    assert sum(part.expected_s for part in gpu.PARTS.values()) < 8 * 60
 
 
 def test_the_largest_pass_is_the_last_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +225,7 @@ def test_the_largest_pass_is_the_last_that_fits(tmp_path: Path, monkeypatch: pyt
         return SimpleNamespace(warm_up=lambda: "float32", training=SimpleNamespace(updates=updates))
 
     monkeypatch.setattr(gpu, "OurLoop", loop)
-    settings = TrainingSettings(budget_tokens=3_200, pass_tokens=400)
-    assert gpu.largest_pass(settings, EncodedDataset(tmp_path), tmp_path, 6) == 800
+    assert gpu.largest_pass(TrainingSettings(budget_tokens=400), EncodedDataset(tmp_path), tmp_path) == 800
     assert tried == [(400, 400), (800, 800), (1_600, 1_600)]
 
 
@@ -200,15 +237,15 @@ def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "--device cuda: none" in done.stderr
-    assert "--device cpu --quick tests the steps" in done.stderr
+    assert "--device cpu --quick tests the parts" in done.stderr
 
 
 @pytest.mark.spawns
 def test_the_tests_of_make_gpu_need_few_libraries(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(BLOCKED)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "-m pytest -q -m gpu" in line)
-    words = [sys.executable, *command.partition("&&")[0].split()[1:], "--collect-only"]
+    words = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-k", "cuda", "--collect-only"]
+    words += [path for part in gpu.PARTS.values() for path in part.tests.split()]
     done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "test_a_graph_computes_what_its_kernels_do[cuda]" in done.stdout
