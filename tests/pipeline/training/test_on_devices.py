@@ -3,6 +3,7 @@
 The same tests run on the CPU and, if torch finds one, on a GPU. They need neither Ray nor real text.
 """
 
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -15,7 +16,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from model.batch import Batch
 from pipeline.artifacts import EncodedDataset
+from pipeline.errors import UserError
 from pipeline.hardware import make_deterministic
 from pipeline.settings import TrainingSettings
 from pipeline.text.encoding import EncodedSplit
@@ -111,6 +114,38 @@ def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> 
     expected = split_sums(deepcopy(training.step.master).cpu().double(), split, smoothing=0.1)
     assert sums.device.type == device
     torch.testing.assert_close(sums.cpu(), expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(("done", "message"), [(0, "the smallest part of an update"), (2, "ran out after update 2")])
+def test_what_held_the_memory_that_ran_out_is_in_a_file(
+    device: str, dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int, message: str
+) -> None:
+    """The error names it. What ran out before the first update is repeated; a torch for CPUs cannot record it."""
+    calls: list[str] = []
+    if device == "cpu":
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda **_: calls.append("record"))
+        monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", lambda name: Path(name).write_bytes(b""))
+
+    def accumulate(batch: Batch) -> None:
+        calls.append("compute")
+        if device == "cpu":
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        torch.empty(10**15, device=device)
+
+    training = Training(Workers(device=device), dataset, STILL, tmp_path)
+    with training.writer:
+        if done:
+            training.train(until=done)
+        monkeypatch.setattr(training.step, "accumulate", accumulate)
+        with pytest.raises(UserError, match=f"{message}.*{tmp_path}/memory-0.pickle") as raised:
+            training.train()
+    assert "\n" not in str(raised.value)
+    if device == "cpu":
+        assert calls[-3:] == (["compute", "record", "record"] if done else ["record", "compute", "record"])
+    elif not done:
+        traces = pickle.loads((tmp_path / "memory-0.pickle").read_bytes())["device_traces"]
+        assert "oom" in {event["action"] for trace in traces for event in trace}
 
 
 class ThroughHost(Workers):
