@@ -53,8 +53,8 @@ class Part(NamedTuple):
 
     what: str
     expected_s: int
-    """On an H200, from times in docs/results."""
     limit_s: int
+    """Both on an H200, expected by docs/results; a CPU has thrice the limit."""
     changes: Result = {}  # noqa: RUF012
     """Settings that differ from a run's."""
     size: str = "base"
@@ -90,7 +90,7 @@ PARTS = {
 
 def run(name: str, device: str, quick: bool, out: Path) -> Result:
     """Runs a part, until its time limit at most. Returns its result."""
-    part, file = PARTS[name], out / f"{name}.json"
+    part, file, limit_s = PARTS[name], out / f"{name}.json", PARTS[name].limit_s * (1 if device == "cuda" else 3)
     file.unlink(missing_ok=True)
     if skipped := part.skipped():
         return {"note": skipped}
@@ -107,14 +107,14 @@ def run(name: str, device: str, quick: bool, out: Path) -> Result:
         started = subprocess.Popen([sys.executable, *words], cwd=ROOT, env=environment, start_new_session=True, **to)
         try:
             with suppress(subprocess.TimeoutExpired):
-                status = started.wait(part.limit_s)
+                status = started.wait(limit_s)
         finally:
             end(started)
     last = " ".join(log.read_text(encoding="utf-8", errors="replace").strip().rpartition("\n")[2].split())
     # A process may fail after it has measured. The last line of tests counts them.
     result: Result = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"note": last}
     if status != 0:
-        result["note"] = f"failed: {f'exceeded {part.limit_s} s' if status is None else last[-300:] or status}"
+        result["note"] = f"failed: {f'exceeded {limit_s} s' if status is None else last[-300:] or status}"
     return {**result, "failed": status != 0, "part_s": time.monotonic() - began_s}
 
 

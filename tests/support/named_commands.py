@@ -41,6 +41,6 @@ def unknown(words: list[str]) -> list[str]:
     while (below := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
         if rest[0] not in below:
             return [rest[0]]
-        _, command, rest = command.resolve_command(typer.Context(command), rest)
+        command, rest = below[rest[0]], rest[1:]
     options = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
     return [word for word in rest if word.startswith("--") and word not in options | {"--help"}]
