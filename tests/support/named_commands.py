@@ -2,13 +2,14 @@
 
 import re
 import shlex
+from typing import Any
 
 import typer
 
 from benchmarks import decoding, gpu, preparation, training
 from tests.support.command_line import APPS
 
-COMMANDS = {
+COMMANDS: dict[str, Any] = {
     name.replace("workflows.cli", "aiayn"): typer.main.get_command(app)
     for name, app in {
         **APPS,
@@ -41,6 +42,6 @@ def unknown(words: list[str]) -> list[str]:
     while (below := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
         if rest[0] not in below:
             return [rest[0]]
-        command, rest = below[rest[0]], rest[1:]
+        _, command, rest = command.resolve_command(typer.Context(command), rest)
     options = {name for parameter in command.params for name in [*parameter.opts, *parameter.secondary_opts]}
     return [word for word in rest if word.startswith("--") and word not in options | {"--help"}]

@@ -31,7 +31,6 @@ pytestmark = pytest.mark.gpu
 STILL = with_fields(model=replace(TINY.model, dropout=0.0))
 """Without dropout, whose masks differ between devices."""
 
-
 ON_A_GPU = pytest.mark.parametrize("device", ["cuda"], indirect=True)
 """For tests that prove nothing on a CPU."""
 
