@@ -73,7 +73,7 @@ def test_kernels_compute_the_definition(
     (sentences_N, offsets_q), (sentences_M, offsets_k) = side(queries), side(keys)
     sides, grad = [sentences_N, sentences_M, offsets_q, offsets_k], torch.randn(ROWS, 2, d_v)
     found = process.submit(interpreted, *views, grad, sides, reach).result()
-    expected = results(*(x.double() for x in (*views, grad)), sides, reach)
+    expected = results(*[*(x.double() for x in (*views, grad)), sides, reach])
     for x, reference in zip(found, expected, strict=True):
         torch.testing.assert_close(x.double(), reference, rtol=1e-4, atol=1e-5)
 
