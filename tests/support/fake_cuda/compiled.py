@@ -27,7 +27,7 @@ from model.dropout import pair_keys
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from tests.support.fake_cuda.operators import CONFIG, replace_parameters
-from tests.support.ptx import resources
+from tests.support.ptx import needs
 
 H100 = SimpleNamespace(
     name="H100", gcnArchName="", major=9, minor=0, multi_processor_count=132, warp_size=32, total_memory=80 << 30,
@@ -64,13 +64,13 @@ def emulate() -> None:
 def facts(code: str) -> dict[str, Any]:
     """Returns what a graph launches, its buffers of all rows, and registers and bytes spilled of its Triton kernels."""
     _, call = code.split("def call(self, args)")
-    needs = {}
+    kernels = {}
     for name, source in re.findall(r"async_compile\.triton\('(\w+)', '''(.*?)'''", code, re.DOTALL):
         kernel = getattr(PyCodeCache.load(source), name)
-        needs[name] = [resources(kernel._precompile_config(size).kernel.asm["ptx"]) for size in kernel.configs]
+        kernels[name] = [needs(kernel._precompile_config(size).kernel)[:2] for size in kernel.configs]
     launches = re.findall(r"(?:extern_kernels|ops\.\w+|aten)\.(\w+)[.\w]*\(|(triton)_\w+\.run\(", call)
     buffers = re.findall(rf"empty_strided_cuda\(\({ROWS}, ([\d, ]+)\), .*, torch\.(\w+)\)", call)
-    return {"launches": " ".join(map("".join, launches)), "buffers": buffers, "needs": needs}
+    return {"launches": " ".join(map("".join, launches)), "buffers": buffers, "kernels": kernels}
 
 
 def main() -> None:
