@@ -81,6 +81,4 @@ if __name__ == "__main__":
     for width in WIDTHS:
         for reach in (FULL, CAUSAL):
             for name, found in compiled(width, reach).items():
-                print(
-                    f"| {width} | {'causal' if reach == CAUSAL else 'full'} | {name}", *found, sep=" | ", end=" |\n"
-                )
+                print(f"| {width} | {'causal' if reach == CAUSAL else 'full'} | {name}", *found, sep=" | ", end=" |\n")

@@ -55,8 +55,8 @@ def emulate() -> None:
     for name, function in found.items():
         setattr(torch.cuda, name, function)
         setattr(CudaInterface, name, staticmethod(function))
-    torch.cuda.device.__enter__ = lambda self: None  # type: ignore[method-assign]
-    torch.cuda.device.__exit__ = lambda self, *error: None  # type: ignore[method-assign]
+    torch.cuda.device.__enter__ = lambda self: None
+    torch.cuda.device.__exit__ = lambda self, *error: None
     driver.set_active(SimpleNamespace(get_current_target=lambda: GPUTarget("cuda", 90, 32)))
     triton_helpers.set_driver_to_gpu = lambda: None
 
@@ -75,7 +75,7 @@ def facts(code: str) -> dict[str, Any]:
 
 def main() -> None:
     emulate()
-    nn.Module._apply = replace_parameters  # type: ignore[method-assign]
+    nn.Module._apply = replace_parameters
     config.force_disable_caches, config.use_static_triton_launcher = True, False
     code: list[str] = []
 
@@ -89,7 +89,7 @@ def main() -> None:
 
         return SimpleNamespace(call=call)
 
-    GraphLowering.compile_to_module = compile_to_module  # type: ignore[method-assign, assignment]
+    GraphLowering.compile_to_module = compile_to_module  # type: ignore[assignment]
     # To fold constants, which computes with them.
     library = torch.library.Library("aten", "IMPL")
     library.impl("empty.memory_format", lambda size, dtype=None, **_: torch.empty(size, dtype=dtype), "CUDA")
