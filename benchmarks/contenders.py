@@ -1,10 +1,8 @@
-"""Runs a benchmark's contenders in separate processes, so that they share no threads, caches or peak memory.
+"""Runs a benchmark's contenders in turn in separate processes, which share no threads, caches or peak memory.
 
-    with processes():
-        ours = Contender("aiayn", "float32", OurLoop, settings)
-        ours.rounds.append(ours.call("round", 10))
-
-Contenders take turns: while one runs, the others wait.
+with processes():
+    ours = Contender("aiayn", "float32", OurLoop, settings)
+    ours.rounds.append(ours.call("round", 10))
 """
 
 import json
@@ -24,7 +22,6 @@ from pipeline.errors import UserError
 
 OURS = "aiayn"
 _in_this_process: Any = None
-"""The contender, in its process."""
 
 
 @contextmanager
@@ -40,33 +37,17 @@ def processes() -> Iterator[None]:
 class Contender:
     """A contender in one process, or in several that share the work."""
 
-    def __init__(
-        self,
-        name: str,
-        dtype: str,
-        make: Callable[..., Any],
-        *arguments: Any,
-        workers: int = 1,
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        """Starts processes that call `make(*arguments)` before their first other call.
-
-        `make` and the arguments must be picklable. `environment` is added to this process's environment.
-        """
+    def __init__(self, name: str, dtype: str, make: Callable[..., Any], *arguments: Any, workers: int = 1) -> None:
+        """Starts processes that call `make(*arguments)`, which must be picklable, before their first other call."""
         self.name, self.dtype, self.workers, self.failed = name, dtype, workers, ""
         self.rounds: list[dict[str, Any]] = []
         self._make, self._arguments = make, arguments
-        spawn, before = multiprocessing.get_context("spawn"), dict(os.environ)
+        spawn = multiprocessing.get_context("spawn")
         # Ctrl-C reaches all processes of the terminal. This process kills the others, so that none prints a traceback.
         ignore = signal.signal, (signal.SIGINT, signal.SIG_IGN)
         self._pools = [ProcessPoolExecutor(1, spawn, *ignore) for _ in range(workers)]
-        try:
-            os.environ.update(environment or {})
-            for pool in self._pools:
-                pool.submit(os.getpid)  # starts the process
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+        for pool in self._pools:
+            pool.submit(os.getpid)  # starts the process
 
     def call(self, method: str, *arguments: Any) -> Any:
         """Calls a method in the first process. Returns its result, or None for a failed peer.
@@ -104,7 +85,6 @@ class Contender:
 
 
 def _call(make: Callable[..., Any], made_of: tuple[Any, ...], method: str, arguments: tuple[Any, ...]) -> Any:
-    """Calls a method of this process's contender."""
     global _in_this_process
     _in_this_process = _in_this_process or make(*made_of)
     return getattr(_in_this_process, method)(*arguments)

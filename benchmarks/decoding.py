@@ -4,10 +4,9 @@ python -m benchmarks.decoding MODEL --src test.en
 python -m benchmarks.decoding MODEL --src test.en.gz --ref test.de.gz --lang de --json
 
 Each contender (`translators`) splits the sentences over single-threaded processes, one per core; on a GPU it has one
-process. Contenders take turns. After a warm-up, all are timed in interleaved rounds, from text to text. A ratio is our
-rate in the machine's best dtype over a contender's. On a busy machine, `sentences_processor_s` (sentences per second of
-CPU time) varies less. All have the paper's beam size and length penalty, but CTranslate2's penalty and rule of ending
-differ. So the output includes BLEU and the number of translations equal to ours in float32.
+process. After a warm-up, they take turns in rounds, from text to text. A ratio is our rate in the machine's best dtype
+over a contender's. On a busy machine, `sentences_processor_s` (per second of CPU time) varies less. CTranslate2's
+length penalty and rule of ending differ, hence BLEU and the number of translations equal to ours in float32.
 
 Ray and MLflow are not needed. CTranslate2 is timed if installed: pip install -e '.[bench]'.
 """

@@ -1,8 +1,7 @@
 """The peers: other libraries' Transformers, configured as close to the paper's model as they allow.
 
-Unlike the paper's model, both have biases in their attention projections. torch's module also applies dropout to
-attention weights and ReLU outputs, by default. MarianMT, like the paper, does not. With dropout 0, biases 0 and copied
-weights, both compute our loss (see the tests).
+Unlike the paper's model, both have biases in their attention projections, and torch's also applies dropout to attention
+weights and ReLU outputs. With dropout 0, biases 0 and copied weights, both compute our loss (see the tests).
 
 Shapes: B batch, S source length, T target length, L either, D = d_model, V vocabulary.
 """

@@ -3,9 +3,8 @@
 python -m benchmarks.preparation                                              # 200,000 pairs of English and German
 python -m benchmarks.preparation --pair en-fr --pairs 40800000 --folder DIR   # as many as WMT14's English-French
 
-`benchmarks.official_archives` writes the archives. The benchmark times the stages of profile `wmt14` in a workflow,
-from reading to the report, and sentencepiece for comparison. Temporary files take about 1.1 kB per pair. --folder keeps
-them for a rerun or another command: --config DIR/archives/wmt14.toml --store DIR.
+It times the stages of profile `wmt14` in a workflow, from reading to the report, and sentencepiece beside them. Files
+take about 1.1 kB per pair; --folder keeps them for another command: --config DIR/archives/wmt14.toml --store DIR.
 """
 
 import tempfile

@@ -4,11 +4,10 @@
     for english, german in blocks("de", pairs=100_000, seed=1): ...
 
 The ids of a dataset are log-uniform: the r-th most frequent of V has probability log(1 + 1/r) / log V (Zipf's law). Raw
-text has WMT14's lengths, alphabets and word frequencies, because the cost of preparation depends on the number of
-characters and words and on the repetition of words, not on meaning. Words per line, the shares of the most frequent
-words, and word lengths were measured on the first 20,000 pairs of Europarl v7 and on newstest2013; for French on
-newstest2013 only, in proportion to its English. The number of distinct words is 1.5× the measured one, since WMT14
-includes web text.
+text has WMT14's lengths, alphabets and word frequencies, on which the cost of preparation depends. Words per line, the
+shares of the most frequent words, and word lengths were measured on the first 20,000 pairs of Europarl v7 and on
+newstest2013; for French on newstest2013 only, in proportion to its English. The number of distinct words is 1.5× the
+measured one, since WMT14 includes web text.
 """
 
 import math

@@ -4,17 +4,16 @@ python -m benchmarks.training                            # 3+3 layers of width 2
 python -m benchmarks.training --size base --json         # the paper's base
 python -m benchmarks.training --no-peers --dtype float32
 
-Each contender (`training_loops`) runs in its own process and waits while another computes. After a warm-up, they are
-timed in interleaved rounds: ours trains on the next few updates of the plan, then the next contender on the same
-updates, and so on. So a slow minute of the machine affects all contenders, and shows in the spread over rounds. A rate
-is real (not padding) target tokens per second. Printed rates are medians over rounds, ratios those of two medians. The
-roofline fraction is the FLOP/s of the matrix products on real tokens (`model.flops`), divided by the rate of a large
-square matrix product in the same dtype. That rate is measured within the same round: between updates on a CPU, before
-and after them on a GPU. Lengths are those of real text, ids are random.
+Each contender (`training_loops`) has a process and, after a warm-up, trains on the next few updates while the others
+wait, round by round; so a slow minute of the machine affects all. A rate is real (not padding) target tokens per
+second, the median over rounds. The roofline fraction is the FLOP/s of the matrix products on real tokens
+(`model.flops`), divided by the rate of a large square product in the same dtype: between updates on a CPU, whose speed
+may change within seconds, before and after them on a GPU. Lengths are those of real text, ids are random.
 
 Ray and MLflow are not needed. MarianMT is timed if `transformers` is installed: pip install -e '.[bench]'.
 """
 
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,15 +25,17 @@ import typer
 
 from benchmarks.contenders import OURS, Contender, is_installed, print_result, processes, ratio
 from model.config import BASE, BIG, TransformerConfig
-from pipeline.environment import usable_cpus
+from pipeline.artifacts import EncodedDataset
+from pipeline.environment import usable_cpus, worker_environment
 from pipeline.settings import Dtype, TrainingSettings
 from workflows.cli.console import App, help_text, run_app
 
 TORCH, MARIAN = "torch.nn.Transformer", "MarianMT"
-GPU_UPDATES = 50
-"""Timed updates per round on a GPU."""
-NEVER = 10**9
-"""An interval, in updates, for anything that must not happen while the clock runs."""
+UPDATES = 2_000
+"""Updates of a run whose first ones are timed. The largest pass of all its epochs is sought before."""
+NEVER = 10**9  # updates
+PAIRS = 40_000
+"""Pairs at most, enough for 40 of the paper's updates."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Size:
         return TrainingSettings.model_validate(
             {
                 "model": self.model,
-                "updates": NEVER,
+                "updates": UPDATES,
                 "budget_tokens": self.gpu_batch_tokens if device == "gpu" else self.cpu_batch_tokens,
                 "dtype": dtype,
                 "checkpoint_updates": NEVER,
@@ -81,6 +82,16 @@ SIZES = {
 }
 
 
+def write_text(size: Size, folder: Path) -> EncodedDataset:
+    """Writes a dataset for a benchmark into a folder."""
+    from benchmarks.synthetic import write_dataset
+    from pipeline.corpora.lengths import LENGTHS
+
+    lengths = LENGTHS[size.lengths]
+    lengths = replace(lengths, pairs=min(lengths.pairs, PAIRS))
+    return write_dataset(folder / "dataset", lengths, size.model.vocabulary_size)
+
+
 def measure(
     size: Size, settings: TrainingSettings, rounds: int = 3, updates: int | None = None, peers: bool = True
 ) -> dict[str, Any]:
@@ -89,16 +100,13 @@ def measure(
     Raises UserError if our loop fails. A failed peer is reported, with null for its ratio.
     """
     from benchmarks.peers import Marian, TorchTransformer
-    from benchmarks.synthetic import write_dataset
     from benchmarks.training_loops import OurLoop, PlainLoop
-    from pipeline.corpora.lengths import LENGTHS
-    from pipeline.environment import worker_environment
 
-    n_updates = updates or (GPU_UPDATES if settings.device == "gpu" else size.cpu_updates)
+    n_updates = updates or (50 if settings.device == "gpu" else size.cpu_updates)
+    settings = settings.model_copy(update={"updates": UPDATES + rounds * n_updates})
     with tempfile.TemporaryDirectory(prefix="aiayn-bench-") as folder, processes():
-        dataset = write_dataset(Path(folder) / "dataset", LENGTHS[size.lengths], size.model.vocabulary_size)
-        run, environment = Path(folder) / "run", worker_environment()
-        ours = Contender(OURS, "", OurLoop, settings, dataset, run, environment=environment)
+        dataset = write_text(size, Path(folder))
+        ours = Contender(OURS, "", OurLoop, settings, dataset, Path(folder) / "run")
         contenders = [ours]
         ours.dtype, machine = ours.call("warm_up"), ours.call("machine")
         faster = machine.pop("bfloat16_is_faster")
@@ -107,11 +115,8 @@ def measure(
         models: list[tuple[str, Any, str]] = [(TORCH, TorchTransformer, types[0])]
         models += [(MARIAN, Marian, dtype) for dtype in types if is_installed("transformers")]
         for name, model, dtype in models if peers else []:
-            # cuDNN's attention plans again for each shape, so other kernels may be faster.
-            for cudnn in ("", " without cuDNN") if settings.device == "gpu" else ("",):
-                peer = Contender(name + cudnn, dtype, PlainLoop, settings, dataset, model, dtype, not cudnn)
-                peer.call("warm_up")
-                contenders.append(peer)
+            contenders.append(Contender(name, dtype, PlainLoop, settings, dataset, model, dtype))
+            contenders[-1].call("warm_up")
         for _ in range(rounds):
             for contender in contenders:
                 contender.rounds += filter(None, [contender.call("round", n_updates)])
@@ -153,8 +158,8 @@ def results(contenders: Sequence[Contender], updates: int) -> dict[str, Any]:
 
 
 def _fastest(peers: Sequence[Contender], name: str) -> Contender | None:
-    """Returns the fastest peer of a library over dtypes and kinds of attention."""
-    of_library = [peer for peer in peers if peer.name.startswith(name) and peer.rates("target_tokens")]
+    """Returns the fastest peer of a library over dtypes."""
+    of_library = [peer for peer in peers if peer.name == name and peer.rates("target_tokens")]
     return max(of_library, key=lambda peer: median(peer.rates("target_tokens")), default=None)
 
 
@@ -188,11 +193,11 @@ def main(
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:
     """Compare the training step with torch.nn.Transformer and MarianMT, in real target tokens per second."""
+    os.environ.update(worker_environment())
     chosen = SIZES[size]
     if vocabulary_size:
         chosen = replace(chosen, model=replace(chosen.model, vocabulary_size=vocabulary_size))
-    result = {"size": size, **measure(chosen, chosen.settings(dtype), rounds, updates, peers)}
-    print_result(result, as_json)
+    print_result({"size": size, **measure(chosen, chosen.settings(dtype), rounds, updates, peers)}, as_json)
 
 
 if __name__ == "__main__":

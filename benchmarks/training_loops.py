@@ -1,8 +1,7 @@
-"""The training loops that `benchmarks.training` compares: ours, torch's own Transformer, and Hugging Face's MarianMT.
+"""The training loops that `benchmarks.training` compares, on the same batches, prefetched by the same code.
 
-All read the same batches from the same files, prefetched by the same code. The peers' loops are those of a good
-tutorial: the library's model (`peers`), cross entropy with label smoothing, and Adam (fused, like ours) with the
-paper's schedule. Attention is the library's fused kernel; bfloat16 is by torch.autocast.
+The peers' loops are those of a good tutorial: the library's model (`peers`), cross entropy with label smoothing, and
+Adam (fused, like ours) with the paper's schedule. Attention is the library's fused kernel; bfloat16 is by autocast.
 
 Shapes: B batch, S source length, T target length, V vocabulary.
 """
@@ -32,10 +31,10 @@ from pipeline.training.loop import Training
 from pipeline.training.updates import Updates
 from pipeline.training.workers import Workers
 
+Make = Callable[[TransformerConfig], nn.Module]
 WARM_UP_UPDATES = {"cpu": 1, "cuda": 10}
 """Untimed updates by device. In the first ones, a GPU compiles kernels, chooses algorithms and raises its clock."""
 COUNTED = ("source_tokens", "target_tokens", "computed_tokens")
-"""Counters of TrainingState; only the last includes padding."""
 
 
 class TrainingLoop:
@@ -97,11 +96,7 @@ class OurLoop(TrainingLoop):
         }
 
     def round(self, n_updates: int) -> dict[str, float]:
-        """Adds the mean rate of a large matrix product in the same dtype on the same threads.
-
-        It is measured before and after the round and, on a CPU, also between updates, since a CPU's speed may change
-        within seconds.
-        """
+        """Adds the mean rate of a large matrix product before, after and, on a CPU, between the updates."""
         n_parts = 1 if self.device == "cuda" else n_updates
         rates, parts = [matmul_flop_s(self.device, self.dtype)], []
         for _ in range(n_parts):
@@ -117,16 +112,9 @@ class OurLoop(TrainingLoop):
 class PlainLoop(TrainingLoop):
     """The usual loop around a model that maps (source_BS, inputs_BT) to logits_BTV."""
 
-    def __init__(
-        self,
-        settings: TrainingSettings,
-        dataset: EncodedDataset,
-        make: Callable[[TransformerConfig], nn.Module],
-        dtype: Dtype,
-        with_cudnn: bool = True,
-    ) -> None:
+    def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, make: Make, dtype: Dtype) -> None:
         super().__init__(settings)
-        torch.backends.cuda.enable_cudnn_sdp(with_cudnn)
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it would plan again for each shape
         self.dtype, self.state = dtype_of(dtype, self.device), TrainingState()
         split = EncodedSplit.open(dataset, "train")
         self.updates = Updates(split, settings, Workers(device=self.device), torch.float32)

@@ -19,8 +19,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-LEVELS = 1 << 16
-"""Number of values of the 16 random bits per element."""
+LEVELS = 1 << 16  # values of an element's 16 random bits
 FACTOR = 0x7FEB352D
 
 
@@ -60,8 +59,7 @@ class Dropout(nn.Module):
         super().__init__()
         self.p = p
         start = int.from_bytes(hashlib.blake2b(place.encode(), digest_size=4).digest(), signed=True)
-        self.words: Tensor
-        # A tensor, so that equal layers share a compiled graph.
+        self.words: Tensor  # a buffer, so that equal layers share a compiled graph
         *heads, width = shape
         words = torch.arange(start, start + math.prod(heads) * ((width + 1) // 2)).int()
         self.register_buffer("words", mixed(words).bitwise_or_(1).view(*heads, -1), persistent=False)
@@ -83,13 +81,15 @@ class Dropout(nn.Module):
 
     def _bits(self, row_keys: Tensor, width: int) -> Tensor:
         """Returns 16 bits an element, as signed integers: (..., width)."""
-        bits = row_keys[..., None] * self.words[..., : (width + 1) // 2]
+        compiling = torch.compiler.is_compiling()
+        words = self.words.repeat_interleave(2, -1)[..., :width] if compiling else self.words[..., : (width + 1) // 2]
+        bits = row_keys[..., None] * words
         # Sums, since the shift repeats the sign: an exclusive or would clear the highest bit.
         shifted = bits >> 15
         bits = bits.add_(shifted).mul_(FACTOR)
         bits = bits.add_(torch.bitwise_right_shift(bits, 16, out=shifted))
-        if not torch.compiler.is_compiling():
+        if not compiling:
             return bits.view(torch.int16)[..., :width]
-        # The same as an expression that compilers fuse: the lower half first, as on little-endian machines.
-        halves = torch.stack((bits << 16, bits), dim=-1) >> 16
-        return halves.flatten(-2)[..., :width]
+        # The same for each element alone, which fuses: the lower half first, as on little-endian machines. As int64, so
+        # that torch keeps the mask for the backward pass, being less than a quarter as large, and fuses that, too.
+        return (torch.where(torch.arange(width, device=bits.device) % 2 == 0, bits << 16, bits) >> 16).long()

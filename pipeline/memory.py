@@ -6,7 +6,8 @@ Does not import torch, so that `--help` is fast.
 import gc
 import resource
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -30,6 +31,22 @@ def is_out_of_memory(error: BaseException) -> bool:
     """
     is_torchs = type(error).__name__ == "OutOfMemoryError" and type(error).__module__ == "torch"
     return isinstance(error, MemoryError) or is_torchs or "DefaultCPUAllocator" in str(error)
+
+
+def gpu_snapshot(folder: Path, rank: int, again: Callable[[], object] = tuple) -> str:
+    """Writes what holds a GPU's memory to a file. Returns the end of an error that names it, "" without a GPU.
+
+    `again` ran out of memory: it is repeated with a record of what allocates, which would cost time if always kept.
+    """
+    if not (torch := sys.modules.get("torch")) or not torch.cuda.is_initialized():
+        return ""
+    file = (folder if folder.is_dir() else Path(tempfile.gettempdir())) / f"memory-{rank}.pickle"
+    torch.cuda.memory._record_memory_history(max_entries=10_000, stacks="python")
+    with suppress(torch.OutOfMemoryError):
+        again()
+    torch.cuda.memory._dump_snapshot(str(file))
+    torch.cuda.memory._record_memory_history(enabled=None)
+    return f"; https://pytorch.org/memory_viz shows what held it, from {file}"
 
 
 def release_gpu_memory() -> None:

@@ -25,7 +25,9 @@ from workflows.claims.seeds import read
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "infra" / "README.md"])
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
-COMMANDS = {name.replace("workflows.cli", "aiayn"): typer.main.get_command(app) for name, app in APPS.items()}
+COMMANDS: dict[str, Any] = {
+    name.replace("workflows.cli", "aiayn"): typer.main.get_command(app) for name, app in APPS.items()
+}
 COMMANDS |= {each.__name__: typer.main.get_command(each.app) for each in (decoding, gpu, preparation, training)}
 """The project's commands, in the real applications."""
 
@@ -183,7 +185,8 @@ def pooled(groups: Groups, of: str, minus: str) -> Estimate:
     df = sum(groups.n(name) - 1 for name in groups.values)
     squares = sum((groups.n(name) - 1) * variance(values) for name, values in groups.values.items())
     value, error = groups.mean(of) - groups.mean(minus), sqrt(squares / df * (1 / groups.n(of) + 1 / groups.n(minus)))
-    return Estimate(value, *t.interval(0.95, df, value, error), df, t.sf(value / error, df), t.cdf(value / error, df))
+    low, high = t.interval(0.95, df, value, error)
+    return Estimate(value, low, high, df, t.sf(value / error, df), t.cdf(value / error, df))
 
 
 @cache
@@ -216,7 +219,7 @@ def test_statistics_are_those_of_the_published_runs(name: str) -> None:
     text = " ".join(re.sub(r"[|*+]|nats(?= \[)", "", text).split())
     text = re.sub(OF_OTHER_RUNS, "", re.sub(r"(-?\d+\.\d+) to (-?\d+\.\d+)", r"[\1, \2]", text))
     means, effects = statistics_of_runs()
-    by_text = {}
+    by_text: dict[str, float] = {}
     for each, digits in product(effects, (2, 3)):
         value, low, high = (f"{number:.{digits}f}" for number in (each.value, each.low, each.high))
         by_text |= dict.fromkeys((f"[{low}, {high}]", f"{value} [{low}, {high}]"), abs(round(each.value, 3)))

@@ -32,7 +32,7 @@ def _seen(rows, sentences, offsets, BEFORE: tl.constexpr, AFTER: tl.constexpr):
 def _at(tensor, rows, row_stride, WIDTH: tl.constexpr, COLUMNS: tl.constexpr):
     """Returns the addresses of rows of a head, and which of its columns exist."""
     columns = tl.arange(0, COLUMNS)
-    return tensor + rows[:, None] * row_stride + columns[None, :], (columns < WIDTH)[None, :]
+    return tensor + rows[:, None].to(tl.int64) * row_stride + columns[None, :], (columns < WIDTH)[None, :]
 
 
 @triton.jit

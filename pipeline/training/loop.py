@@ -29,7 +29,7 @@ from pipeline.context import Listener, ignore
 from pipeline.environment import Laps
 from pipeline.errors import UserError
 from pipeline.hardware import dtype_name, make_deterministic
-from pipeline.memory import garbage_frozen
+from pipeline.memory import garbage_frozen, gpu_snapshot
 from pipeline.records import TrainingRecord
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
 from pipeline.store.build import Build
@@ -152,8 +152,7 @@ class Training:
         self.report = Report(workers, settings, self.state, self.updates, folder, self.writer.build, emit)
         profiled, done = settings.profile_updates if workers.rank == 0 else None, self.state.update
         self.profiler = UpdateProfiler(profiled, done, workers.device, self.writer)
-        self.is_ready = False
-        """Whether the largest passes were tried."""
+        self.is_ready = False  # the largest passes were not tried yet
 
     def _newest(self) -> tuple[Path | None, TrainingState]:
         """Returns the newest intact checkpoint, if any, and the state to resume from."""
@@ -181,33 +180,33 @@ class Training:
     def train(self, until: int | None = None) -> None:
         """Computes the remaining updates, or those up to `until`, with metrics, validation and checkpoints.
 
-        The host synchronises with the device only to report: at logged updates, validation and checkpoints. Rank 0 also
-        syncs about once a second to report progress. Since that depends on wall-clock time, nothing else may depend on
-        it.
+        The host waits for the device only to report: at logged updates, validation and checkpoints, and at rank 0 about
+        once a second. Since that depends on wall-clock time, nothing else may depend on it.
         """
         last = min(until or self.settings.updates, self.settings.updates)
         if self.state.update >= last:
             return
         if not self.is_ready:
             self._get_ready()
-        with garbage_frozen():
-            self._train(last)
+        try:
+            with garbage_frozen():
+                self._train(last)
+        except torch.OutOfMemoryError as error:
+            remedy = f"end other programs on that GPU, or set pass_tokens{gpu_snapshot(self.folder, self.workers.rank)}"
+            raise UserError(f"memory ran out after update {self.state.update}: {error}; {remedy}") from error
 
     def _get_ready(self) -> None:
         """Tries the largest passes, captures them if they are packed, and begins a segment."""
-        smoothing, captured = self.settings.optimizer.label_smoothing, False
-        try_largest(self.workers, self.step, self.updates, self.data.dev, smoothing)
+        captured = False
+        try_largest(self.workers, self.step, self.updates, self.data.dev, self.folder)
         self.start.end("largest", "recording a CUDA graph" if self.negotiated.form == "packed" else "")
         if self.negotiated.form == "packed":
             captured = capture(self.workers, self.step, self.updates, self.negotiated.devices)
-            try_largest(self.workers, self.step, self.updates, self.data.dev, smoothing)  # a graph retains memory
+            try_largest(self.workers, self.step, self.updates, self.data.dev, self.folder)  # beside the graph
             self.start.end("capture", "measuring the GPUs")
         if (left_out := self.data.dev_left_out) and self.workers.rank == 0:
-            log.warning(
-                "%s of %s dev pairs have a side of more than %s tokens and are excluded from dev loss and perplexity; "
-                "split their lines",
-                *(left_out, len(self.data.dev), LONGEST_TOKENS),
-            )
+            excluded = f"have a side of more than {LONGEST_TOKENS} tokens and are excluded from dev loss and perplexity"
+            log.warning(f"%s of %s dev pairs {excluded}; split their lines", left_out, len(self.data.dev))
         begin_segment(self.state, self.workers, self.negotiated, self.settings.cpus_per_worker, captured)
         self.workers.set_timeout(UPDATE_TIMEOUT)  # all have finished slow start-up work
         gc.collect()

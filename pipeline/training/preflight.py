@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 
 import torch
 
 from model.training_step import TrainingStep
 from pipeline.errors import UserError
-from pipeline.memory import is_out_of_memory
+from pipeline.memory import gpu_snapshot, is_out_of_memory
 from pipeline.text.encoding import EncodedSplit
 from pipeline.training.devices import WorkerDevice
 from pipeline.training.updates import Updates
@@ -17,11 +19,11 @@ from pipeline.training.workers import Workers
 log = logging.getLogger(__name__)
 
 
-def try_largest(workers: Workers, step: TrainingStep, updates: Updates, dev: EncodedSplit, smoothing: float) -> None:
+def try_largest(workers: Workers, step: TrainingStep, updates: Updates, dev: EncodedSplit, folder: Path) -> None:
     """Computes the largest passes and dev batch once, so that none runs out of memory hours later; a collective.
 
     If a pass does not fit, divides all. Raises UserError at every rank if they cannot be divided or the dev batch does
-    not fit.
+    not fit; `folder` then has a snapshot of the GPU's memory.
     """
 
     def compute() -> None:
@@ -34,15 +36,18 @@ def try_largest(workers: Workers, step: TrainingStep, updates: Updates, dev: Enc
                 raise UserError(
                     f"the smallest part of an update does not fit into the memory of {workers.device}; lower "
                     "budget_tokens or the encoding's max_tokens, or drop exact_reduction"
+                    f"{gpu_snapshot(folder, workers.rank, compute)}"
                 )
         step.discard()
         rows = largest_batch(dev)
+        validate = partial(split_sums, step.model, dev, step.config.label_smoothing, of_rows=rows)
         with step.uncompiled():
-            if not _fits(lambda: split_sums(step.model, dev, smoothing, of_rows=rows)):
+            if not _fits(validate):
                 source_tokens, target_tokens = (side.max() for side in dev.lengths_of(rows))
                 raise UserError(
                     f"the largest dev batch, {len(rows)} pairs of {source_tokens} and {target_tokens} tokens, does not "
                     f"fit into the memory of {workers.device}; split the longest lines of the dev text"
+                    f"{gpu_snapshot(folder, workers.rank, validate)}"
                 )
 
 
@@ -60,9 +65,8 @@ def _fits(compute: Callable[[], object]) -> bool:
 def capture(workers: Workers, step: TrainingStep, updates: Updates, devices: Sequence[WorkerDevice]) -> bool:
     """Captures a CUDA graph for packed batches on each device where it passes its check; True if on all.
 
-    If memory is lacking, divides passes, or leaves them as they were if no division helps.
-    A collective; `devices` are all workers' by rank. The other devices compute the same without one, but all workers
-    wait for them, so rank 0 logs a warning.
+    If memory is lacking, divides passes, or leaves them as they were if no division helps. A collective; `devices` are
+    all workers' by rank. Those without a graph compute the same, but slow all down, so rank 0 logs a warning.
     """
     reason, n_passes = "not tried", updates.n_passes
     while reason:
@@ -82,8 +86,6 @@ def capture(workers: Workers, step: TrainingStep, updates: Updates, devices: Seq
         log.warning(
             "%d of %d workers compute passes without a CUDA graph, and all wait for the slowest (%s); "
             "speed = plain skips the attempt, and neither packs nor compiles",
-            len(failures),
-            workers.size,
-            "; ".join(dict.fromkeys(failures)),
+            *(len(failures), workers.size, "; ".join(dict.fromkeys(failures))),
         )
     return not failures

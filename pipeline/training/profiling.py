@@ -21,10 +21,7 @@ TABLE_ROWS = 60
 
 
 class UpdateProfiler:
-    """Profiles updates `updates[0]` to `updates[1]`, as far as they come after update `done`; None: none.
-
-    A validation between two profiled updates is profiled too.
-    """
+    """Profiles updates `updates[0]` to `updates[1]`, and a validation between them, as far as they follow `done`."""
 
     def __init__(self, updates: tuple[int, int] | None, done: int, device: str, writer: CheckpointWriter) -> None:
         """`writer` keeps the files."""

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,8 +11,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import torch
+import typer
 from safetensors.torch import save_file
 from torch.nn.utils.rnn import pad_sequence
 
@@ -137,78 +140,91 @@ def test_preparation(tmp_path: Path) -> None:
 
 
 @pytest.mark.spawns
-def test_gpu_in_tiny_form(tmp_path: Path) -> None:
-    shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", "--steps=minute")
-    out = tmp_path / "out"
-    minute = json.loads((out / "minute.json").read_text())
-    for form, done in minute["forms"].items():
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("parts", ["whole,base", pytest.param("", marks=pytest.mark.slow)])
+def test_gpu_in_tiny_form(tmp_path: Path, parts: str) -> None:
+    """Some parts without the libraries that they can do without, or all."""
+    shown = run(tmp_path, "gpu", "--device=cpu", "--quick", "--out=out", "--only", parts, blocked=bool(parts))
+    assert shown == (tmp_path / "out" / "table.md").read_text()
+    for profile in (tmp_path / "out").glob("*.txt"):
+        done = json.loads(profile.with_suffix(".json").read_text())
         assert done["tokens_s"] == pytest.approx(done["target_tokens"] / done["update_s"])  # of a single update
-        assert min(done["start_s"], done["matmul_flop_s"], done["peak_memory_gb"]) > 0
-        assert (done["compiled"], done["packed"], done["captured"]) == (False, False, False)
-        assert "aten::mm" in (out / f"minute-{form}.txt").read_text()
-        steps = gzip.decompress((out / f"minute-{form}.json.gz").read_bytes()).count(b'"ProfilerStep#')
-        assert steps == 1
-    assert minute["forms"]["float32"]["dtype"] == "float32"
-    assert minute["largest_pass_tokens"] == 400 << gpu.DOUBLINGS["cpu"]
-    assert shown == (out / "table.md").read_text()
-    assert f"| minute | plain | {minute['forms']['plain']['tokens_s']:,.0f} |" in shown
+        assert min(done["start_s"], done["matmul_flop_s"], done["peak_memory_gb"], done["part_s"]) > 0
+        assert "aten::mm" in profile.read_text()
+        assert gzip.decompress(profile.with_suffix(".json.gz").read_bytes()).count(b'"ProfilerStep#') == 1
+        assert f"| {profile.stem} | {done['tokens_s']:,.0f} |" in shown
+        assert f"| {'float32' if profile.stem == 'float32' else done['dtype']} | False | False | False |" in shown
+    assert "| base | " in shown
+    assert ("skipped: ray not installed |" if parts else " 1 passed, 1 deselected in ") in shown
+    assert bool(parts) or ("| 1,600 tokens a side |" in shown and "| peers, torch.nn.Transformer | " in shown)
 
 
-def test_a_form_that_fails_leaves_the_others_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Padded forms are measured in as many passes as by default, and packed ones in those of the step."""
-    passes = []
+LASTS = """
+import os, pathlib, pytest, signal, subprocess, sys, time
+pytestmark = pytest.mark.gpu
+def test_cpu_lasts(interrupts=False):
+    child = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); time.sleep(600)"
+    pathlib.Path(__file__).with_name(f"{subprocess.Popen([sys.executable, '-c', child]).pid}.child").touch()
+    os.kill(os.getppid(), signal.SIGINT if interrupts else 0)
+    time.sleep(600)
+def test_cpu_interrupts():
+    test_cpu_lasts(interrupts=True)
+def test_cpu_passes():
+    pass
+"""
 
-    def measure(settings: TrainingSettings, *_: Any) -> gpu.Result:
-        passes.append(settings.pass_tokens)
-        if settings.exact_reduction:
-            raise MemoryError("out of\nmemory")
-        return {"tokens_s": 12_345.6, "captured": False}
 
-    monkeypatch.setattr(gpu, "measure_form", measure)
-    monkeypatch.setattr(gpu, "largest_pass", lambda *_: 400)
-    rows = gpu.rows("minute", gpu.measure_forms("base", 8, "cpu", True, tmp_path / "minute"))
-    assert [row.split(" | ")[1] for row in rows] == [*gpu.FORMS] == ["auto", "plain", "float32", "exact"]
-    assert passes == [400, 0, 0, 400]
-    assert rows[0] == "| minute | auto | 12,346 |  |  |  |  |  |  |  |  | False |  |"
-    assert rows[-1].endswith("| MemoryError: out of memory |")
-    libraries = [{"name": "aiayn", "tokens_s": 1e5, "dtype": "bfloat16"}, {"name": "MarianMT", "failed": "killed"}]
-    ours, theirs = gpu.rows("peers-big", {"contenders": libraries})
-    assert ours.startswith("| peers-big | aiayn | 100,000 | ")
-    assert theirs.startswith("| peers-big | MarianMT |  | ")
-    assert theirs.endswith(" | killed |")
+def test_a_part_is_ended_at_its_limit_and_the_next_one_has_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a part has started ends with it, even if it ignores SIGINT, and also when our process is interrupted."""
+    (tmp_path / "test_it.py").write_text(LASTS)
+    limits = {"lasts": 2, "lacks": 60, "passes": 60, "interrupts": 60}
+    parts = {name: gpu.Part("", 0, s, tests=f"{tmp_path}/test_it.py::test_cpu_{name}") for name, s in limits.items()}
+    monkeypatch.setattr(gpu, "PARTS", parts)
+    monkeypatch.setattr(gpu, "GRACE_S", 0.5)
+    with pytest.raises(typer.Exit) as ended:
+        gpu.main(tmp_path, "lasts,lacks,passes", "lasts", False, "cpu", True)
+    assert ended.value.exit_code == 1
+    *_, lasts, lacks, passes = capsys.readouterr().out.splitlines()
+    assert lasts.endswith(" | failed: exceeded 6 s |")
+    assert "failed: (no match in any of " in lacks
+    assert " | 1 passed, " in passes
+    with pytest.raises(KeyboardInterrupt):
+        gpu.main(tmp_path, "", "interrupts", False, "cpu", True)
+    children = [int(file.stem) for file in tmp_path.glob("*.child")]
+    assert children
+    assert {psutil.Process(child).status() for child in children if psutil.pid_exists(child)} <= {psutil.STATUS_ZOMBIE}
+
+
+def test_the_page_has_the_plan() -> None:
+    (plan,) = re.findall(r"(?s)--plan\n```\n\n```\n(.*?)\n```", (ROOT / "docs" / "benchmarks.md").read_text())
+    assert gpu.plan([*gpu.PARTS], Path("build/gpu")) == plan
+    assert sum(part.expected_s for part in gpu.PARTS.values()) < 8 * 60
 
 
 def test_the_largest_pass_is_the_last_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = []
-
     def loop(settings: TrainingSettings, *_: Any) -> Any:
-        tried.append((settings.pass_tokens, settings.budget_tokens))
+        assert settings.pass_tokens == settings.budget_tokens
         updates = SimpleNamespace(n_passes=1 + (settings.budget_tokens > 800))
         return SimpleNamespace(warm_up=lambda: "float32", training=SimpleNamespace(updates=updates))
 
     monkeypatch.setattr(gpu, "OurLoop", loop)
-    settings = TrainingSettings(budget_tokens=3_200, pass_tokens=400)
-    assert gpu.largest_pass(settings, EncodedDataset(tmp_path), tmp_path, 6) == 800
-    assert tried == [(400, 400), (800, 800), (1_600, 1_600)]
+    assert gpu.largest_pass(TrainingSettings(budget_tokens=400), EncodedDataset(tmp_path), tmp_path) == 800
 
 
-@pytest.mark.spawns
-def test_a_machine_without_a_gpu_is_an_error_of_one_line(tmp_path: Path) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("torch finds a GPU")
-    words = [sys.executable, "-m", "benchmarks.gpu", "--out", str(tmp_path)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "--device cuda: none" in done.stderr
-    assert "--device cpu --quick tests the steps" in done.stderr
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds a GPU")
+def test_a_machine_without_a_gpu_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--device cuda: none.*; --device cpu --quick tests the parts"):
+        gpu.main(tmp_path, "", "base", False, "cuda", False)
 
 
 @pytest.mark.spawns
 def test_the_tests_of_make_gpu_need_few_libraries(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(BLOCKED)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = next(line for line in (ROOT / "Makefile").read_text().splitlines() if "-m pytest -q -m gpu" in line)
-    words = [sys.executable, *command.partition("&&")[0].split()[1:], "--collect-only"]
+    words = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-k", "cuda", "--collect-only"]
+    words += [path for part in gpu.PARTS.values() for path in part.tests.split()]
     done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "test_a_graph_computes_what_its_kernels_do[cuda]" in done.stdout
@@ -228,10 +244,7 @@ def test_a_peer_that_fails_drops_out_and_ours_ends_the_benchmark() -> None:
 @pytest.mark.skipif(not shutil.which("fincore"), reason="counts pages with util-linux's fincore")
 def test_what_a_command_reads(tmp_path: Path) -> None:
     """Bytes count however they are read. Files that are only opened or written do not count."""
-    if (
-        "tmpfs"
-        in subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout
-    ):
+    if "tmpfs" in subprocess.check_output(["stat", "-f", "-c", "%T", tmp_path], text=True):
         pytest.skip("nothing is read from a file system in memory")
     for name in ("read", "mapped", "opened"):
         (tmp_path / name).write_bytes(os.urandom(3 << 20))

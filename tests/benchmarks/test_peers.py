@@ -40,7 +40,7 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
     with torch.no_grad():
         for parameter in ours.parameters():
             if parameter.dim() == 1:
-                parameter += 0.2 * torch.randn_like(parameter)
+                parameter.add_(0.2 * torch.randn_like(parameter))
     dataset = write_dataset(tmp_path / "dataset", replace(LENGTHS["multi30k"], pairs=500), config.vocabulary_size)
     settings = Size(config, "multi30k", 1, 1, cpu_batch_tokens=600).settings(device="cpu")
     peer = PlainLoop(settings, dataset, TorchTransformer if name == "torch" else Marian, "float32")
@@ -58,3 +58,4 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
     layer = peer.model.transformer.encoder.layers[0] if name == "torch" else peer.model.marian.model.encoder.layers[0]
     theirs = (layer.linear1 if name == "torch" else layer.fc1).weight.grad
     assert float(theirs.norm()) == pytest.approx(float(gradient.norm() / n_tokens), rel=1e-3)
+    assert peer.warm_up() == "float32"

@@ -61,10 +61,10 @@ def test_dropout_of_weights_is_equation_1_with_the_mask(device: str) -> None:
         x.requires_grad_()
     bias_B11M = torch.zeros(2, 1, 1, 7, dtype=torch.float64, device=device)
     bias_B11M[1, ..., 5:] = -math.inf
-    function = ScaledDotProductAttention(Dropout(0.4, "here", 3, 1, 7)).to(device).train()
+    function = ScaledDotProductAttention(dropout := Dropout(0.4, "here", 3, 1, 7)).to(device).train()
     keys_BL = torch.arange(1, 20, 2, dtype=torch.int32, device=device).view(2, 5)
     ours = function(*both[0], bias_B11M, keys_BL)
-    mask_BHLM = function.dropout(torch.ones(2, 3, 5, 7, dtype=torch.float64, device=device), keys_BL[:, None])
+    mask_BHLM = dropout(torch.ones(2, 3, 5, 7, dtype=torch.float64, device=device), keys_BL[:, None])
     assert set(mask_BHLM.unique().tolist()) == {0.0, mask_BHLM.max().item()}
     q, k, v = both[1]
     theirs = (torch.softmax(q @ k.mT / 2 + bias_B11M, dim=-1) * mask_BHLM) @ v

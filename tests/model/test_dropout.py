@@ -1,5 +1,7 @@
 """Dropout's probability and scale, and masks that belong to rows."""
 
+import shutil
+
 import pytest
 import torch
 from torch import Tensor
@@ -50,8 +52,21 @@ def test_rows_columns_places_updates_and_sides_are_unrelated() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_dropout_is_the_same_to_the_bit(dtype: torch.dtype, device: str) -> None:
+    if device == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
+        pytest.skip("torch has no C++ compiler")
+    dropout, x = Dropout(P, "here", X).to(device).train(), torch.randn(N, X, device=device).to(dtype).requires_grad_()
+    compiled = torch.compile(dropout, fullgraph=True, dynamic=False)
+    results = [function(x, keys_of(device=device)) for function in (dropout, compiled)]
+    assert torch.equal(*results)
+    assert torch.equal(*(torch.autograd.grad(result, x, x)[0] for result in results))
+
+
+@pytest.mark.gpu
 def test_masks_are_of_the_key_alone_and_stay(device: str) -> None:
-    """In any order of rows, in both forms of the expression, and in every release, so that stored runs can continue."""
+    """In any order of rows, and in every release, so that stored runs can continue."""
     dropout, keys_N = Dropout(P, "here", X).to(device).train(), keys_of(device=device)
     x_NX = torch.ones(N, X, device=device)
     assert torch.equal(dropout(x_NX.flip(0), keys_N.flip(0)), dropout(x_NX, keys_N).flip(0))

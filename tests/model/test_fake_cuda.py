@@ -1,8 +1,11 @@
 """What a GPU would execute, without one: no operator across devices, no wait for the host, few launches."""
 
 import json
+from itertools import chain
+from pathlib import Path
 
 import pytest
+import torch
 
 from model.flops import count_parameters
 from tests.support.fake_cuda import operators
@@ -58,3 +61,22 @@ def test_an_exact_pass_does_not_wait(counts: dict[str, dict[str, int]]) -> None:
 )
 def test_launches_of_the_rest_are_few(counts: dict[str, dict[str, int]], part: str, most: int) -> None:
     assert sum(counts[part].values()) <= most
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="Inductor's private interface is torch 2.13's")
+def test_what_inductor_makes_of_layers(tmp_path: Path) -> None:
+    """Nothing is copied before attention. Registers suffice. No element is stored as an integer."""
+    pytest.importorskip("triton", reason="Triton is for Linux only")
+    graphs = json.loads(run(tmp_path, "tests.support.fake_cuda.compiled"))
+    attention, feed_forward = "packed_attention mm triton", "addmm triton addmm triton"
+    assert graphs["encoder forward"]["launches"] == f"mm {attention} {feed_forward}"
+    assert graphs["decoder forward"]["launches"] == f"mm mm {attention} mm {attention} {feed_forward}"
+    for name, graph in graphs.items():
+        assert graph["launches"].count("triton") <= {"encoder backward": 13, "decoder backward": 17}.get(name, 4)
+        assert "triton packed_attention" not in graph["launches"]
+        stored = [dtype for width, dtype in graph["buffers"] if width != "1" and dtype not in ("bfloat16", "bool")]
+        assert stored == ["float32"] * ("backward" in name)  # what the first norm of a layer has normalised
+        for registers, spilled in chain(*graph["kernels"].values()):
+            assert registers < 255
+            assert not spilled

@@ -54,7 +54,7 @@ def test_lower_precision_stays_close_to_float64(dtype: torch.dtype, tolerance: f
     targets_N = torch.randint(0, 700, (300,))
     given = [tensor.to(device, dtype).requires_grad_() for tensor in exact]
     added_VD = torch.zeros(700, 64, device=device)
-    results = []
+    results = list[list[torch.Tensor | None]]()
     for hidden_ND, weight_VD in (given, [tensor.requires_grad_() for tensor in exact]):
         targets_N = targets_N.to(hidden_ND.device)
         loss, nll = smoothed_cross_entropy(hidden_ND, weight_VD, targets_N, 0.1)

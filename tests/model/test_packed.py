@@ -66,7 +66,7 @@ class Shapes(TorchDispatchMode):
         super().__init__()
         self.seen: list[tuple[str, tuple[object, ...]]] = []
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, func: object, types: object, args: tuple = (), kwargs: dict | None = None) -> object:
         result = func(*args, **(kwargs or {}))
         tensors = [x for x in (result if isinstance(result, tuple | list) else [result]) if isinstance(x, Tensor)]
         self.seen.append((str(func), tuple((tuple(x.shape), x.dtype) for x in tensors)))

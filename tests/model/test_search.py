@@ -16,14 +16,14 @@ from model.transformer import Transformer
 from tests.support.batches import hidden_of
 
 
-def tiny(seed: int, vocabulary_size: int = 11, scale: float = 3.0, **more) -> Transformer:
+def tiny(seed: int, vocabulary_size: int = 11, scale: float = 3.0, **more: int) -> Transformer:
     torch.manual_seed(seed)
     config = TransformerConfig(vocabulary_size, 2, d_model=16, d_ff=32, n_heads=2, d_k=5, d_v=7, dropout=0.3, **more)
     model = Transformer(config).double()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() > 1:
-                parameter *= scale
+                parameter.mul_(scale)
     return model
 
 

@@ -129,9 +129,9 @@ def test_compiled_layers_are_the_plain_ones_in_bfloat16(device: str, monkeypatch
     compiled = new_step(config, torch.bfloat16, compiled=True, device=device)
     exact = new_step(config, device=device)
     for n, source_length, target_length in ((20, 18, 18), (30, 21, 17), (1, 9, 12)):
-        batch = [torch.randint(4, 50, (n, length), device=device) for length in (source_length, target_length)]
+        source_BS, target_BT = (torch.randint(4, 50, (n, s), device=device) for s in (source_length, target_length))
         for step in (plain, compiled, exact):
-            step.accumulate(Batch.padded(*batch, step.dtype))
+            step.accumulate(Batch.padded(source_BS, target_BT, step.dtype))
         torch.testing.assert_close(plain.losses, compiled.losses, rtol=5e-3, atol=0)
         error, compiled_error = ((step.gradient_P - exact.gradient_P).norm() for step in (plain, compiled))
         assert error < 0.1 * exact.gradient_P.norm()
@@ -141,7 +141,7 @@ def test_compiled_layers_are_the_plain_ones_in_bfloat16(device: str, monkeypatch
     for step in (plain, compiled):
         step.model.eval()
     with torch.no_grad():
-        losses = [step.loss(Batch.padded(*batch, step.dtype)) for step in (plain, compiled)]
+        losses = [step.loss(Batch.padded(source_BS, target_BT, step.dtype)) for step in (plain, compiled)]
     torch.testing.assert_close(*losses, rtol=5e-3, atol=0)
 
 
@@ -299,7 +299,7 @@ def test_steps_are_those_of_torch(device: str) -> None:
         found_inf = torch.full_like(finite, float(number == 4))
         rate = torch.tensor(0.1 / (1 + number), device=device, dtype=rate_dtype)
         reference.param_groups[0]["lr"] = rate
-        reference.grad_scale, reference.found_inf = grad_scale, found_inf
+        reference.__dict__.update(grad_scale=grad_scale, found_inf=found_inf)
         theirs_P.grad = gradient_P.clone()
         reference.step()
         before_P = ours_P.clone()

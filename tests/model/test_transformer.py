@@ -28,7 +28,7 @@ def random_model(config: TransformerConfig, seed: int = 0) -> Transformer:
     model = Transformer(config).double()
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter += 0.3 * torch.randn_like(parameter)
+            parameter.add_(0.3 * torch.randn_like(parameter))
     return model
 
 
@@ -54,8 +54,8 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
         memory_BSD = layer(memory_BSD, src_key_padding_mask=padding_BS)
     x_BTD = embed(shift_right(TARGET_BT))
     causal_TT = nn.Transformer.generate_square_subsequent_mask(TARGET_BT.shape[1], dtype=torch.float64)
-    for layer in decoder:
-        x_BTD = layer(x_BTD, memory_BSD, tgt_mask=causal_TT, memory_key_padding_mask=padding_BS)
+    for above in decoder:
+        x_BTD = above(x_BTD, memory_BSD, tgt_mask=causal_TT, memory_key_padding_mask=padding_BS)
     logits_NV, targets_N = (x_BTD @ embedding_VD.T).flatten(0, 1), TARGET_BT.flatten()
     expected = F.cross_entropy(logits_NV, targets_N, ignore_index=PAD_ID, reduction="sum", label_smoothing=0.1)
     expected.backward()

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 def made(step: Step[ArtifactT], store: Store) -> tuple[ArtifactT, list[str]]:
     """Runs a step and returns its artifact and the warnings shown, the same in a terminal and in a file."""
-    consoles = [Console(file=io.StringIO(), width=120, force_terminal=is_terminal) for is_terminal in (False, True)]
-    (artifact,) = run([step], store, [View(console) for console in consoles])
-    plain, rich = ([*map(str.strip, re.findall(r"warning: (.*)", console.file.getvalue()))] for console in consoles)
+    files = io.StringIO(), io.StringIO()
+    (artifact,) = run([step], store, [View(Console(file=to, width=120, force_terminal=to is files[1])) for to in files])
+    plain, rich = ([*map(str.strip, re.findall(r"warning: (.*)", file.getvalue()))] for file in files)
     assert plain == rich
     return artifact, plain
 

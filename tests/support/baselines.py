@@ -19,7 +19,7 @@ def config_of(architecture: Any, **changes: Any) -> TransformerConfig:
 def random_model(architecture: str, seed: int = 0, scale: float = 2.0, **changes: Any) -> StatefulModel:
     """Returns a float64 model in evaluation mode, without zero weights and with distributions far from uniform."""
     torch.manual_seed(seed)
-    model = make_model(config_of(architecture, **changes)).double().eval()
+    model: Any = make_model(config_of(architecture, **changes)).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(scale * (parameter + 0.1 * torch.randn_like(parameter)))

@@ -68,7 +68,7 @@ def corpus_of(
     corpus = Corpus(folder)
     folder.mkdir(parents=True, exist_ok=True)
     shards = [
-        write_pairs(*(corpus.shard_path(number, language) for language in languages), part.pairs())
+        write_pairs(*(corpus.shard_path(number, language) for language in languages), *[part.pairs()])
         for number, part in enumerate(blocks(ALL, pairs, shard_pairs))
     ]
     record = {"source": languages[0], "target": languages[1], "shards": shards, "collections": [ALL] * len(shards)}

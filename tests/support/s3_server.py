@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from threading import Thread
-from typing import Any
+from typing import Any, Self
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Response
@@ -86,7 +86,7 @@ class FaultyProxy:
         self.delay_s, self.n_failed, self.n_passed = 0.0, 0, 0
         self.hides_e_tags = False
 
-    def __enter__(self) -> "FaultyProxy":
+    def __enter__(self) -> Self:
         self.address = self._running.__enter__()
         return self
 

@@ -67,7 +67,7 @@ def make(store: Store, target: Step[Artifact]) -> list[str]:
                 assert lock.take() is None
                 store.publish(
                     step.name,
-                    lambda folder, step=step, ready=arguments: step.stage.function(Context(folder), *ready),
+                    lambda folder: step.stage.function(Context(folder), *arguments),  # noqa: B023
                     described,
                     holds_lock=lock.is_ours,
                 )

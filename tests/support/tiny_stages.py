@@ -195,7 +195,7 @@ def drive_behind_a_gpu(store: str, _log: str) -> None:
     """Runs a step that needs a GPU in a cluster whose only one is held, and prints its GPUs."""
     with loopback_only():
         ray.init("local", num_cpus=2, num_gpus=1, include_dashboard=False, log_to_driver=False)
-    holder = ray.remote(num_cpus=0, num_gpus=1)(Holder).remote()
+    holder: Any = ray.remote(num_cpus=0, num_gpus=1)(Holder).remote()
     ray.get(holder.ready.remote())
     step = Stage("tiny_stages.tell_gpus", tell_gpus, Words, gpus=1)("tell GPUs")
     (words,) = run([step], Store(Path(store).parent), [Release(holder)])

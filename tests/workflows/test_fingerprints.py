@@ -43,7 +43,7 @@ def fingerprints() -> dict[str, dict[str, str]]:
             (Path(folder) / section).mkdir()
             (Path(folder) / section / "wsj.mrg").write_text(f"(S (NP (NN s{section})) (VP (VBZ is)))\n")
         corpus, sets = stages.text_of("treebank", TreebankSettings(treebank=Path(folder)), CleaningSettings())
-        found["treebank"] = {step.label: step.name for step in (corpus, *sets.values())}
+        found["treebank"] = {corpus.label: corpus.name} | {step.label: step.name for step in sets.values()}
     return found
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.artifacts import Corpus
 from pipeline.corpora.wmt14 import Wmt14Settings, official_archives
 from pipeline.settings import CleaningSettings
+from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.official_archives import settings_of, write_official
 from tests.support.range_server import serving
@@ -19,7 +19,7 @@ from workflows.engine.runner import run
 
 
 class Interrupting(Watcher):
-    def event(self, step: Step[Corpus], event: dict[str, Any]) -> None:
+    def event(self, step: Step[Artifact], event: dict[str, Any]) -> None:
         if event.get("done", 0) > 0.1 and event["unit"] == "MB":
             raise KeyboardInterrupt
 

@@ -26,7 +26,7 @@ def test_self_attention_is_equation_1_of_the_input() -> None:
 
 def test_a_separable_convolution_is_the_product_of_its_two() -> None:
     separable = make("separable convolution", SETTINGS, WIDTH).double()
-    (depthwise, pointwise), full = separable, make("convolutional", SETTINGS, WIDTH).double()
+    (depthwise, pointwise), full = separable.children(), make("convolutional", SETTINGS, WIDTH).double()
     with torch.no_grad():
         full.convolution.weight.copy_(pointwise.weight[:, :, None] * depthwise.convolution.weight[:, 0])
         full.convolution.bias.copy_(pointwise(depthwise.convolution.bias))

@@ -26,7 +26,7 @@ def counted(tmp_path: Path) -> CountsArtifact:
 
 
 def test_the_stage_measures_every_type_at_every_size(tmp_path: Path, counted: CountsArtifact) -> None:
-    before, rounds, shapes = torch.get_num_threads(), [], set()
+    before, rounds, shapes = torch.get_num_threads(), list[dict[str, object]](), set()
     with register_module_forward_pre_hook(lambda _layer, inputs: shapes.add(inputs[0].shape)):
         artifact = measure(Context(tmp_path, emit=rounds.append), counted, SETTINGS, SWEEP, TIMING)
     measured = artifact.load()

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,8 +18,8 @@ from tests.support.read_text import read_text
 SMALL = EmbeddedSettings(train_pairs=700, dev_pairs=40, test_pairs=60, shard_pairs=300)
 
 
-def test_sizes_shards_and_progress(tmp_path):
-    events = []
+def test_sizes_shards_and_progress(tmp_path: Path) -> None:
+    events = list[dict[str, object]]()
     corpus = generate(Context(tmp_path, events.append), SMALL.text("train"), CleaningSettings())
     assert corpus.languages == ("en", "de")
     assert [shard.pairs for shard in corpus.shards] == [300, 300, 100]
@@ -28,7 +29,7 @@ def test_sizes_shards_and_progress(tmp_path):
     assert {split: len(text.pairs(split)) for split in SPLITS} == {"train": 700, "dev": 40, "test": 60}
 
 
-def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path):
+def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path: Path) -> None:
     """Dev and test sentences are unique and not in training. No size or seed moves a sentence to another split."""
     other = SMALL.model_copy(update={"seed": 2, "test_pairs": 90})
     corpora = [read_text(tmp_path / "small", SMALL), read_text(tmp_path / "other", other)]
@@ -41,14 +42,14 @@ def test_splits_are_disjoint_and_decided_by_the_sentence(tmp_path):
     assert len(set(sources[0, "train"])) > 0.97 * len(sources[0, "train"])
 
 
-def test_another_process_generates_the_same_shard():
+def test_another_process_generates_the_same_shard() -> None:
     call = "print([*generated(EmbeddedSettings().text('train'), 1, 300)])"
     code = f"from pipeline.corpora.embedded import *; {call}"
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert there == f"{[*generated(SMALL.text('train'), 1, 300)]}\n"
 
 
-def test_all_targets_share_their_sentences(tmp_path):
+def test_all_targets_share_their_sentences(tmp_path: Path) -> None:
     corpora = {
         target: read_text(tmp_path / target, SMALL.model_copy(update={"target": target}))
         for target in ("de", "fr", "trees")
@@ -65,7 +66,7 @@ def test_all_targets_share_their_sentences(tmp_path):
 
 
 @pytest.mark.parametrize("target", ["de", "fr"])
-def test_generated_text_has_the_forecast_size(target, tmp_path):
+def test_generated_text_has_the_forecast_size(target: str, tmp_path: Path) -> None:
     settings = EmbeddedSettings(target=target, train_pairs=1500, dev_pairs=1, test_pairs=1)
     (shard,) = generate(Context(tmp_path), settings.text("train"), CleaningSettings()).shards
     assert settings.amount().train_pairs == shard.pairs
@@ -74,6 +75,6 @@ def test_generated_text_has_the_forecast_size(target, tmp_path):
     assert EmbeddedSettings(target="trees").amount().text_bytes is None
 
 
-def test_a_split_does_not_depend_on_the_sizes_of_others():
+def test_a_split_does_not_depend_on_the_sizes_of_others() -> None:
     larger = SMALL.model_copy(update={"test_pairs": 90})
     assert [larger.text(split) == SMALL.text(split) for split in SPLITS] == [True, True, False]

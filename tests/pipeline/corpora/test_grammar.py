@@ -36,7 +36,7 @@ def test_trees_are_penn_style() -> None:
 
 @given(st.integers(0, 1000), st.integers(0, 2**64 - 1))
 @settings(max_examples=400)
-def test_every_derivation_is_well_formed(seed, number):
+def test_every_derivation_is_well_formed(seed: int, number: int) -> None:
     """Any derivation is deterministic, has a tree over the English tokens, and yields tidy sentences that end once."""
     derivation = derive(seed, number)
     assert derivation == derive(seed, number)
@@ -54,7 +54,7 @@ def test_every_derivation_is_well_formed(seed, number):
     assert not re.search(apart, derivation.french.lower().replace("le onze", ""))
 
 
-def test_english_decides_the_translation():
+def test_english_decides_the_translation() -> None:
     translations_of: dict[str, tuple[str, str]] = {}
     repeated = 0
     for number in range(6000):
@@ -66,7 +66,7 @@ def test_english_decides_the_translation():
 
 
 @pytest.mark.parametrize(("language", "attribute"), [("de", "german"), ("fr", "french")])
-def test_word_by_word_substitution_is_no_translation(language, attribute):
+def test_word_by_word_substitution_is_no_translation(language: str, attribute: str) -> None:
     derivations = [derive(3, number) for number in range(1000)]
     hypotheses = [word_by_word(derivation.english, language) for derivation in derivations]
     references = [getattr(derivation, attribute) for derivation in derivations]

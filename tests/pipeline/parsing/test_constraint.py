@@ -46,7 +46,7 @@ def random_model(seed: int) -> Transformer:
     model = Transformer(TransformerConfig(13, 1, d_model=16, d_ff=32, n_heads=2, d_k=8, d_v=8, dropout=0.0))
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter *= (0.3, 1, 4)[seed % 3] if parameter.dim() > 1 else 1
+            parameter.mul_((0.3, 1, 4)[seed % 3] if parameter.dim() > 1 else 1)
     return model
 
 

@@ -165,7 +165,7 @@ def test_an_interrupted_pull_goes_on(store: Store, elsewhere: Store, at_s3: S3Se
         patch.setattr(bucket_module, "PATIENCE_S", 0.5)
         patch.setenv("AWS_ENDPOINT_URL", proxy.address)
         for file, act in (("manifest.json", elsewhere.manifest), ("weights", elsewhere.fetch)):
-            proxy.refuses = lambda request, file=file: request.startswith("GET") and file in request
+            proxy.refuses = lambda request: request.startswith("GET") and file in request  # noqa: B023
             with pytest.raises(BucketError, match=rf"cannot read .*{file}"):
                 act("words-1")
     assert not elsewhere.folder("words-1").exists()

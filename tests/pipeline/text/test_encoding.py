@@ -48,12 +48,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, parallel_text: Path) -> P
     return Prepared(corpus, dev_set, vocabulary, dataset, EncodedSplit.open(dataset, "train"))
 
 
-def rows_of(split: EncodedSplit) -> list[tuple[list[int], list[int]]]:
+def rows_of(split: EncodedSplit) -> list[tuple[list[int], ...]]:
     """Reads every row's ids with `batch`, one row at a time and so without padding."""
     return [tuple(side[0].tolist() for side in split.batch(np.array([row]))) for row in range(len(split))]
 
 
-def expected(prepared: Prepared, split: str) -> list[tuple[list[int], list[int]]]:
+def expected(prepared: Prepared, split: str) -> list[tuple[list[int], ...]]:
     """Returns the ids of every pair of the text, taken directly from sentencepiece."""
     processor = load(prepared.vocabulary.path)
     pairs = pairs_of(prepared.corpus) if split == "train" else read_pairs(prepared.dev.source, prepared.dev.references)

@@ -89,7 +89,8 @@ def test_longer_dev_sentences_recompile_nothing(encoded: Any, tmp_path: Path, mo
     still = replace(TINY.model, dropout=0.0)  # dropout on CPUs cannot be compiled
     training = Training(Workers(), encoded(LONG), with_fields(dtype="bfloat16", model=still), tmp_path)
     training.step.compiled = True
-    for layer in (*training.step.model.encoder, *training.step.model.decoder):
+    model: Any = training.step.model
+    for layer in (*model.encoder, *model.decoder):
         layer.compile(backend="eager", fullgraph=True, dynamic=False)
     updates = list(training.updates.between(0, 2))
     with torch._dynamo.config.patch(error_on_recompile=True):

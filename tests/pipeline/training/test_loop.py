@@ -188,25 +188,6 @@ def test_settings_that_do_not_fit_the_dataset(dataset: EncodedDataset, tmp_path:
             train_alone(dataset, with_fields(**fields), tmp_path)
 
 
-def test_update_that_does_not_fit_is_told_and_other_faults_are_not(dataset: EncodedDataset, tmp_path: Path) -> None:
-    """If no part fits, the error has the setting to lower. A fault that only mentions memory is unchanged."""
-
-    def too_large(batch: Batch) -> None:
-        torch.empty(10**15)
-
-    def faulty(batch: Batch) -> None:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    for accumulate, error, message in (
-        (too_large, UserError, "does not fit into the memory of cpu; lower budget_tokens"),
-        (faulty, RuntimeError, "illegal memory access"),
-    ):
-        training = Training(Workers(), dataset, TINY, tmp_path)
-        training.step.accumulate = accumulate
-        with pytest.raises(error, match=message):
-            training.train()
-
-
 def test_garbage_at_chosen_updates(dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a run it runs only after validation and every second update, as set here. An error ends this."""
     monkeypatch.setattr(loop, "COLLECT_UPDATES", 2)

@@ -3,8 +3,7 @@
 The same tests run on the CPU and, if torch finds one, on a GPU. They need neither Ray nor real text.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import pickle
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from model.batch import Batch
 from pipeline.artifacts import EncodedDataset
+from pipeline.errors import UserError
 from pipeline.hardware import make_deterministic
 from pipeline.settings import TrainingSettings
 from pipeline.text.encoding import EncodedSplit
@@ -30,20 +31,8 @@ pytestmark = pytest.mark.gpu
 STILL = with_fields(model=replace(TINY.model, dropout=0.0))
 """Without dropout, whose masks differ between devices."""
 
-
 ON_A_GPU = pytest.mark.parametrize("device", ["cuda"], indirect=True)
 """For tests that prove nothing on a CPU."""
-
-
-@contextmanager
-def waiting_forbidden() -> Iterator[None]:
-    """Raises an error if the body waits for the GPU."""
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @ON_A_GPU
@@ -68,9 +57,13 @@ def test_update_that_is_not_logged_does_not_wait(device: str, dataset: EncodedDa
     updates = list(training.updates.between(0, 3))
     for update in (updates[0], *updates):  # first-time compilation and allocation may wait
         training._update(update)
-    with waiting_forbidden():
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")  # waiting is one
+    try:
         for update in updates:
             training._update(update)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
     line = training.report.unread[-1].read_back()
     assert line["update"] == training.state.update == 7
     assert np.isfinite(line["loss"])
@@ -113,6 +106,44 @@ def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> 
     torch.testing.assert_close(sums.cpu(), expected, rtol=1e-5, atol=0)
 
 
+SHORTAGES = {
+    "the smallest part of an update does not fit .*; lower budget_tokens.*memory-0.pickle": (UserError, 0),
+    "ran out after update 2: .*memory-0.pickle": (UserError, 2),
+    "CUDA error: an illegal memory access": (RuntimeError, 0),
+}
+
+
+@pytest.mark.parametrize("message", SHORTAGES, ids=["before", "later", "another fault"])
+def test_what_held_the_memory_that_ran_out_is_in_a_file(
+    device: str, dataset: EncodedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    """The error names it. What ran out before the first update is repeated; a torch for CPUs cannot record it."""
+    calls, cuda, (kind, done) = list[str](), torch.cuda.memory, SHORTAGES[message]
+    if device == "cpu":
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        monkeypatch.setattr(cuda, "_record_memory_history", lambda **_: calls.append("record"))
+        monkeypatch.setattr(cuda, "_dump_snapshot", lambda name: Path(name).write_bytes(pickle.dumps(calls)))
+
+    def accumulate(batch: Batch) -> None:
+        calls.append("compute")
+        if device == "cpu" or kind is RuntimeError:
+            raise (torch.OutOfMemoryError if kind is UserError else RuntimeError)(message)
+        torch.empty(10**15, device=device)
+
+    training = Training(Workers(device=device), dataset, STILL, tmp_path)
+    if done:
+        training.train(until=done)
+    training.step.accumulate = accumulate
+    with training.writer, pytest.raises(kind, match=message):
+        training.train()
+    if kind is UserError:
+        content = pickle.loads((tmp_path / "memory-0.pickle").read_bytes())
+        if device == "cpu":
+            assert content[-2:] == (["compute", "record"] if done else ["record", "compute"])
+        elif not done:
+            assert "oom" in {event["action"] for trace in content["device_traces"] for event in trace}
+
+
 class ThroughHost(Workers):
     """Workers whose gloo group sends tensors through the CPU, because NCCL needs a GPU per process."""
 
@@ -129,14 +160,14 @@ def train_on_device(
     rank: int, size: int, port: int, device: str, dataset: EncodedDataset, settings: TrainingSettings, folder: Path
 ) -> None:
     make_deterministic()  # like the loop on a GPU: no operation may lack a deterministic kernel
-    send, receive, received = dist.send, dist.recv, []
+    send, receive, received = dist.send, dist.recv, list[Tensor]()
 
     def receive_on_host(tensor: Tensor, source: int) -> None:
         received.append(tensor.cpu())
         receive(received[-1], source)
         tensor.copy_(received[-1])
 
-    dist.send, dist.recv = lambda tensor, target: send(tensor.cpu(), target), receive_on_host
+    dist.__dict__.update(send=lambda tensor, target: send(tensor.cpu(), target), recv=receive_on_host)
     with group(rank, size, port):
         Training(ThroughHost(rank, size, device), dataset, settings, folder).run()
     assert bool(received) == (size == 2 and rank == 0), "sums are exchanged by other functions"

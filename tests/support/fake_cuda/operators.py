@@ -68,7 +68,7 @@ def _bytes(tree: Any) -> int:
     return sum(x.nbytes for x in tensors) if sum(x.numel() for x in tensors) >= 1 << 20 else 0
 
 
-def _apply(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+def replace_parameters(module: nn.Module, change: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
     """Replaces `nn.Module._apply`, which cannot swap the contents of FakeTensors."""
     for part in module.modules():
         for name, parameter in part._parameters.items():
@@ -89,7 +89,7 @@ def counted(into: dict[str, dict[str, int]], name: str) -> Any:
 
 
 def main() -> None:
-    nn.Module._apply = _apply
+    nn.Module._apply = replace_parameters
     # torch has no meta kernel for a tensor rate. This operator changes its arguments and returns nothing.
     library = torch.library.Library("aten", "IMPL")
     library.impl("_fused_adam_.tensor_lr", lambda *args, **options: None, "Meta")

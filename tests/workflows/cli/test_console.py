@@ -82,7 +82,7 @@ def test_an_option_of_one_value_refuses_a_second(command_line: CommandLine) -> N
     for words, command in commands:  # grows by subcommands
         commands += [([*words, name], each) for name, each in getattr(command, "commands", {}).items()]
         for option in command.params:
-            if option.param_type_name == "option" and not (option.multiple or option.is_flag):
+            if option.param_type_name == "option" and not (option.multiple or vars(option)["is_flag"]):
                 done = command_line.here(*words, option.opts[0], "1", f"{option.opts[0]}=2")
                 _assert_one_line(done, f"{option.opts[0]} is given twice")
     assert len(commands) > 20

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
@@ -26,7 +27,6 @@ def test_nodes_get_the_packages_and_no_folder_of_the_same_name(tmp_path: Path) -
     assert all((folder / "__init__.py").is_file() for folder in packages)
 
 
-@ray.remote(num_cpus=0)
 class Reserving:
     """Reserves a CPU, like Ray Train's controller for its workers."""
 
@@ -38,7 +38,7 @@ class Reserving:
 
 def test_what_a_killed_actor_reserved_is_freed(ray_cluster: None) -> None:
     """What the driver reserved stays."""
-    actor = Reserving.remote()
+    actor: Any = ray.remote(num_cpus=0)(Reserving).remote()
     group, of_driver = ray.get(actor.reserve.remote(), timeout=PATIENCE_S), placement_group([{"CPU": 1}])
     ray.get(of_driver.ready(), timeout=PATIENCE_S)
     remove_abandoned_placement_groups()

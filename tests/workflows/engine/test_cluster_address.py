@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import psutil
 import pytest
@@ -42,7 +42,7 @@ def drive(address: Annotated[str | None, typer.Option()] = None, store: Path | N
     with cluster(address):
         if store:
             check_shared(Store(store), address)
-        add = ray.remote(lambda references: sum(ray.get(references)))
+        add: Any = ray.remote(lambda references: sum(ray.get(references)))
         print(ray.get(add.remote([ray.put(40), ray.put(2)])))
 
 

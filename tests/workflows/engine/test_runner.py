@@ -219,7 +219,7 @@ def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
     store, step = Store(tmp_path), joined(tmp_path / "log")
     (left, right), file = step.inputs, io.StringIO()
     runner.run([left, right], store)
-    watchers = [Log(), View(Console(file=file, width=120))]
+    watchers: list[Any] = [Log(), View(Console(file=file, width=120))]
     with working({step: Reason("never built")}, store, watchers, None) as relay:
         _flip(store.folder(left.name) / "words.txt")
         build(runner.to_run([step], store), store, relay.board, follow=relay.follow)
