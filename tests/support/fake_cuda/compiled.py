@@ -54,12 +54,12 @@ def main() -> None:
     for name, value in constants.items():
         setattr(torch.cuda, name, lambda *device, value=value: value)
         setattr(CudaInterface, name, staticmethod(getattr(torch.cuda, name)))
-    torch.cuda.get_rng_state, torch.cuda.set_rng_state = torch.get_rng_state, torch.set_rng_state
-    torch.cuda.device.__enter__ = lambda self: None  # type: ignore[method-assign]
-    torch.cuda.device.__exit__ = lambda self, *error: None  # type: ignore[method-assign]
+    torch.cuda.get_rng_state, torch.cuda.set_rng_state = torch.get_rng_state, torch.set_rng_state  # type: ignore[assignment]
+    torch.cuda.device.__enter__ = lambda self: None
+    torch.cuda.device.__exit__ = lambda self, *error: None
     use_h100()
     triton_helpers.set_driver_to_gpu = lambda: None
-    nn.Module._apply = replace_parameters  # type: ignore[method-assign]
+    nn.Module._apply = replace_parameters
     config.force_disable_caches, config.use_static_triton_launcher = True, False
     code: list[str] = []
 
