@@ -111,8 +111,8 @@ class Training:
     `make` builds the model from the seeded random state. Checkpoints do not record it, so resume with the same one.
 
     Every method raises UserError at every rank if the settings do not fit the dataset, a device does not support the
-    run's dtype, an update does not fit into memory, the disk is full, or a loss or gradient is not finite. Any other
-    error is raised only at its rank, while others may be waiting for it: the caller must end their processes.
+    run's dtype, an update does not fit into memory, the disk is full, or a loss or gradient is not finite. Others,
+    as of memory that runs out later, are raised at one rank, while others may wait: the caller must end all processes.
     """
 
     def __init__(

@@ -64,6 +64,7 @@ def test_launches_of_the_rest_are_few(counts: dict[str, dict[str, int]], part: s
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="Inductor's private interface is torch 2.13's")
 def test_what_inductor_makes_of_layers(tmp_path: Path) -> None:
     """Nothing is copied before attention. Registers suffice. No element is stored as an integer."""

@@ -1,37 +1,28 @@
-"""What Triton's kernels need of an H100, by ptxas, and with what they compute there.
+"""What Triton's kernels need of an H100, without one; of attention's, a table:
 
-PYTHONPATH=triton-3.6 python -m tests.support.ptx                  # a row for each of attention's kernels and heads
+    python -m tests.support.ptx
+
+PYTHONPATH may name another Triton, and TRITON_PTXAS_PATH another ptxas.
 """
 
 import re
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 
 from model.kernels import attention
 
-WIDTHS = (16, 32, 64, 128, attention.WIDEST)
-FULL, CAUSAL = (-1, -1), (-1, 0)
-
-
-class Needs(NamedTuple):
-    """Of one kernel."""
-
-    registers: int
-    stack_bytes: int
-    """Of registers that are spilled."""
-    shared_bytes: int
-    products: str
-    wide_loads: int
-    """Instructions that load 16 bytes."""
-    wide_stores: int
+Needs = tuple[int, int, int, str, int, int]
 
 
 def needs(kernel: Any) -> Needs:
-    """Reads a kernel that Triton has compiled."""
+    """Returns what a kernel that Triton has compiled takes: registers, bytes of stack for those that are spilled, bytes
+    of shared memory, the instruction of products, and how many instructions load and how many store 16 bytes.
+    """
     from triton import knobs
 
     with TemporaryDirectory() as folder:
@@ -39,46 +30,43 @@ def needs(kernel: Any) -> Needs:
         command = [knobs.nvidia.cuobjdump.path, "--dump-resource-usage", file]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     registers, stack_bytes = (int(re.findall(rf"{name}:(\d+)", said)[0]) for name in ("REG", "STACK"))
-    ptx = kernel.asm["ptx"]
-    products = " ".join(sorted({*re.findall(r"wgmma\.mma_async|mma\.sync", ptx)}))
-    wide = [len(re.findall(rf"{access}\.global[\w.:]*\.v4", ptx)) for access in ("ld", "st")]
-    return Needs(registers, stack_bytes, kernel.metadata.shared, products, *wide)
+    products = " ".join(sorted({*re.findall(r"wgmma\.mma_async|mma\.sync", kernel.asm["ptx"])}))
+    wide = [len(re.findall(rf"{access}\.global[\w.:]*\.v4", kernel.asm["ptx"])) for access in ("ld", "st")]
+    return registers, stack_bytes, kernel.metadata.shared, products, wide[0], wide[1]
+
+
+def use_h100() -> None:
+    """Lets Triton compile for an H100."""
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    target = GPUTarget("cuda", 90, 32)
+    zero = {"get_current_device": lambda: 0, "get_current_stream": lambda device: 0}
+    driver.set_active(SimpleNamespace(get_current_target=lambda: target, **zero))
 
 
 def compiled(width: int, reach: tuple[int, int]) -> dict[str, Needs]:
-    """Compiles attention's kernels, by name.
+    """Compiles attention's kernels, by name, for the arguments of their calls: aligned, so a multiple of 16."""
+    from triton.runtime import JITFunction
 
-    Pointers, strides and numbers of rows are multiples of 16, as those of a run are, and Triton's launcher notices.
-    """
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+    found = {}
 
-    from model.kernels import attention_triton
+    def launcher(kernel: Any, grid: Any) -> Any:
+        def launch(*arguments: Any, **sizes: Any) -> None:
+            found[kernel.fn.__name__] = needs(kernel.warmup(*arguments, grid=(1,), **sizes))
 
-    x_NHX = torch.empty(64, 8, width)
-    sizes = attention._sizes(x_NHX, x_NHX, *reach)
-    options = {name: sizes.pop(name) for name in ("num_warps", "num_stages")}
-    of_kernels = {}
-    for name in ("forward", "backward"):
-        kernel = getattr(attention_triton, name)
-        kinds = {"sentences": "*i32", "offsets": "*i32", "lse": "*fp32", "scale": "fp32", "row": "i32", "head": "i32"}
-        kinds |= {"rows": "i32"}
-        types = {
-            argument: "constexpr"
-            if argument in sizes
-            else next((kind for part, kind in kinds.items() if part in argument.split("_")), "*bf16")
-            for argument in kernel.arg_names
-        }
-        constants = {(kernel.arg_names.index(argument),): value for argument, value in sizes.items()}
-        aligned = [(i,) for i, kind in enumerate(types.values()) if kind == "i32" or kind.startswith("*")]
-        source = ASTSource(kernel, types, constants, {key: [["tt.divisibility", 16]] for key in aligned})
-        of_kernels[name] = needs(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options))
-    return of_kernels
+        return launch
+
+    use_h100()
+    JITFunction.__getitem__ = launcher
+    x_NHX, rows = torch.empty(64, 8, width, dtype=torch.bfloat16), torch.zeros(64, dtype=torch.int32)
+    seen = rows, rows, rows, rows, *reach
+    attention.backward_by_kernels(*[x_NHX] * 4, *attention.forward_by_kernels(*[x_NHX] * 3, *seen), *seen)
+    return found
 
 
 if __name__ == "__main__":
-    for width in WIDTHS:
-        for reach in (FULL, CAUSAL):
+    for width in (16, 32, 64, 128, 256):
+        for reach in ((-1, -1), (-1, 0)):
             for name, found in compiled(width, reach).items():
-                print(f"| {width} | {'causal' if reach == CAUSAL else 'full'} | {name}", *found, sep=" | ", end=" |\n")
+                print(f"| {width} | {reach} | {name}", *found, sep=" | ", end=" |\n")

@@ -9,7 +9,6 @@ from pipeline.corpora.lengths import drawn
 from pipeline.errors import UserError
 from pipeline.parsing.treebank import TreebankSettings
 from tests.support.wsj_folder import make_wsj
-from workflows.cli.reproduce import chosen_names
 from workflows.profiles.changes import changes_typed
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import own_profile
@@ -125,12 +124,6 @@ def test_competitors_are_of_bases_size(profile: Profile) -> None:
         own = {name: getattr(base.training, name) for name in ("model", "updates")}
         assert recipe.training.model_copy(update={**own, "optimizer": optimizer}) == base.training
         assert flop[name] == pytest.approx(flop["base"], rel=0.02)
-
-
-def test_unnamed_models_are_the_default() -> None:
-    known, default = EMBEDDED.recipes, EMBEDDED.default_models
-    assert chosen_names("models", None, known, default) == ["base", "big"]
-    assert chosen_names("models", "convolutional,base", known, default) == ["base", "convolutional"]
 
 
 def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:

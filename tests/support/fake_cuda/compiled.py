@@ -11,15 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch._dynamo.device_interface import CudaInterface
 from torch._inductor import config
 from torch._inductor.codecache import PyCodeCache
 from torch._inductor.graph import GraphLowering
 from torch._inductor.runtime import triton_helpers
 from torch._subclasses.fake_tensor import FakeTensorMode
-from triton.backends.compiler import GPUTarget
-from triton.runtime import driver
 
 from model.batch import Batch, PackedSize
 from model.config import OptimizerConfig
@@ -27,38 +25,14 @@ from model.dropout import pair_keys
 from model.training_step import TrainingStep
 from model.transformer import Transformer
 from tests.support.fake_cuda.operators import CONFIG, replace_parameters
-from tests.support.ptx import needs
+from tests.support.ptx import needs, use_h100
 
 H100 = SimpleNamespace(
     name="H100", gcnArchName="", major=9, minor=0, multi_processor_count=132, warp_size=32, total_memory=80 << 30,
     regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048, max_threads_per_block=1024,
     shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10,
 )  # fmt: skip
-ROWS = 25_088
-"""An update of the paper's size in one pass."""
-GRAPHS = ("encoder forward", "decoder forward", "decoder backward", "encoder backward")
-
-
-def emulate() -> None:
-    """Lets Inductor and Triton find an H100."""
-    FakeTensorMode.avoid_device_init = property(lambda self: True)  # type: ignore[assignment]
-    found: dict[str, Any] = {
-        "is_available": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "get_device_properties": lambda device=None: H100,
-        "get_device_capability": lambda device=None: (9, 0),
-        "get_rng_state": torch.get_rng_state,
-        "set_rng_state": torch.set_rng_state,
-        "_lazy_init": lambda: None,
-    }
-    for name, function in found.items():
-        setattr(torch.cuda, name, function)
-        setattr(CudaInterface, name, staticmethod(function))
-    torch.cuda.device.__enter__ = lambda self: None
-    torch.cuda.device.__exit__ = lambda self, *error: None
-    driver.set_active(SimpleNamespace(get_current_target=lambda: GPUTarget("cuda", 90, 32)))
-    triton_helpers.set_driver_to_gpu = lambda: None
+ROWS = 25_088  # an update of the paper's size in one pass
 
 
 def facts(code: str) -> dict[str, Any]:
@@ -74,20 +48,24 @@ def facts(code: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    emulate()
+    FakeTensorMode.avoid_device_init = property(lambda self: True)  # type: ignore[assignment]
+    constants: dict[str, Any] = {"is_available": True, "device_count": 1, "current_device": 0, "_lazy_init": None}
+    constants |= {"get_device_properties": H100, "get_device_capability": (9, 0)}
+    for name, value in constants.items():
+        setattr(torch.cuda, name, lambda *device, value=value: value)
+        setattr(CudaInterface, name, staticmethod(getattr(torch.cuda, name)))
+    torch.cuda.get_rng_state, torch.cuda.set_rng_state = torch.get_rng_state, torch.set_rng_state  # type: ignore[assignment]
+    torch.cuda.device.__enter__ = lambda self: None
+    torch.cuda.device.__exit__ = lambda self, *error: None
+    use_h100()
+    triton_helpers.set_driver_to_gpu = lambda: None
     nn.Module._apply = replace_parameters
     config.force_disable_caches, config.use_static_triton_launcher = True, False
     code: list[str] = []
 
     def compile_to_module(graph: GraphLowering) -> Any:
         code.append(graph.codegen()[0].value)
-
-        def call(arguments: list[Tensor]) -> Any:
-            tensors = [*arguments]
-            arguments.clear()
-            return torch.fx.Interpreter(graph.module).run(*tensors)
-
-        return SimpleNamespace(call=call)
+        return SimpleNamespace(call=lambda arguments: torch.fx.Interpreter(graph.module).run(*arguments))
 
     GraphLowering.compile_to_module = compile_to_module  # type: ignore[assignment]
     # To fold constants, which computes with them.
@@ -101,7 +79,8 @@ def main() -> None:
             master = Transformer(CONFIG)
         step = TrainingStep(master, OptimizerConfig(), torch.bfloat16, compiled=True, packed=True)
         step.accumulate(batch.map(lambda tensor: torch.zeros_like(tensor, device="cuda:0")))
-    print(json.dumps({name: facts(text) for name, text in zip(GRAPHS, code, strict=True)}))
+    graphs = ("encoder forward", "decoder forward", "decoder backward", "encoder backward")
+    print(json.dumps({name: facts(text) for name, text in zip(graphs, code, strict=True)}))
 
 
 if __name__ == "__main__":
