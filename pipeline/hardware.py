@@ -149,6 +149,12 @@ def _works(attempt: Callable[[], object], device: str, what: str, change: str) -
     return True
 
 
+def call_mkl_once() -> None:
+    """Calls MKL's functions in one thread: if several are first, one may be imprecise (pytorch/pytorch#188792)."""
+    for function in (torch.exp, torch.log, torch.sqrt, torch.sin, torch.cos, torch.tanh, torch.sigmoid):
+        function(torch.ones(1))
+
+
 def make_deterministic() -> None:
     """Makes GPU computation in this process bit-reproducible, also across processes.
 

@@ -29,7 +29,7 @@ from model.search import SEARCH_ROWS, Hypothesis, beam_search
 from model.transformer import EncoderDecoder, Transformer
 from pipeline.artifacts import Checkpoint
 from pipeline.errors import UserError
-from pipeline.hardware import dtype_of
+from pipeline.hardware import call_mkl_once, dtype_of
 from pipeline.parsing.constraint import TreeTokens, WellFormed, tree_tokens
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.text.encoding import decode_ids
@@ -69,6 +69,7 @@ def load_model(folder: Path, device: str = "cpu") -> EncoderDecoder:
     UserError if `model.json` or `model.safetensors` is missing, broken, not finite, or belongs to another model.
     """
     path = folder / "model.safetensors"
+    call_mkl_once()
     model = make_model(Checkpoint(folder).config)
     try:
         weights = {name: weight.float() for name, weight in load_file(path).items()}

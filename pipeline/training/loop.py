@@ -28,7 +28,7 @@ from pipeline.artifacts import METRICS, EncodedDataset
 from pipeline.context import Listener, ignore
 from pipeline.environment import Laps
 from pipeline.errors import UserError
-from pipeline.hardware import dtype_name, make_deterministic
+from pipeline.hardware import call_mkl_once, dtype_name, make_deterministic
 from pipeline.memory import garbage_frozen, gpu_snapshot
 from pipeline.records import TrainingRecord
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
@@ -127,6 +127,7 @@ class Training:
         start: Laps | None = None,
     ) -> None:
         self.workers, self.settings, self.folder, self.start = workers, settings, folder, start or Laps()
+        call_mkl_once()
         self.writer = CheckpointWriter(folder, build)
         if workers.device == "cpu":
             torch.set_num_threads(settings.cpus_per_worker)
