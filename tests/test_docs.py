@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import subprocess
 from functools import cache
 from itertools import product
 from math import sqrt
@@ -77,6 +78,22 @@ def _leads_to_a_heading(page: Path, link: str, anchor: str) -> bool:
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_what_the_architecture_names_is_in_the_code() -> None:
+    """Each name of "Where is ...?" is defined in its file, and the change that adds a number fits the code."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"\| `([\w/]+\.py)`: (.*) \|$", text, re.MULTILINE)
+    assert len(named) > 20
+    for path, names in named:
+        code = (ROOT / path).read_text(encoding="utf-8")
+        assert [
+            name
+            for name in re.findall(r"`(\w+)`", names)
+            if not re.search(rf"^ *(def|class) {name}\b|^{name} =", code, re.M)
+        ] == [], path
+    (change,) = re.findall(r"^```diff\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    subprocess.run(["git", "apply", "--check", "-"], cwd=ROOT, input=change, text=True, check=True)
 
 
 def test_every_page_is_reached_from_the_readme() -> None:
