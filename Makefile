@@ -28,7 +28,7 @@ define REPORT
 	'{ printf "installed into .venv: %.1f GB in %d s, torch %s\n", $$1 * 1.024e-6, s, torch }'
 endef
 
-.PHONY: help reproduce test test-fast test-slow test-clusters evidence chaos gpu lint format constraints clean
+.PHONY: help reproduce test test-fast test-slow test-clusters evidence chaos gpu lint format constraints audit clean
 
 help: ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -90,6 +90,15 @@ constraints: .venv/installed-dev ## pin constraints.txt to the versions now in .
 	mv .venv/constraints.txt constraints.txt
 	$(BIN)/python locks/write.py $(CPU_INDEX)
 	@touch .venv/installed .venv/installed-dev
+
+# The lowest versions that pyproject.toml allows, as requirements.
+LOWEST = sed -nE 's/^ *"([A-Za-z0-9_-]+)(\[[^]]*\])?>=([0-9.]+).*/\1==\3/p' pyproject.toml | sort -u
+audit: ## look for published faults of the pinned versions and of the lowest ones allowed (pip-audit asks PyPI)
+	$(PYTHON) -m venv build/audit
+	build/audit/bin/pip install --quiet pip-audit
+	build/audit/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
+	$(LOWEST) >build/lowest.txt
+	build/audit/bin/pip-audit --no-deps --disable-pip --requirement build/lowest.txt
 
 clean: ## remove the environment and caches, but not the runs
 	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache
