@@ -194,7 +194,8 @@ def test_a_part_is_ended_at_its_limit_and_the_next_one_has_its_result(
         gpu.main(tmp_path, "", "interrupts", False, "cpu", True)
     children = [int(file.stem) for file in tmp_path.glob("*.child")]
     assert children
-    assert {psutil.Process(child).status() for child in children if psutil.pid_exists(child)} <= {psutil.STATUS_ZOMBIE}
+    left = [each for each in psutil.process_iter() if each.pid in children and each.status() != psutil.STATUS_ZOMBIE]
+    assert not psutil.wait_procs(left, timeout=30)[1]
 
 
 def test_the_page_has_the_plan() -> None:

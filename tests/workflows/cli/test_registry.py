@@ -43,7 +43,8 @@ def test_searches_like_its_table(copy_of_table2: MadeTable2, tmp_path: Path, mon
     assert moved.client.get_registered_model("aiayn-en-de-base").aliases == {"newest": 2, "embedded": 2}
     run = moved.client.get_run(moved.client.get_model_version_by_alias("aiayn-en-de-base", "newest").run_id)
     assert (run.info.run_name, run.info.status, len(run.outputs.model_outputs)) == ("en-de base", "FINISHED", 2)
-    assert {file.path for file in moved.client.list_artifacts(run.info.run_id)} == {"samples.txt", "manifest.json"}
+    files = {file.path for file in moved.client.list_artifacts(run.info.run_id)}
+    assert files == {"samples.txt", "dev_samples.txt", "manifest.json"}
     places = [json.loads(each.dataset.source)["uri"] for each in run.inputs.dataset_inputs]
     assert all(place.startswith((after / "store").as_uri()) for place in places)
     assert not before.exists()
