@@ -45,7 +45,7 @@ from workflows.cli.clean import clean_store
 from workflows.cli.console import App, console, help_text, run_app
 from workflows.cli.doctor import doctor
 from workflows.cli.forecast import FORECAST, forecasts_of
-from workflows.cli.prepared import record, recorded, searched
+from workflows.cli.prepared import SearchOptions, record, recorded, searched
 from workflows.cli.reproduce import app_of
 from workflows.cli.results import results
 from workflows.cli.runs import runs
@@ -246,7 +246,7 @@ def average(
 @options.with_options
 def translate(
     model: options.ModelArgument,
-    search: options.SearchOptions,
+    search: SearchOptions,
     n_best: Annotated[
         int, typer.Option(min=1, help=f"Translations per sentence; above 1, lines of {N_BEST_LINE}.")
     ] = 1,
@@ -268,7 +268,7 @@ def translate(
 @options.with_options
 def parse(
     model: Annotated[Path, typer.Argument(help="Folder or name of a parser, e.g. table4/embedded/supervised.")],
-    search: options.SearchOptions,
+    search: SearchOptions,
     constrained: Annotated[
         bool, typer.Option("--constrained", help="Search only well-formed trees, which need no repair.")
     ] = False,

@@ -14,9 +14,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
-from pipeline.settings import DecodingSettings
+from workflows.profiles.loading import load_profile
+from workflows.profiles.profile import Profile
 
 Returned = TypeVar("Returned")
 
@@ -64,7 +64,6 @@ DevBleuOption = Annotated[
     bool,
     typer.Option("--dev-bleu", help="Also decode the dev set with every kept checkpoint: BLEU over time in MLflow."),
 ]
-OWN_DEFAULT = "[default: its table's, or the paper's]"
 ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 
@@ -99,29 +98,17 @@ class Common:
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """The options for the search of a trained model; what is None is as in the model's table."""
+class TextOptions:
+    """The options of the translation experiments for a text and its settings."""
 
-    beam_size: Annotated[
-        int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
-    ] = None
-    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")] = None
-    max_extra_tokens: Annotated[
-        int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
-    ] = None
-    batch_tokens: Annotated[int, typer.Option(min=0, help="Source tokens per decoding batch; 0: by device.")] = (
-        DecodingSettings().batch_tokens
-    )
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if faster).")] = (
-        DecodingSettings().dtype
-    )
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0
+    profile: ProfileOption = None
+    data: DataOption = None
+    files: FilesOption = None
 
-    @property
-    def changes(self) -> dict[str, Any]:
-        """The settings that the options change, by name."""
-        named = {name: value for name, value in vars(self).items() if value is not None}
-        return {**named, "threads": self.threads or usable_cpus()}
+    def load(self, common: Common) -> Profile:
+        """Loads the profile with all changes. Raises UserError like `load_profile`."""
+        named, files, changes = self.profile, self.files or (), common.overrides or ()
+        return load_profile(named, data=self.data, files=files, config=common.config, overrides=changes)
 
 
 def with_options(main: Callable[..., Returned]) -> Callable[..., Returned]:
