@@ -24,12 +24,8 @@ from workflows.tables import table3
 from workflows.tables.measured import Cell
 from workflows.tables.table3_rows import GridRow, rows
 
-TABULATE = Stage(
-    "tabulating.tabulate_rows",
-    Imported("workflows.tables.table3_page:tabulate"),
-    table3.Table3Artifact,
-    follows_source=True,
-)
+tabulate_rows = Imported("workflows.tables.table3_page:tabulate")
+TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table3Artifact, follows_source=True)
 
 
 def trials_of(
@@ -79,18 +75,14 @@ def reproduction(
     grid = profile.grid
     text, chosen, base_seeds = stages.prepared(profile, pair, rows=grid.training), rows(grid, asked), grid.base_seeds
     trials = trials_of(text, chosen, seeds, profile.decoding, base_seeds=base_seeds, dev_scores=dev_scores)
+    n_base = sum(trial.model == "base" for trial in trials.values())
 
     def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:
         return TABULATE("table 3", rows_of(chosen, trials, failures), [text.report], request.command)
 
     return Reproduction(
         name="table3",
-        params={
-            "profile": profile.name,
-            "pair": pair,
-            "seeds": seeds,
-            "base_seeds": sum(trial.model == "base" for trial in trials.values()),
-        },
+        params={"profile": profile.name, "pair": pair, "seeds": seeds, "base_seeds": n_base},
         models=trials,
         reports={pair: text.report},
         tabulate=tabulate,
