@@ -19,6 +19,7 @@ from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, requested
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request
+from workflows.profiles.loading import load_profile
 from workflows.profiles.profile import Profile, Recipe
 from workflows.tables import table3
 from workflows.tables.measured import Cell
@@ -106,7 +107,7 @@ def main(
     ] = 1,
 ) -> tuple[Reproduction, Asked]:
     """Returns the experiment and its request."""
-    chosen = text.load(common)
+    chosen = load_profile(**text.given(common))
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
         raise UserError(f"--pairs {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")

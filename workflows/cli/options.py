@@ -15,8 +15,6 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from pipeline.errors import UserError
-from workflows.profiles.loading import load_profile
-from workflows.profiles.profile import Profile
 
 Returned = TypeVar("Returned")
 
@@ -105,10 +103,10 @@ class TextOptions:
     data: DataOption = None
     files: FilesOption = None
 
-    def load(self, common: Common) -> Profile:
-        """Loads the profile with all changes. Raises UserError like `load_profile`."""
-        named, files, changes = self.profile, self.files or (), common.overrides or ()
-        return load_profile(named, data=self.data, files=files, config=common.config, overrides=changes)
+    def given(self, common: Common) -> dict[str, Any]:
+        """Returns the arguments for `load_profile`."""
+        text = {"name": self.profile, "data": self.data, "files": self.files or ()}
+        return {**text, "config": common.config, "overrides": common.overrides or ()}
 
 
 def with_options(main: Callable[..., Returned]) -> Callable[..., Returned]:
