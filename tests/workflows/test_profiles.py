@@ -34,12 +34,16 @@ def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
 def test_a_profile_without_changes_is_the_profile() -> None:
     assert load_profile() == EMBEDDED
     assert [load_profile(name) for name in PROFILES] == [*map(translation_profile, PROFILES)]
+    assert chosen_names("models", "convolutional,base", EMBEDDED.recipes) == ["base", "convolutional"]
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         (["decoding.beam=1"], r"no setting 'decoding.beam'; choose one of decoding.beam_size, "),
+        (["training.seed=2"], "seed'; choose one of recipes.base.training.seed, recipes.big.training.seed"),
+        (["nonsense=1"], "no setting 'nonsense'; choose one of data, corpora, cleaning"),
+        (["updates=many"], "updates is 'many'; give a number of updates"),
         (["decoding.beam_size"], "write it as key=value"),
         (["decoding.beam_size=0"], "decoding.beam_size: .*greater than or equal to 1"),
         (["recipes.base.averaging.last=50"], "only training.keep_checkpoints = 5 are kept"),
@@ -125,12 +129,6 @@ def test_competitors_are_of_bases_size(profile: Profile) -> None:
         own = {name: getattr(base.training, name) for name in ("model", "updates")}
         assert recipe.training.model_copy(update={**own, "optimizer": optimizer}) == base.training
         assert flop[name] == pytest.approx(flop["base"], rel=0.02)
-
-
-def test_unnamed_models_are_the_default() -> None:
-    known, default = EMBEDDED.recipes, EMBEDDED.default_models
-    assert chosen_names("models", None, known, default) == ["base", "big"]
-    assert chosen_names("models", "convolutional,base", known, default) == ["base", "convolutional"]
 
 
 def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:

@@ -45,9 +45,3 @@ def test_several_models_train_side_by_side() -> None:
     assert alone == [2, 0]
     assert layout("base", "long")["base"] == (1, 1, name)
     assert layout("base", "long", overrides=["recipes.base.training.threads=2"])["base"] == (2, 0, name)
-
-
-def test_steps_of_a_tenth_of_a_second_wait_for_no_cpu() -> None:
-    """Training runs may hold all of them for minutes."""
-    short = (stages.AVERAGE, stages.COST, stages.SUBSTITUTE, stages.REBUILD_PARSES, stages.SCORE_PARSES)
-    assert {stage.cpus for stage in short} == {0}
