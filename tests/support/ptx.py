@@ -1,7 +1,4 @@
-"""What Triton's kernels need of an H100, by ptxas, and with what they compute there.
-
-PYTHONPATH=triton-3.6 python -m tests.support.ptx                  # a row for each of attention's kernels and heads
-"""
+"""What Triton's kernels need of an H100, by ptxas, and with what they compute there."""
 
 import re
 import subprocess
@@ -13,7 +10,6 @@ import torch
 
 from model.kernels import attention
 
-WIDTHS = (16, 32, 64, 128, attention.WIDEST)
 FULL, CAUSAL = (-1, -1), (-1, 0)
 
 
@@ -75,10 +71,3 @@ def compiled(width: int, reach: tuple[int, int]) -> dict[str, Needs]:
         source = ASTSource(kernel, types, constants, {key: [["tt.divisibility", 16]] for key in aligned})
         of_kernels[name] = needs(triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options))
     return of_kernels
-
-
-if __name__ == "__main__":
-    for width in WIDTHS:
-        for reach in (FULL, CAUSAL):
-            for name, found in compiled(width, reach).items():
-                print(f"| {width} | {'causal' if reach == CAUSAL else 'full'} | {name}", *found, sep=" | ", end=" |\n")
