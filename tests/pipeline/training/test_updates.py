@@ -1,9 +1,6 @@
 """pipeline.training.updates: the next epoch's plan is ready before its first update, and changes no batch."""
 
 import os
-import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,14 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.synthetic import write_dataset
 from model.batch import Batch, PackedSize
-from model.config import PAD_ID, OptimizerConfig
+from model.config import PAD_ID
 from model.flops import training_flop
-from model.training_step import Buffers, TrainingStep
-from model.transformer import Transformer
 from pipeline.artifacts import EncodedDataset
-from pipeline.corpora.lengths import LENGTHS
 from pipeline.errors import UserError
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
@@ -122,33 +115,6 @@ def test_no_padded_pass_of_a_run_is_larger_than_those_tried_first(dataset: Encod
     ]
     for size in (tokens_of, lambda batch: batch.source.tokens_N.numel(), lambda batch: batch.targets_N.numel()):
         assert max(map(size, updates.largest())) == max(map(size, passes))
-
-
-@pytest.mark.slow
-def test_the_host_needs_little_time_for_an_update(tmp_path: Path) -> None:
-    """Reading, filling a graph's buffers and applying, for updates of Multi30k's base; launches cost as on a CPU."""
-    settings = with_fields(model=replace(TINY.model, vocabulary_size=8000), budget_tokens=1250, pass_tokens=0)
-    split = EncodedSplit.open(write_dataset(tmp_path / "dataset", LENGTHS["multi30k"], 8000), "train")
-    updates = Updates(split, settings, Workers(), torch.bfloat16, "packed")
-    (batch,) = updates._read(updates._planned(0, 1), 0, 0).mine[0].batches
-    step = TrainingStep(Transformer(replace(TINY.model, vocabulary_size=16)), OptimizerConfig(), torch.float32)
-    buffers = Buffers(batch, torch.device("cpu"))
-    work: dict[str, Callable[[int], object]] = {
-        "reading": lambda i: updates._read(updates._planned(0, 1), i % updates.in_epoch, i),
-        "filling": lambda i: buffers.fill(batch),
-        "applying": lambda i: step.apply(i + 1, 1000),
-    }
-    fastest_us = {}
-    for name, do in work.items():
-        rounds_s = []
-        for _ in range(7):
-            began_s = time.process_time()
-            for i in range(300):
-                do(i)
-            rounds_s.append(time.process_time() - began_s)
-        fastest_us[name] = min(rounds_s) / 300 * 1e6
-    print(fastest_us)
-    assert sum(fastest_us.values()) < 1200
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads by Linux's /proc")
