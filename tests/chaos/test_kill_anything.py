@@ -7,9 +7,12 @@ Table 2 is made from generated text on a Ray cluster of two nodes, once undistur
 seed.
 """
 
+import logging
 import os
 import re
+import shutil
 import signal
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,14 +20,20 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random, SystemRandom
+from typing import Any
 
 import psutil
 import pytest
+from ray.cluster_utils import Cluster
 
 from tests.chaos.comparison import differences, outcome
-from tests.chaos.two_nodes import TwoNodes, two_nodes
-from tests.chaos.workflow_process import Workflow
+from tests.chaos.workflow_process import ROOT, Workflow
+from workflows.engine.cluster import set_local_variables
 
+CPUS = 2
+"""CPUs of each node."""
+HEALTH_CHECKS = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}
+"""The head gives up on a node after 3 s of silence instead of 15, so that more kills fit in the time."""
 KILLS = 25
 HUNG_S = 180
 """Time without a new file in the store, a kill or a start after which the workflow counts as hung."""
@@ -50,6 +59,85 @@ TITLES = {
 KINDS = (DRIVER, SECOND_NODE, *TITLES)
 
 pytestmark = [pytest.mark.slow, pytest.mark.ray, pytest.mark.timeout(7200)]
+
+
+class TwoNodes:
+    """A Ray cluster on this machine: the head stays alive; the second node can be killed and replaced."""
+
+    def __init__(self) -> None:
+        self._cluster = Cluster(
+            initialize_head=True,
+            head_node_args={"num_cpus": CPUS, "include_dashboard": False, "_system_config": HEALTH_CHECKS},
+        )
+        self._seen: set[psutil.Process] = set()
+        self.add_second()
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    @property
+    def second(self) -> psutil.Process:
+        return _raylet(self._second)
+
+    def add_second(self) -> None:
+        self._second = self._cluster.add_node(num_cpus=CPUS)
+
+    def clear_second(self) -> None:
+        self._cluster.remove_node(self._second, allow_graceful=False)
+
+    def workers(self) -> list[psutil.Process]:
+        """Returns the processes in which Ray runs tasks, actors and its own services, on both nodes."""
+        found = []
+        for node in self._cluster.list_all_nodes():
+            with suppress(psutil.NoSuchProcess):
+                found += _raylet(node).children(recursive=True)
+        self._seen.update(found)
+        return found
+
+    def stop(self) -> None:
+        self.workers()
+        try:
+            self._cluster.shutdown()
+        finally:
+            for process in self._seen:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+
+
+def _raylet(node: Any) -> psutil.Process:
+    return psutil.Process(node.all_processes["raylet"][0].process.pid)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[TwoNodes]:
+    """Leaves Ray's logs in the test's folder.
+
+    Its files are in a folder of their own, so no other `ray.init()` finds it. Ray ends the nodes along with the thread
+    that started them, so this must be called in the main thread.
+    """
+    # The prefix is short because a socket's path has at most 107 bytes.
+    folder = tempfile.mkdtemp(prefix="chaos-")
+    with pytest.MonkeyPatch.context() as environment:
+        for name in [name for name in os.environ if name.startswith("RAY_")]:
+            environment.delenv(name)
+        environment.setenv("RAY_TMPDIR", folder)
+        environment.setenv("PYTHONPATH", str(ROOT))
+        environment.setenv("OMP_NUM_THREADS", "1")
+        environment.delenv("MLFLOW_TRACKING_URI", raising=False)
+        inherited = set(os.environ)
+        set_local_variables()
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        cluster = TwoNodes()
+        try:
+            yield cluster
+        finally:
+            cluster.stop()
+            for name in set(os.environ) - inherited:
+                del os.environ[name]
+            for session in Path(folder).glob("ray/session_2*"):
+                shutil.move(session / "logs", tmp_path / "ray-logs")
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class Killer:
@@ -102,12 +190,6 @@ class Killer:
             with suppress(psutil.NoSuchProcess, psutil.ZombieProcess, IndexError):
                 _, _, task = process.cmdline()[0].strip().partition("ray::")
                 yield from ((kind, process) for kind, pattern in TITLES.items() if re.fullmatch(pattern, task))
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[TwoNodes]:
-    with two_nodes(tmp_path / "ray-logs") as cluster:
-        yield cluster
 
 
 def _completed(workflow: Workflow, killer: Killer | None = None) -> None:
