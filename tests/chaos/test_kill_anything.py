@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections import Counter
@@ -28,6 +29,7 @@ from ray.cluster_utils import Cluster
 
 from tests.chaos.comparison import differences, outcome
 from tests.chaos.workflow_process import ROOT, Workflow
+from tests.support.tiny_profile import command_of_table2
 from workflows.engine.cluster import set_local_variables
 
 CPUS = 2
@@ -238,3 +240,18 @@ def test_a_workflow_killed_at_random_ends_as_if_nothing_had_happened(nodes: TwoN
     for kind in KINDS:
         print(f"{killer.kills[kind]:3}  {kind}")
     assert not found, "\n".join(found)
+
+
+def test_a_command_killed_again_and_again_at_its_start_ends_well(tmp_path: Path) -> None:
+    """In its first seconds it makes MLflow's file and starts Ray. The driver alone is killed, after 1 to 10 seconds."""
+    chance, command = Random(int(os.environ.get("AIAYN_CHAOS_SEED", "0"))), command_of_table2(tmp_path / "runs")
+    for number in range(int(os.environ.get("AIAYN_CHAOS_KILLS", "10"))):
+        after_s = chance.uniform(1, 10)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as driver:
+            time.sleep(after_s)
+            driver.send_signal(signal.SIGKILL)
+            said = driver.communicate()[0]
+        assert driver.returncode in (-signal.SIGKILL, 0), f"kill {number} after {after_s:.1f} s: {said}"
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "MLflow" not in done.stderr
