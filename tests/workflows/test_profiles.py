@@ -58,7 +58,6 @@ def test_a_profile_without_changes_is_the_profile() -> None:
             ["pairs.en-de.pairs.en-fr.vocabulary.size=900"],
             r"pairs\.en-de: there is no setting 'pairs\.en-fr\.vocabulary\.size'",
         ),
-        (["pairs.en-de=1"], r"pairs\.en-de is a group; set one of its settings"),
         (["pairs.en-de=1", "vocabulary.size=900"], r"pairs\.en-de is a group; set one of its settings"),
         (["pairs.en-fr.vocabulary.size=2"], r"pairs\.en-fr\.vocabulary\.size: .*greater than or equal to 8"),
         (["grid.text.vocabulary.siz=9"], r"grid\.text: there is no setting 'vocabulary\.siz'"),

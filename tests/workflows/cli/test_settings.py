@@ -32,18 +32,13 @@ updates, pairs. Profiles wmt14 and, for Table 4, wsj are the paper's. The progra
 """
 
 
-def options_of(command: Any) -> list[str]:
-    return sorted(
-        option for each in command.params for option in (*each.opts, *each.secondary_opts) if option != "--help"
-    )
-
-
 def surface() -> dict[str, Any]:
     """Returns the options and arguments of each command, and the settings of each table's default profile."""
     commands: dict[str, Any] = {}
 
     def add(name: str, command: Any) -> None:
-        commands[name] = options_of(command)
+        options = (option for each in command.params for option in (*each.opts, *each.secondary_opts))
+        commands[name] = sorted(option for option in options if option != "--help")
         for inner, each in getattr(command, "commands", {}).items():
             add(f"{name} {inner}", each)
 
