@@ -56,10 +56,10 @@ def test_the_stages_count_and_measure_every_type_at_every_size(tmp_path: Path, c
     assert torch.get_num_threads() == before
     assert [event["done"] for event in rounds if event["unit"] == "rounds"] == [0, 1]
     assert [layer.name for layer in counted.load().layers] == list(LAYER_TYPES)
-    for layer in counted.load().layers:
-        assert [(size.length, size.width) for size in layer.sizes] == swept(layer.name)
-        for size in layer.sizes:
-            assert size.counted_flop == forward_flop(layer.name, SETTINGS, size.length, size.width)
+    for each in counted.load().layers:
+        assert [(size.length, size.width) for size in each.sizes] == swept(each.name)
+        for n, d, flop in [(size.length, size.width, size.counted_flop) for size in each.sizes]:
+            assert flop == forward_flop(each.name, SETTINGS, n, d)
     assert [layer.name for layer in measured.layers] == list(LAYER_TYPES)
     for layer in measured.layers:
         assert [(size.length, size.width) for size in layer.sizes] == swept(layer.name)
