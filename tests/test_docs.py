@@ -87,11 +87,8 @@ def test_what_the_architecture_names_is_in_the_code() -> None:
     assert len(named) > 20
     for path, names in named:
         code = (ROOT / path).read_text(encoding="utf-8")
-        assert [
-            name
-            for name in re.findall(r"`(\w+)`", names)
-            if not re.search(rf"^ *(def|class) {name}\b|^{name} =", code, re.M)
-        ] == [], path
+        defined = re.findall(r"^ *(?:def|class) (\w+)|^(\w+) =", code, re.MULTILINE)
+        assert {*re.findall(r"`(\w+)`", names)} <= {name for pair in defined for name in pair}, path
     (change,) = re.findall(r"^```diff\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     subprocess.run(["git", "apply", "--check", "-"], cwd=ROOT, input=change, text=True, check=True)
 

@@ -20,9 +20,9 @@ from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, chosen_names, requested
-from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Stage, Step
 from workflows.experiment import Reproduction, Request
+from workflows.profiles.loading import load_profile
 from workflows.profiles.profile import Profile
 from workflows.tables import table2
 from workflows.tables.measured import Cell
@@ -99,7 +99,7 @@ def reproduction(
 
 @options.with_options
 def main(
-    text: TextOptions,
+    text: options.TextOptions,
     common: options.Common,
     dev_bleu: options.DevBleuOption = False,
     choose_decoding: Annotated[
@@ -112,7 +112,7 @@ def main(
     seeds: Annotated[int, typer.Option(min=1, max=100, help="Runs per model, with consecutive seeds.")] = 1,
 ) -> tuple[Reproduction, Asked]:
     """Returns the experiment and its request."""
-    chosen = text.load(common)
+    chosen = load_profile(**text.given(common))
     request = requested("table2", chosen, common)
     chosen_pairs = chosen_names("pairs", pairs, chosen.corpora)
     chosen_models = chosen_names("models", models, chosen.recipes, chosen.default_models)

@@ -17,20 +17,16 @@ from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, requested
-from workflows.cli.text_options import TextOptions
 from workflows.engine.dag import Imported, Stage, Step
 from workflows.experiment import Reproduction, Request
+from workflows.profiles.loading import load_profile
 from workflows.profiles.profile import Profile, Recipe
 from workflows.tables import table3
 from workflows.tables.measured import Cell
 from workflows.tables.table3_rows import GridRow, rows
 
-TABULATE = Stage(
-    "tabulating.tabulate_rows",
-    Imported("workflows.tables.table3_page:tabulate"),
-    table3.Table3Artifact,
-    follows_source=True,
-)
+tabulate_rows = Imported("workflows.tables.table3_page:tabulate")
+TABULATE = Stage("tabulating.tabulate_rows", tabulate_rows, table3.Table3Artifact, follows_source=True)
 
 
 def trials_of(
@@ -80,18 +76,14 @@ def reproduction(
     grid = profile.grid
     text, chosen, base_seeds = stages.prepared(profile, pair, rows=grid.training), rows(grid, asked), grid.base_seeds
     trials = trials_of(text, chosen, seeds, profile.decoding, base_seeds=base_seeds, dev_scores=dev_scores)
+    n_base = sum(trial.model == "base" for trial in trials.values())
 
     def tabulate(failures: Mapping[str, str]) -> Step[table3.Table3Artifact]:
         return TABULATE("table 3", rows_of(chosen, trials, failures), [text.report], request.command)
 
     return Reproduction(
         name="table3",
-        params={
-            "profile": profile.name,
-            "pair": pair,
-            "seeds": seeds,
-            "base_seeds": sum(trial.model == "base" for trial in trials.values()),
-        },
+        params={"profile": profile.name, "pair": pair, "seeds": seeds, "base_seeds": n_base},
         models=trials,
         reports={pair: text.report},
         tabulate=tabulate,
@@ -101,7 +93,7 @@ def reproduction(
 
 @options.with_options
 def main(
-    text: TextOptions,
+    text: options.TextOptions,
     common: options.Common,
     dev_bleu: options.DevBleuOption = False,
     pair: Annotated[
@@ -115,7 +107,7 @@ def main(
     ] = 1,
 ) -> tuple[Reproduction, Asked]:
     """Returns the experiment and its request."""
-    chosen = text.load(common)
+    chosen = load_profile(**text.given(common))
     pair = next(iter(chosen.corpora)) if pair is None else pair
     if pair not in chosen.corpora:
         raise UserError(f"--pairs {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")

@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from pipeline.artifacts import EvaluationSet
-from workflows import paper, stages
+from workflows import stages
 from workflows.cli import options
 from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, requested
@@ -58,20 +57,10 @@ class ParserGrid:
     with_dev_scores: bool = False
     """Whether to score every kept checkpoint on the dev set."""
 
-    @property
-    def training(self) -> paper.ParserTraining:
-        """The paper's name for this kind of training."""
-        return "semi-supervised" if self.name == SEMI_SUPERVISED else "WSJ only, discriminative"
-
     @cached_property
     def text(self) -> stages.Prepared:
         """The trees as training pairs: sentences and symbols."""
         return stages.prepared(self.profile, self.name)
-
-    @property
-    def test_set(self) -> Step[EvaluationSet]:
-        """The test set of the table's F1."""
-        return next(iter(self.text.test_sets.values()))
 
     @cached_property
     def candidates(self) -> list[Cell]:
@@ -101,19 +90,20 @@ class ParserGrid:
     def row(self, failures: Mapping[str, str]) -> table4.ParserRow:
         """Returns the row, chosen from the candidates with results."""
         candidates = tuple(candidate for candidate in self.candidates if candidate.model not in failures)
-        baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, self.test_set)
+        test_set = next(iter(self.text.test_sets.values()))
+        baseline = stages.RIGHT_BRANCHING(f"right-branching {self.name}", self.text.corpus, test_set)
         decoding, found = self.profile.decoding, dict[str, Any]()
         if candidates:
             entries = [(candidate.model, candidate.checkpoint, *candidate.scores) for candidate in candidates]
             beams = list(self.profile.choice.beam_sizes)
             parser = stages.CHOOSE_PARSER(f"choose {self.name}", entries, self.text.dev, decoding, beams)
             name = f"{self.name} test"
-            hypotheses = stages.DECODE(f"parse {name}", parser, self.test_set, decoding, parser)
-            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, self.test_set)
+            hypotheses = stages.DECODE(f"parse {name}", parser, test_set, decoding, parser)
+            parses = stages.REBUILD_PARSES(f"rebuild {name}", hypotheses, test_set)
             scores = stages.SCORE_PARSES(f"score {name}", parses)
             found = {"parser": parser, "hypotheses": hypotheses, "parses": parses, "scores": scores}
         return table4.ParserRow(
-            training=self.training,
+            training="semi-supervised" if self.name == SEMI_SUPERVISED else "WSJ only, discriminative",
             data=self.data,
             candidates=candidates,
             failures={failed.model: failures[failed.model] for failed in self.candidates if failed.model in failures},

@@ -18,7 +18,7 @@ import typer
 from safetensors.torch import save_file
 from torch.nn.utils.rnn import pad_sequence
 
-from benchmarks import decoding, gpu, reading, training
+from benchmarks import decoding, gpu, reading
 from benchmarks.contenders import OURS, Contender, processes
 from benchmarks.decoding import CTRANSLATE2
 from model.batch import Batch
@@ -90,18 +90,6 @@ def test_training(tmp_path: Path) -> None:
     low, high = result["roofline_fraction_spread"]
     assert 0 < low <= result["roofline_fraction"] <= high
     assert 0.1 < result["peak_memory_gb"] < 2
-
-
-def test_each_round_has_its_own_roofline() -> None:
-    ours = Contender(OURS, "float32", dict, workers=0)
-    work = {"target_tokens": 5.0, "source_tokens": 4.0, "computed_tokens": 10.0, "peak_memory_gb": 1.0}
-    ours.rounds = [
-        {**work, "counted_flop": 60.0, "seconds": 60 / flop_s, "matmul_flop_s": rate}
-        for flop_s, rate in ((6, 10), (3, 5), (6, 5))
-    ]
-    result = training.results([ours], updates=1)
-    assert result["roofline_fraction"] == pytest.approx(0.6)
-    assert result["roofline_fraction_spread"] == pytest.approx([0.6, 1.2])
 
 
 @pytest.mark.slow

@@ -20,16 +20,6 @@ from tests.support.torch_reference import copy_layers
 TINY = TransformerConfig(vocabulary_size=300, n_layers=2, d_model=32, d_ff=64, n_heads=2, d_k=16, d_v=16, dropout=0.0)
 
 
-def _as_torch(ours: Transformer, peer: TorchTransformer) -> None:
-    peer.embedding.weight.copy_(ours.embedding.weight)
-    copy_layers(ours, peer.transformer.encoder.layers, peer.transformer.decoder.layers)
-
-
-def _as_marian(ours: Transformer, peer: Marian) -> None:
-    """Copies our exported weights into MarianMT. Missing ones are tied, or biases of 0."""
-    peer.marian.load_state_dict(marian_weights(ours), strict=False)
-
-
 @pytest.mark.parametrize("name", ["torch", "marian", "marian, learned positions"])
 def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
     if name != "torch":
@@ -45,7 +35,12 @@ def test_peers_are_the_same_model(tmp_path: Path, name: str) -> None:
     settings = Size(config, "multi30k", 1, 1, cpu_batch_tokens=600).settings(device="cpu")
     peer = PlainLoop(settings, dataset, TorchTransformer if name == "torch" else Marian, "float32")
     with torch.no_grad():
-        (_as_torch if name == "torch" else _as_marian)(ours, peer.model)
+        if name == "torch":
+            layers = peer.model.transformer
+            peer.model.embedding.weight.copy_(ours.embedding.weight)
+            copy_layers(ours, layers.encoder.layers, layers.decoder.layers)
+        else:  # missing ones are tied, or biases of 0
+            peer.model.marian.load_state_dict(marian_weights(ours), strict=False)
     source_BS, target_BT = peer.updates.split.batch(np.arange(40))
     step = TrainingStep(ours, OptimizerConfig(), torch.float32)
     step.accumulate(Batch.padded(source_BS, target_BT, torch.float32))

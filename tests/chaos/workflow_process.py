@@ -8,8 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.chaos.two_nodes import ROOT
-
+ROOT = Path(__file__).parents[2]
 TRAINING = {
     "updates": 120,
     "budget_tokens": 1200,

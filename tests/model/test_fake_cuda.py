@@ -1,6 +1,10 @@
 """What a GPU would execute, without one: no operator across devices, no wait for the host, few launches."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from itertools import chain
 from pathlib import Path
 
@@ -9,10 +13,31 @@ import torch
 
 from model.flops import count_parameters
 from tests.support.fake_cuda import operators
-from tests.support.fake_cuda.build import run
 from tests.support.fake_cuda.operators import CONFIG
 
+SOURCE = Path(operators.__file__).with_name("guard.cpp")
+
 pytestmark = pytest.mark.spawns
+
+
+def run(folder: Path, module: str) -> str:
+    """Runs a module with the device guard preloaded, which it compiles into `folder`, and returns its output."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no C++ compiler can build the device guard")
+    if torch.version.cuda:
+        pytest.skip("this build of torch has CUDA's own device guard")
+    home, guard = Path(torch.__file__).parent, folder / "guard.so"
+    flags = ["-std=c++20", "-O0", "-shared", "-fPIC", f"-I{home / 'include'}", f"-L{home / 'lib'}"]
+    command = [compiler, *flags, str(SOURCE), "-o", str(guard), "-lc10", "-ltorch_cpu"]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode:
+        pytest.skip(f"the device guard does not compile: {built.stderr[-500:]}")
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(home / "lib"), "LD_PRELOAD": str(guard)}
+    command = [sys.executable, "-W", "ignore", "-m", module]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 def memory_bytes(passes: int) -> int:

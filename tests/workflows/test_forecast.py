@@ -17,7 +17,7 @@ from pipeline.text.batching import plan_epoch
 from tests.support.command_line import CommandLine
 from tests.support.tiny_records import trained_on
 from workflows import forecast
-from workflows.forecast import H200_FLOP_S, _finished, _key, _run, _seconds
+from workflows.forecast import _finished, _key, _run
 from workflows.profiles.translation import MULTI30K, WMT14
 
 FORECAST = "workflows.cli", "forecast", "table2"
@@ -40,14 +40,6 @@ def test_the_papers_base_and_a_counted_run() -> None:
     # Counted in a run of 1,187 tokens an update; an update of 22.7 thousand was measured on an H200.
     assert multi30k.flop == pytest.approx(1.657e14 * 1250 / 1187, rel=0.03)
     assert base.seconds == pytest.approx(100_000 * 0.0604 * 25.0 / 22.7, rel=0.02)
-
-
-def test_a_part_of_an_update_shrinks_with_the_devices_and_a_part_does_not() -> None:
-    training = WMT14.recipes["base"].training
-    seconds = [_seconds(training, 8e12, 10**8, gpus, "h200") or 0 for gpus in (1, 3, 8, 64)]
-    products_s, adam_s, exchange_s = 8e12 / H200_FLOP_S[512], 1e-3, 1.9e-3
-    expected = [products_s + adam_s, *(products_s * share + adam_s + exchange_s for share in (22 / 64, 1 / 8, 1 / 64))]
-    assert [each / training.updates for each in seconds] == pytest.approx(expected)
 
 
 def test_a_run_of_the_same_settings_is_its_own_forecast() -> None:

@@ -9,6 +9,7 @@ from pipeline.corpora.lengths import drawn
 from pipeline.errors import UserError
 from pipeline.parsing.treebank import TreebankSettings
 from tests.support.wsj_folder import make_wsj
+from workflows.cli.reproduce import chosen_names
 from workflows.profiles.changes import changes_typed
 from workflows.profiles.loading import load_profile
 from workflows.profiles.own_text import own_profile
@@ -33,12 +34,16 @@ def test_changes_reach_the_setting_they_name(tmp_path: Path) -> None:
 def test_a_profile_without_changes_is_the_profile() -> None:
     assert load_profile() == EMBEDDED
     assert [load_profile(name) for name in PROFILES] == [*map(translation_profile, PROFILES)]
+    assert chosen_names("models", "convolutional,base", EMBEDDED.recipes) == ["base", "convolutional"]
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         (["decoding.beam=1"], r"no setting 'decoding.beam'; choose one of decoding.beam_size, "),
+        (["training.seed=2"], "seed'; choose one of recipes.base.training.seed, recipes.big.training.seed"),
+        (["nonsense=1"], "no setting 'nonsense'; choose one of data, corpora, cleaning"),
+        (["updates=many"], "updates is 'many'; give a number of updates"),
         (["decoding.beam_size"], "write it as key=value"),
         (["decoding.beam_size=0"], "decoding.beam_size: .*greater than or equal to 1"),
         (["recipes.base.averaging.last=50"], "only training.keep_checkpoints = 5 are kept"),
@@ -53,7 +58,6 @@ def test_a_profile_without_changes_is_the_profile() -> None:
             ["pairs.en-de.pairs.en-fr.vocabulary.size=900"],
             r"pairs\.en-de: there is no setting 'pairs\.en-fr\.vocabulary\.size'",
         ),
-        (["pairs.en-de=1"], r"pairs\.en-de is a group; set one of its settings"),
         (["pairs.en-de=1", "vocabulary.size=900"], r"pairs\.en-de is a group; set one of its settings"),
         (["pairs.en-fr.vocabulary.size=2"], r"pairs\.en-fr\.vocabulary\.size: .*greater than or equal to 8"),
         (["grid.text.vocabulary.siz=9"], r"grid\.text: there is no setting 'vocabulary\.siz'"),

@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.store.store import Store
 from tests.chaos.comparison import differences, outcome
-from tests.chaos.two_nodes import ROOT
+from tests.chaos.workflow_process import ROOT
 from tests.support.s3_server import FaultyProxy, S3Server, always
 from tests.support.tiny_profile import TEXT, command_of_table2, training
 

@@ -34,23 +34,22 @@ class Hardware:
     )
 
 
-def forecasts_of(module: str) -> App:
-    """Returns the app that forecasts what an experiment's `main` describes, with its options and `Hardware`."""
+def app_for(module: str, act: Callable[..., None], own: type, summary: str) -> App:
+    """Returns the app that calls `act` with what an experiment's `main` describes, and the further options `own`."""
     main: Callable[..., tuple[Reproduction, Asked] | None] = import_module(module).main
     app = App()
 
-    def command(hardware: Hardware, **options: Any) -> None:
+    def command(further: Any, **options: Any) -> None:
         if asked := main(**options):
-            _print(*asked, hardware)
+            act(*asked, further)
 
-    own = Parameter("hardware", Parameter.KEYWORD_ONLY, annotation=Hardware)
-    parameters = [*signature(main).parameters.values(), own]
+    parameters = [*signature(main).parameters.values(), Parameter("further", Parameter.KEYWORD_ONLY, annotation=own)]
     command.__signature__ = signature(main).replace(parameters=parameters)  # type: ignore[attr-defined]
-    app.command(help=FORECAST)(with_options(command))
+    app.command(help=summary)(with_options(command))
     return app
 
 
-def _print(experiment: Reproduction, request: Asked, hardware: Hardware) -> None:
+def print_forecast(experiment: Reproduction, request: Asked, hardware: Hardware) -> None:
     """Prints the forecast. Raises UserError for options without effect, and for an experiment that trains nothing."""
     options, store = request.options, request.store
     for name in WITHOUT_EFFECT:

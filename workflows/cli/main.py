@@ -20,6 +20,7 @@ aiayn export mlflow table2/multi30k/en-de-base          one model -> MLflow's re
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -44,12 +45,12 @@ from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
 from workflows.cli.console import App, console, help_text, run_app
 from workflows.cli.doctor import doctor
-from workflows.cli.forecast import FORECAST, forecasts_of
-from workflows.cli.prepared import record, recorded, searched
+from workflows.cli.forecast import FORECAST, Hardware, app_for, print_forecast
+from workflows.cli.prepared import SearchOptions, record, recorded, searched
 from workflows.cli.reproduce import app_of
 from workflows.cli.results import results
 from workflows.cli.runs import runs
-from workflows.cli.settings import SETTINGS, settings_of
+from workflows.cli.settings import SETTINGS, Words, print_settings
 from workflows.cli.split import split_text
 from workflows.engine.dag import Imported, Step
 from workflows.engine.progress import View
@@ -90,13 +91,13 @@ class Forecasts(Commands):
     """A command for each table."""
 
     experiments = {name: each for name, each in EXPERIMENTS.items() if name != "figures"}  # noqa: RUF012
-    app_of = staticmethod(forecasts_of)
+    app_of = staticmethod(partial(app_for, act=print_forecast, own=Hardware, summary=FORECAST))
 
 
 class Listings(Forecasts):
     """A command for each table."""
 
-    app_of = staticmethod(settings_of)
+    app_of = staticmethod(partial(app_for, act=print_settings, own=Words, summary=SETTINGS))
 
 
 app = App(cls=Commands, no_args_is_help=True, help=help_text(__doc__))
@@ -246,7 +247,7 @@ def average(
 @options.with_options
 def translate(
     model: options.ModelArgument,
-    search: options.SearchOptions,
+    search: SearchOptions,
     n_best: Annotated[
         int, typer.Option(min=1, help=f"Translations per sentence; above 1, lines of {N_BEST_LINE}.")
     ] = 1,
@@ -268,7 +269,7 @@ def translate(
 @options.with_options
 def parse(
     model: Annotated[Path, typer.Argument(help="Folder or name of a parser, e.g. table4/embedded/supervised.")],
-    search: options.SearchOptions,
+    search: SearchOptions,
     constrained: Annotated[
         bool, typer.Option("--constrained", help="Search only well-formed trees, which need no repair.")
     ] = False,

@@ -14,9 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
-from pipeline.settings import DecodingSettings
 
 Returned = TypeVar("Returned")
 
@@ -64,7 +62,6 @@ DevBleuOption = Annotated[
     bool,
     typer.Option("--dev-bleu", help="Also decode the dev set with every kept checkpoint: BLEU over time in MLflow."),
 ]
-OWN_DEFAULT = "[default: its table's, or the paper's]"
 ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
 
@@ -99,29 +96,17 @@ class Common:
 
 
 @dataclass(frozen=True)
-class SearchOptions:
-    """The options for the search of a trained model; what is None is as in the model's table."""
+class TextOptions:
+    """The options of the translation experiments for a text and its settings."""
 
-    beam_size: Annotated[
-        int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
-    ] = None
-    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")] = None
-    max_extra_tokens: Annotated[
-        int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
-    ] = None
-    batch_tokens: Annotated[int, typer.Option(min=0, help="Source tokens per decoding batch; 0: by device.")] = (
-        DecodingSettings().batch_tokens
-    )
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if faster).")] = (
-        DecodingSettings().dtype
-    )
-    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0
+    profile: ProfileOption = None
+    data: DataOption = None
+    files: FilesOption = None
 
-    @property
-    def changes(self) -> dict[str, Any]:
-        """The settings that the options change, by name."""
-        named = {name: value for name, value in vars(self).items() if value is not None}
-        return {**named, "threads": self.threads or usable_cpus()}
+    def given(self, common: Common) -> dict[str, Any]:
+        """Returns the arguments for `load_profile`."""
+        text = {"name": self.profile, "data": self.data, "files": self.files or ()}
+        return {**text, "config": common.config, "overrides": common.overrides or ()}
 
 
 def with_options(main: Callable[..., Returned]) -> Callable[..., Returned]:

@@ -5,9 +5,14 @@
 
 import json
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from pipeline.artifacts import Hypotheses
+from pipeline.environment import usable_cpus
 from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.store.hashes import STORE
@@ -16,6 +21,33 @@ from workflows.profiles.profile import Profile
 from workflows.runs import RUN, Run, runs_in, write_atomically
 
 PROFILE = "profile.json"
+OWN_DEFAULT = "[default: its table's, or the paper's]"
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """The options for the search of a trained model; what is None is as in the model's table."""
+
+    beam_size: Annotated[
+        int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
+    ] = None
+    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")] = None
+    max_extra_tokens: Annotated[
+        int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
+    ] = None
+    batch_tokens: Annotated[int, typer.Option(min=0, help="Source tokens per decoding batch; 0: by device.")] = (
+        DecodingSettings().batch_tokens
+    )
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if faster).")] = (
+        DecodingSettings().dtype
+    )
+    threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that the options change, by name."""
+        named = {name: value for name, value in vars(self).items() if value is not None}
+        return {**named, "threads": self.threads or usable_cpus()}
 
 
 def record(folder: Path, profile: Profile) -> None:

@@ -1,6 +1,6 @@
 """The experiments' commands: their options, their plan, and what they print.
 
-request = requested("table3", text.load(common), common)
+request = requested("table3", load_profile(**text.given(common)), common)
 return Reproduction("table3", ...), request             # by an experiment's `main`, whose app reproduces it
 """
 

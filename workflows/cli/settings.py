@@ -4,25 +4,22 @@ for setting in settings_in(profile): print(setting.name, setting.value, setting.
 """
 
 import json
-from collections.abc import Callable
-from importlib import import_module
-from inspect import Parameter, signature
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from pipeline.errors import UserError
 from pipeline.settings import settings_in
-from workflows.cli.console import App, console
-from workflows.cli.options import with_options
+from workflows.cli.console import console
 from workflows.cli.reproduce import Asked, say
 from workflows.experiment import Reproduction
 from workflows.profiles.changes import FIXED, BaseProfile
 from workflows.profiles.parsing import ParsingProfile, wsj_profile
 from workflows.profiles.profile import Profile
-from workflows.profiles.translation import translation_profile
+from workflows.profiles.translation import WMT14
 
 SETTINGS = "List a table's settings by their names for --set, with their values, the paper's, and what they mean."
 
@@ -31,35 +28,22 @@ def papers(profile: BaseProfile) -> dict[str, str]:
     """Returns the paper's values of a table's settings, by name; none for Table 1, whose sizes it does not state."""
     if not isinstance(profile, Profile):
         return {}
-    of_paper = wsj_profile(Path("wsj"), []) if isinstance(profile, ParsingProfile) else translation_profile("wmt14")
+    of_paper = wsj_profile(Path("wsj"), []) if isinstance(profile, ParsingProfile) else WMT14
     return {
         each.name: each.text for each in settings_in(of_paper, FIXED) if not each.name.startswith(("corpora.", "data"))
     }
 
 
-def settings_of(module: str) -> App:
-    """Returns the app that lists the settings of an experiment's `main`, with its options."""
-    main: Callable[..., tuple[Reproduction, Asked] | None] = import_module(module).main
-    app = App()
+@dataclass(frozen=True)
+class Words:
+    """The argument beside the table's options."""
 
-    def command(word: str, **options: Any) -> None:
-        if asked := main(**options):
-            _print(asked[1], word)
-
-    own = Parameter(
-        "word",
-        Parameter.KEYWORD_ONLY,
-        default="",
-        annotation=Annotated[str, typer.Argument(help="Only settings whose names or meanings contain this.")],
-    )
-    command.__signature__ = signature(main).replace(parameters=[*signature(main).parameters.values(), own])  # type: ignore[attr-defined]
-    app.command(help=SETTINGS)(with_options(command))
-    return app
+    word: Annotated[str, typer.Argument(help="Only settings whose names or meanings contain this.")] = ""
 
 
-def _print(request: Asked, word: str) -> None:
+def print_settings(_experiment: Reproduction, request: Asked, words: Words) -> None:
     """Prints the settings. Raises UserError if none has the word."""
-    paper = papers(request.profile)
+    paper, word = papers(request.profile), words.word
     found = [
         each for each in settings_in(request.profile, FIXED) if word.lower() in f"{each.name} {each.meaning}".lower()
     ]

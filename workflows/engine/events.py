@@ -130,12 +130,8 @@ class Relay:
                 watcher.failed(name, self.results[name], why)
 
     def follow(self) -> None:
-        """Forwards new events and lets the watchers redraw."""
+        """Forwards new events and lets the watchers redraw. Tells them each minute what steps wait for."""
         self.fetch()
-        self.idle()
-
-    def idle(self) -> None:
-        """Lets the watchers redraw. Tells them each minute what steps wait for."""
         if time.monotonic() - self._told_s > WAITING_S:
             self._tell_waiting()
         for watcher in self._watchers:

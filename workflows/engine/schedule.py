@@ -139,8 +139,9 @@ def build(
                     names = [name for name, needed in behind.items() if step.fingerprint in needed]
                     if not names:
                         raise
+                    cause = getattr(cause, "cause", None) or cause  # of a task
                     for name in names:
-                        failed(name, reason(cause))
+                        failed(name, str(cause).strip().split("\n")[-1] or type(cause).__name__)
                         del behind[name]
                     wanted = alone.union(*behind.values())
                     stopped = [reference for reference, step in running.items() if step.fingerprint not in wanted]
@@ -166,9 +167,3 @@ def _behind(models: Results, steps: Sequence[Step[Artifact]]) -> dict[str, set[s
                 if not needed.isdisjoint(each.fingerprint for each in step.inputs):
                     needed.update(each.fingerprint for each in in_order([step]))
     return behind
-
-
-def reason(error: BaseException) -> str:
-    """Returns an error as one line."""
-    error = getattr(error, "cause", None) or error  # of a task
-    return str(error).strip().split("\n")[-1] or type(error).__name__

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pipeline.attention.recording import KINDS, Kind
 from pipeline.attention.translated import Attended, Pieces
 from pipeline.settings import DecodingSettings
 from workflows.figures.bundles import HEAD_COLORS
+from workflows.tables.render import template
 
 KIND_NAMES: dict[Kind, str] = {
     "encoder": "encoder: source to source",
@@ -35,11 +35,9 @@ def render(
         "start": {"kind": "encoder", "layer": layer - 1, "heads": [head - 1 for head in heads]},
         "sentences": [described(sentence) for sentence in sentences],
     }
-    environment = Environment(
-        loader=PackageLoader("workflows.figures"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
-    return environment.get_template("attention.html.j2").render(
+    page = template("workflows.figures", "attention.html.j2")
+    page.environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
+    return page.render(
         model=model,
         data=data,
         beam_size=settings.beam_size,

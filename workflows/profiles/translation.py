@@ -4,7 +4,6 @@ translation_profile("multi30k").recipes["base"].training.updates      # 5600
 """
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from pipeline.corpora.embedded import EmbeddedSettings
 from pipeline.corpora.multi30k import Multi30kSettings
@@ -14,9 +13,6 @@ from workflows.profiles.profile import Profile
 
 PROFILES = {"embedded": EmbeddedSettings, "multi30k": Multi30kSettings, "wmt14": Wmt14Settings}
 """The settings of the text, by profile."""
-EMBEDDED: Profile
-MULTI30K: Profile
-WMT14: Profile
 
 
 @cache
@@ -27,10 +23,4 @@ def translation_profile(name: str) -> Profile:
     return Profile(name=name, **settings)
 
 
-if not TYPE_CHECKING:  # a type checker knows the profiles above, and no others
-
-    def __getattr__(name: str) -> Any:
-        """Reads a profile when it is used."""
-        if name.isupper() and name.lower() in PROFILES:
-            return translation_profile(name.lower())
-        raise AttributeError(f"module {__name__} has no attribute {name}")
+EMBEDDED, MULTI30K, WMT14 = map(translation_profile, PROFILES)

@@ -119,11 +119,6 @@ class Measured:
         """The scores in the table."""
         return next(iter(self.bleu.values()))
 
-    def nll_over_flop(self) -> list[tuple[float, float]]:
-        """Returns the counted FLOP until each validation, with its dev NLL."""
-        per_update = self.run.counted_flop / self.run.updates
-        return [(line["update"] * per_update, line["dev_nll"]) for line in self.metrics if "dev_nll" in line]
-
     def final_metrics(self) -> dict[str, float]:
         """Returns the metrics measured after training, by MLflow name."""
         metrics = {

@@ -26,7 +26,7 @@ from workflows.tables.facts import facts
 from workflows.tables.measured import Cell, Measured, samples
 from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import hardware, mfu, span
-from workflows.tables.render import differences_table, render_markdown
+from workflows.tables.render import differences_table, render_markdown, template
 from workflows.tables.seeds import seeds_csv
 from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, Table, not_comparable
 
@@ -74,8 +74,6 @@ def write(
     behind the table, whose settings the page lists, `reports` describe their training texts, and `command` is the
     command line that writes the page.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # every command imports this module
-
     shown = ""
     if generated := next((model.cell.data for model in models if model.cell.data.startswith(GENERATED)), ""):
         shown, beside = shows(models, generated), ""
@@ -85,13 +83,6 @@ def write(
     (artifact.folder / f"{Path(artifact.record_file).stem}.md").write_text(render_markdown(results), encoding="utf-8")
     if models:
         (artifact.folder / SEEDS).write_text(seeds_csv(models), encoding="utf-8")
-    environment = Environment(
-        loader=PackageLoader("workflows.tables"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     main, *others = results.tables
     texts = [
         Section(
@@ -104,7 +95,7 @@ def write(
     libraries: dict[str, set[str]] = {}
     for name, version in chain.from_iterable(model.manifest.get("libraries", {}).items() for model in models):
         libraries.setdefault(name, set()).add(version)
-    page = environment.get_template("page.html.j2").render(
+    page = template("workflows.tables", "page.html.j2").render(
         shown=shown,
         lead=lead,
         said=said,

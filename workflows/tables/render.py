@@ -7,7 +7,7 @@ with the leading columns, and words too long for their column are folded.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from rich.box import HORIZONTALS
 from rich.console import Group, RenderableType
@@ -20,6 +20,15 @@ MIN_NAME = 24
 """The width to which row names may be folded."""
 GAP = 2
 """Between columns."""
+
+
+def template(package: str, name: str) -> Any:
+    """Returns a template of a package; what is written into HTML is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # every command imports this module
+
+    blocks: Any = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    is_html, loader = ".html" in name, PackageLoader(package)
+    return Environment(loader=loader, autoescape=is_html, undefined=StrictUndefined, **blocks).get_template(name)
 
 
 def differences_table(differences: Sequence[Difference]) -> Table:

@@ -300,9 +300,10 @@ def over_budgets(models: Sequence[Measured]) -> list[Markup]:
         return []
     seconds, operations, scored = [], [], []
     for model in models:
-        over_seconds = [(line["train_s"], line["dev_nll"]) for line in model.metrics if "dev_nll" in line]
-        seconds.append(Curve(model.cell.label, over_seconds))
-        operations.append(Curve(model.cell.label, model.nll_over_flop()))
+        validated = [line for line in model.metrics if "dev_nll" in line]
+        flop = model.run.counted_flop / model.run.updates
+        seconds.append(Curve(model.cell.label, [(line["train_s"], line["dev_nll"]) for line in validated]))
+        operations.append(Curve(model.cell.label, [(flop * line["update"], line["dev_nll"]) for line in validated]))
         if series := model.series.get("dev_sacrebleu"):
             after = [(line["update"], line["train_s"]) for line in model.metrics]
             reached_s = {update: next(s for at, s in after if at >= update) for update in series}

@@ -1,19 +1,39 @@
-"""pipeline.attention.translated: translations with attention equal plain ones, and their pieces form words."""
+"""pipeline.attention: recording changes nothing, translations with attention are plain ones, pieces form words."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+from model.batch import shift_right
+from model.config import END_ID, PAD_ID, TransformerConfig
+from model.transformer import Transformer
 from pipeline.artifacts import Checkpoint, Corpus
+from pipeline.attention.recording import KINDS, attentions, recording
 from pipeline.attention.translated import BEGIN, END, AttentionTranslator, Pieces, by_word, pieces
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import Translator
 from pipeline.settings import DecodingSettings
 from pipeline.text.vocabulary import load
+from tests.support.batches import hidden_of
 from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
+CONFIG = TransformerConfig(23, n_layers=2, d_model=12, d_ff=20, n_heads=3, d_k=4, d_v=5, dropout=0.0)
+SOURCE_BS = torch.tensor([[5, 9, 7, 4, END_ID], [11, 6, END_ID, PAD_ID, PAD_ID]])
+INPUTS_BT = shift_right(torch.tensor([[6, 8, END_ID], [7, 12, 4]]))
 SETTINGS = DecodingSettings(dtype="float32", max_extra_tokens=8)
+
+
+def test_recording_changes_no_bit_and_leaves_nothing_behind() -> None:
+    torch.manual_seed(0)
+    model = Transformer(CONFIG).eval()
+    with torch.no_grad():
+        plain = hidden_of(model, SOURCE_BS, INPUTS_BT)
+        with recording(model):
+            assert torch.equal(hidden_of(model, SOURCE_BS, INPUTS_BT), plain)
+        assert torch.equal(hidden_of(model, SOURCE_BS, INPUTS_BT), plain)
+    assert all(one.function.on_weights is None for kind in KINDS for one in attentions(model, kind))
 
 
 def test_it_is_the_translation_and_its_weights_fit_the_pieces(checkpoint: Checkpoint) -> None:

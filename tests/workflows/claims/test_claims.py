@@ -1,6 +1,7 @@
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -8,7 +9,6 @@ import pytest
 from pipeline.errors import UserError
 from tests.support.command_line import CommandLine
 from workflows.claims.claims import CLAIMS, UNITS, Judged, judge
-from workflows.claims.error_rates import simulate, spread
 from workflows.claims.inference import ALPHA
 from workflows.claims.seeds import CONDITIONS, Run, Runs, read
 from workflows.cli.claims import cells
@@ -111,8 +111,8 @@ def test_a_family_is_corrected_for_all_its_claims_run_or_not() -> None:
 @pytest.mark.parametrize("family", ["Table 3", "competitors", "attention functions"])
 def test_few_families_have_a_wrong_verdict(family: str) -> None:
     """The protocol's 5%, where deviations differ by up to 18 times; docs/results has more tables."""
-    tables = 150
-    wrong = simulate(family, spread(18), 3, tables)["any, after correction"]
+    tables, example = 150, run_path("examples/claims_error_rates.py")
+    wrong = example["simulate"](family, example["spread"](18), 3, tables)["any, after correction"]
     assert wrong < ALPHA + 3 * (ALPHA * (1 - ALPHA) / tables) ** 0.5
 
 

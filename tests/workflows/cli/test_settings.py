@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 import typer
 
-from pipeline.errors import UserError
 from pipeline.settings import settings_in
 from tests.support.command_line import CommandLine
 from workflows.cli.main import app
 from workflows.cli.reproduce import app_of
-from workflows.cli.settings import settings_of
 from workflows.experiments import EXPERIMENTS
 from workflows.profiles.changes import FIXED
 from workflows.profiles.complexity import load_complexity_profile
@@ -34,18 +32,13 @@ updates, pairs. Profiles wmt14 and, for Table 4, wsj are the paper's. The progra
 """
 
 
-def options_of(command: Any) -> list[str]:
-    return sorted(
-        option for each in command.params for option in (*each.opts, *each.secondary_opts) if option != "--help"
-    )
-
-
 def surface() -> dict[str, Any]:
     """Returns the options and arguments of each command, and the settings of each table's default profile."""
     commands: dict[str, Any] = {}
 
     def add(name: str, command: Any) -> None:
-        commands[name] = options_of(command)
+        options = (option for each in command.params for option in (*each.opts, *each.secondary_opts))
+        commands[name] = sorted(option for option in options if option != "--help")
         for inner, each in getattr(command, "commands", {}).items():
             add(f"{name} {inner}", each)
 
@@ -106,20 +99,7 @@ def test_settings_have_the_paper_s_values_and_meanings(command_line: CommandLine
         2,
         "error: no setting has 'warmth' in its name or meaning; without it, all are listed\n",
     )
-    assert options_of(typer.main.get_command(settings_of("workflows.reproduce_table1")))  # it has no paper's values
-
-
-@pytest.mark.parametrize(
-    ("override", "near"),
-    [
-        ("training.seed=2", "recipes.base.training.seed, recipes.big.training.seed"),
-        ("decoding.beamsize=2", "decoding.beam_size"),
-        ("nonsense=1", "data, corpora, cleaning"),
-    ],
-)
-def test_an_unknown_setting_is_answered_with_the_nearest(override: str, near: str) -> None:
-    with pytest.raises(UserError, match=f"there is no setting '{override.partition('=')[0]}'; choose one of {near}"):
-        load_profile("multi30k", overrides=[override])
+    assert command_line.here("workflows.cli", "settings", "table1").returncode == 0  # which has no paper's values
 
 
 @pytest.mark.parametrize("updates", [3, 60, 11_200])
@@ -130,8 +110,6 @@ def test_updates_scale_what_depends_on_them(updates: int) -> None:
         assert training.optimizer.warmup_steps == max(1, full.optimizer.warmup_steps * updates // full.updates)
         assert len(training.kept_updates) == min(full.keep_checkpoints, updates)
         assert training.validation_updates <= updates
-    with pytest.raises(UserError, match="updates is 'many'; give a number of updates"):
-        load_profile("multi30k", overrides=["updates=many"])
 
 
 if __name__ == "__main__":

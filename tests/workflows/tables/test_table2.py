@@ -1,3 +1,4 @@
+import csv
 import math
 import re
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from tests.support.unspaced_text import CHINESE
 from workflows.tables import table2
 from workflows.tables.measured import Measured, samples
+from workflows.tables.seeds import seeds_csv
 from workflows.tables.table import Missing, Results
 
 Cell = Callable[..., Measured]
@@ -196,3 +198,16 @@ def test_several_models_are_drawn_over_seconds_and_flop(cell: Cell) -> None:
     assert {row[0] for row in nll_s[1:]} == {row[0] for row in nll_flop[1:]} == {"EN-DE base", "EN-DE recurrent"}
     assert [row[1:] for row in bleu_s[1:]] == [["12.5", "21"], ["37.5", "22.6"], ["100", "28"]]  # update / 4 seconds
     assert table2.over_budgets([base]) == []
+
+
+@pytest.mark.parametrize(("recurrent", "compared"), [(1.02, ["base", "recurrent"]), (1.021, [])])
+def test_models_compare_at_equal_flop(cell: Cell, recurrent: float, compared: list[str]) -> None:
+    """Within 2%, of base and its competitors in each language pair: whatever big and other pairs have spent."""
+    spent = {("en-de", "base"): 1.0, ("en-de", "recurrent"): recurrent, ("en-de", "big"): 9.0, ("en-fr", "base"): 5.0}
+    models = []
+    for (pair, name), flop in spent.items():
+        model = cell(pair, name, dev_perplexity=2 + flop)
+        models.append(replace(model, costs=model.costs.model_copy(update={"counted_flop": 1e12 * flop})))
+    rows = [row for row in csv.DictReader(seeds_csv(models).splitlines()) if row.get("equal_flop_dev_nll")]
+    assert [row["model"] for row in rows] == compared
+    assert all(row["equal_flop_dev_nll"] == row["final_dev_nll"] for row in rows)

@@ -1,6 +1,6 @@
 """Simulates tables of models that do not differ: how often the rules of claims err (docs/protocol.md).
 
-python -m workflows.claims.error_rates        # prints the shares in Markdown, in some minutes
+python examples/claims_error_rates.py        # prints the shares in Markdown, in some minutes
 """
 
 from collections import Counter
