@@ -73,8 +73,8 @@ def reproduce(experiment: Reproduction, request: Asked) -> None:
     Raises UserError for options without effect, and typer.Exit with status 1 at the end if models failed.
     """
     options, store = request.options, request.store
-    forms = [form for form in ("verbose", "json", "mermaid") if getattr(options, form)]
-    if forms and not options.plan:
+    forms = [form for form in ("json", "mermaid", "verbose") if getattr(options, form)]
+    if not options.plan and forms not in ([], ["verbose"]):
         raise UserError(f"--{forms[0]} only affects --plan; add --plan or drop it")
     if len(forms) > 1:
         raise UserError(f"--{forms[0]} and --{forms[1]} each print the plan in a form of their own; drop one")
@@ -92,7 +92,7 @@ def reproduce(experiment: Reproduction, request: Asked) -> None:
         return
     run, table, failures, mlflow = run_table(experiment, request, forced)
     console.print()
-    console.print(render_terminal(table, console.width))
+    console.print(render_terminal(table, console.width, verbose=options.verbose))
     console.print()
     commands = {"parse" if model.parses else "translate" for model in experiment.models.values()}
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none

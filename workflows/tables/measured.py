@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from model.config import TransformerConfig
 from pipeline.artifacts import METRICS
@@ -19,13 +19,13 @@ from pipeline.evaluation.tree_scores import BracketScores
 from pipeline.parsing.trees import bracketed
 from pipeline.records import CorpusRecord, DecodingRecord, EvaluationSetRecord, ScoringRecord, TrainingRecord
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
-from pipeline.store.artifact import MANIFEST
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import Step, resolved
 from workflows.profiles.profile import Recipe
 from workflows.quantities import key
 
+Part = TypeVar("Part")
 N_SAMPLES = 10
 """The number of samples of a model's output."""
 
@@ -62,12 +62,16 @@ class Cell:
     decoding_choice: Any = None
     """The search chosen on the dev set, if requested."""
 
+    def parts(self, kind: type[Part]) -> tuple[Part, ...]:
+        """Returns all steps of the model, or in a stage all artifacts, by their class."""
+        values = [getattr(self, field.name) for field in fields(self)]
+        parts = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values)
+        return tuple(part for part in parts if isinstance(part, kind))
+
     @property
     def steps(self) -> tuple[Step[Any], ...]:
         """All steps of the model."""
-        values = [getattr(self, field.name) for field in fields(self)]
-        parts = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values)
-        return tuple(part for part in parts if isinstance(part, Step))
+        return self.parts(Step)
 
     @property
     def results(self) -> tuple[Step[Any], ...]:
@@ -96,7 +100,7 @@ class Measured:
     metrics: Sequence[Mapping[str, Any]]
     """The lines of `metrics.jsonl` in order: updates and dev set measurements."""
     manifest: Mapping[str, Any]
-    """Of the run, with its version, inputs and libraries; empty if its artifact was not published."""
+    """Of the run, with its version, inputs, times and libraries."""
     config: TransformerConfig
     averaged_updates: tuple[int, ...]
     test_set: EvaluationSetRecord
@@ -161,7 +165,7 @@ def measured(cell: Cell) -> Measured:
         corpus=cell.corpus.load(),
         run=training.load(),
         metrics=[json.loads(line) for line in read_lines(training.folder / METRICS)],
-        manifest=training.manifest if (training.folder / MANIFEST).exists() else {},
+        manifest=training.manifest,
         config=cell.checkpoint.config,
         averaged_updates=cell.checkpoint.load().updates,
         test_set=cell.test_set.load(),

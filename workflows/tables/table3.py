@@ -164,7 +164,7 @@ def _measured(name: str, cells: Sequence[Measured], means: Means) -> dict[str, V
         if len(cells) > 1:
             values[f"{kind}.deviation"] = statistics.stdev(_figure(kind, model) for model in cells)
         if base and name != "base":
-            values[f"{kind}.delta"] = here[kind] - base[kind]
+            values[f"{kind}.delta"] = round(here[kind] - base[kind], 9)  # nothing on equal scores
     if any(model.main.paper_bleu is None for model in cells):
         values["paper_bleu"] = Missing.NOT_DEFINED
     return values
@@ -257,8 +257,6 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str
                 f"Base does not have the paper's sizes: {sizes}. The rows keep the paper's ratios to base; label "
                 "smoothing and positions are as printed."
             )
-    elif cells:
-        notes.append("Base was not measured, so no measured row has a difference from it.")
     if "E" in cells:
         notes.append(
             "Row E: learned positions are one table for encoder and decoder, initialized with a standard deviation of "
@@ -283,5 +281,5 @@ def _noise(cells: Mapping[str, list[Measured]]) -> str:
         )
     return (
         f"Standard deviations between a row's seeds are {min(deviations):.4f} to {max(deviations):.4f} nats per token. "
-        "`aiayn claims` judges the paper's claims by seeds.csv."
+        "aiayn claims judges the paper's claims by seeds.csv."
     )

@@ -54,7 +54,7 @@ def tabulate(
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     explanation = (
         "Dev perplexity, one plot per group of rows and one curve per run, with base in every plot. The beginnings are "
-        "cut off at the top."
+        "cut off."
     )
     deltas = [dots(kind, points) for kind in KINDS if (points := both_deltas(main, kind))]
     return page.write(
@@ -118,7 +118,6 @@ def dots(kind: Kind, points: Mapping[str, Point]) -> Markup:
         axes.axvline(0, color=INK, linewidth=1, alpha=0.55)
         axes.margins(0.12)
         axes.set_ylabel("Δ here")
-        axes.legend(frameon=False, fontsize=8)
 
     described = "; ".join(f"{name}: {x:+g} in the paper, {y:+.3g} here" for name, (x, y) in points.items())
     rows = [(name, *point) for name, point in points.items()]
