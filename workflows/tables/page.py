@@ -220,12 +220,8 @@ def translations(cell: Cell) -> Section:
         "or out of order, are marked."
     )
     shown = [
-        {
-            "source": escape(sample["source"]),
-            "reference": marked(sample["reference"], sample["translation"]),
-            "translation": marked(sample["translation"], sample["reference"]),
-        }
-        for sample in samples(cell)
+        {"source": escape(source), "reference": marked(right, found), "translation": marked(found, right)}
+        for source, right, found in (sample.values() for sample in samples(cell))
     ]
     return Section(f"Translations, {cell.label}", explanation, samples=shown)
 

@@ -3,7 +3,7 @@
     python -m workflows.reproduce_table2
 
 Measured numbers come from artifacts' files, and are means over the seeds of a model; cells that failed or were not run
-say so. The differences from the paper and notes on how to read the scores always follow the table.
+say so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from model.config import BASE
 from pipeline.settings import AveragingSettings
 from workflows import paper
 from workflows.paper import KIND_NAMES, KINDS, Kind, group
@@ -70,8 +69,6 @@ LAST_PART = 0.1
 """The last fraction of the updates, over which the fall of dev perplexity is computed."""
 MAX_FALL = 0.05
 """A run whose dev perplexity falls by more than this fraction over the last part has not converged."""
-SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout")
-"""The sizes that rows scale with their base."""
 
 
 @dataclass(frozen=True)
@@ -246,17 +243,6 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str
             f"Not converged ({', '.join(falling)}): dev perplexity still fell by more than {100 * MAX_FALL:g}% over "
             "the last tenth of the updates, so the row's rank may change with more updates."
         )
-    if "base" in cells:
-        config = cells["base"][0].config
-        ratios = {name: getattr(config, name) / getattr(BASE, name) for name in SCALED}
-        if set(ratios.values()) != {1.0}:
-            sizes = ", ".join(
-                f"{paper.SYMBOLS[name]} {getattr(config, name)} (× {ratio:g})" for name, ratio in ratios.items()
-            )
-            notes.append(
-                f"Base does not have the paper's sizes: {sizes}. The rows keep the paper's ratios to base; label "
-                "smoothing and positions are as printed."
-            )
     if "E" in cells:
         notes.append(
             "Row E: learned positions are one table for encoder and decoder, initialized with a standard deviation of "

@@ -10,7 +10,7 @@ F1 = table4.F1
 
 
 def test_printed_rows_stand_above_measured_ones(parser_row: Row) -> None:
-    *printed, _right, _parser, _silver = table4.compute([parser_row()]).tables[0].rows
+    *printed, _right, _parser = table4.compute([parser_row()]).tables[0].rows
     shown = [(row.name, row.values["training"], F1.text(row).strip()) for row in printed]
     assert shown == [(row.name, row.training, row.f1) for row in TABLE_4]
     assert {row.origin for row in printed} == {"paper"}
