@@ -17,7 +17,6 @@ from pipeline.evaluation import costs, scoring
 from pipeline.evaluation.perplexity import Perplexity, PerplexityRecord
 from pipeline.records import AveragingRecord, DecodingRecord, ScoringRecord
 from pipeline.settings import AveragingSettings, DecodingSettings
-from pipeline.store.artifact import MANIFEST
 from pipeline.text.lines import write_lines
 from tests.support.parallel_text import corpus_of, set_of
 from tests.support.tiny_profile import TABLE_2, MadeTable2, overrides
@@ -103,7 +102,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Measured]:
         run = TrainingRun(folder("run"))
         settings = TRAINING.settings.model_copy(update={"model": config, "seed": seed})
         run.write(trained_on(device_name, train_s=train_s, settings=settings, parameters=parameters))
-        run.write_json(MANIFEST, {"started": "2026-11-29T00:00:00+00:00", "seconds": train_s + 2})
+        run.write_json("manifest.json", {"started": "2026-11-29T00:00:00+00:00", "seconds": train_s + 2})
         lines = []
         for update in (*range(50, 351, 50), 360, 400):
             # Flat from update 250 on, except in the last tenth

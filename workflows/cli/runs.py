@@ -56,11 +56,8 @@ def _time(run: Run) -> float:
 
 
 def _result(run: Run) -> str:
-    shown = [f"{in_words(name)} {_brief(value)}" for name, value in run.record.metrics.items()]
+    metrics = run.record.metrics.items()  # as brief as their size allows: 83.12, 5461, 2.4e+15
+    is_short = {name: abs(value) < 1000 and value != int(value) for name, value in metrics}
+    shown = [f"{in_words(name)} {format(value, '.2f' if is_short[name] else '.6g')}" for name, value in metrics]
     more = [f"{len(shown) - MAX_METRICS} more"] if len(shown) > MAX_METRICS else []
     return ", ".join(filter(None, [run.record.reason, *shown[:MAX_METRICS], *more]))
-
-
-def _brief(value: float) -> str:
-    """Formats a number as briefly as its size allows: 83.12, 5461, 2.4e+15."""
-    return f"{value:.2f}" if abs(value) < 1000 and value != int(value) else f"{value:.6g}"

@@ -4,7 +4,7 @@ measured(cell).main.paper_bleu     # in a stage, which receives cells of artifac
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
 from typing import Any, Self, TypeVar
@@ -69,15 +69,11 @@ class Cell:
         return tuple(part for part in parts if isinstance(part, kind))
 
     @property
-    def steps(self) -> tuple[Step[Any], ...]:
-        """All steps of the model."""
-        return self.parts(Step)
-
-    @property
     def results(self) -> tuple[Step[Any], ...]:
         """The steps that no other step needs; once they are done, all are."""
-        needed = {step for result in self.steps for step in result.inputs}
-        return tuple(step for step in self.steps if step not in needed)
+        steps: tuple[Step[Any], ...] = self.parts(Step)
+        needed = {step for result in steps for step in result.inputs}
+        return tuple(step for step in steps if step not in needed)
 
     def published(self, store: Store) -> Self:
         """Returns the same model with its steps' artifacts from a store."""
@@ -122,11 +118,6 @@ class Measured:
     def main(self) -> ScoringRecord:
         """The scores in the table."""
         return next(iter(self.bleu.values()))
-
-    def nll_over_flop(self) -> list[tuple[float, float]]:
-        """Returns the counted FLOP until each validation, with its dev NLL."""
-        per_update = self.run.counted_flop / self.run.updates
-        return [(line["update"] * per_update, line["dev_nll"]) for line in self.metrics if "dev_nll" in line]
 
     def final_metrics(self) -> dict[str, float]:
         """Returns the metrics measured after training, by MLflow name."""
@@ -195,3 +186,8 @@ def samples(cell: Cell) -> list[dict[str, str]]:
     lines = list(zip(*map(read_lines, texts), strict=False))
     names = ("source", "reference", "translation")
     return [dict(zip(names, each, strict=True)) for each in lines[:: max(1, len(lines) // N_SAMPLES)][:N_SAMPLES]]
+
+
+def listed(samples: Iterable[Mapping[str, str]]) -> str:
+    """Returns samples as text, each with a line per side."""
+    return "\n\n".join("\n".join(f"{f'{name}:':12} {text}" for name, text in each.items()) for each in samples) + "\n"

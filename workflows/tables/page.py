@@ -72,8 +72,7 @@ def write(
 
     `lead` introduces the table, `said` states the result, `beside` compares it with the paper. For generated text, what
     the run shows stands in front instead of `beside`. Empty `sections` are left out. `models` are the trained models
-    behind the table, whose settings the page lists, `reports` describe their training texts, and `command` is the
-    command line that writes the page.
+    behind the table, `reports` describe their training texts, and `command` is the command line that writes the page.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # every command imports this module
 

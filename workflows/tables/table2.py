@@ -109,7 +109,7 @@ def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILE
         [Table("Table 2", columns, rows), *further],
         differences([first for first, *_ in cells.values()]),
         _notes(models, cells, failures),
-        _metrics(cells, pairs),
+        _metrics(cells),
     )
 
 
@@ -173,9 +173,8 @@ def model_differences(cells: Cells) -> Iterator[Table]:
             rows.append(Row(f"{second[0].cell.label} − {first[0].cell.model}", "", values))
     if rows:
         explanation = (
-            "By paired bootstrap over sentences, and over the seeds of a model that has several: a small p says that "
-            "other sentences like the test set's would show the difference. One seed says nothing of another seed. Two "
-            "or three seeds make the interval too narrow: aiayn claims judges with trained models as units."
+            "By paired bootstrap over sentences and seeds: a small p says that other such sentences would "
+            "show the difference. A few seeds say little of others: aiayn claims judges with trained models as units."
         )
         yield Table("Differences between models", columns, rows, explanation)
 
@@ -249,14 +248,12 @@ def _scores(
     return values
 
 
-def _metrics(cells: Cells, pairs: Sequence[str]) -> dict[str, float]:
+def _metrics(cells: Cells) -> dict[str, float]:
     """Returns Moses BLEU of each measured cell, else sacreBLEU, e.g. {"paper_bleu.EN-DE base": 27.3, ...}."""
     metrics = {}
-    for model in MEASURED_NAMES:
-        for pair in pairs:
-            if of_cell := cells.get((pair, model)):
-                name = key(deciding(of_cell[0].main), of_cell[0].cell.label)
-                metrics[name] = fmean(model.main.deciding for model in of_cell)
+    for of_cell in cells.values():
+        name = key(deciding(of_cell[0].main), of_cell[0].cell.label)
+        metrics[name] = fmean(model.main.deciding for model in of_cell)
     for pair, scores in baselines([model for of_cell in cells.values() for model in of_cell]).items():
         metrics[key(deciding(scores), f"{pair.upper()} {WORD_BY_WORD}")] = scores.deciding
     return metrics
@@ -298,17 +295,18 @@ def over_budgets(models: Sequence[Measured]) -> list[Markup]:
         return []
     seconds, operations, scored = [], [], []
     for model in models:
-        over_seconds = [(line["train_s"], line["dev_nll"]) for line in model.metrics if "dev_nll" in line]
-        seconds.append(Curve(model.cell.label, over_seconds))
-        operations.append(Curve(model.cell.label, model.nll_over_flop()))
+        label, per_update = model.cell.label, model.run.counted_flop / model.run.updates
+        nll = [(line["train_s"], line["update"], line["dev_nll"]) for line in model.metrics if "dev_nll" in line]
+        seconds.append(Curve(label, [(train_s, dev_nll) for train_s, _, dev_nll in nll]))
+        operations.append(Curve(label, [(update * per_update, dev_nll) for _, update, dev_nll in nll]))
         if series := model.series.get("dev_sacrebleu"):
             after = [(line["update"], line["train_s"]) for line in model.metrics]
             reached_s = {update: next(s for at, s in after if at >= update) for update in series}
-            scored.append(Curve(model.cell.label, [(reached_s[update], bleu) for update, bleu in series.items()]))
-    nll, passed = "dev NLL, nats per token", "seconds of training"
+            scored.append(Curve(label, [(reached_s[update], bleu) for update, bleu in series.items()]))
+    title, passed = "dev NLL, nats per token, over", "seconds of training"
     drawings = [
-        curves(f"{nll}, over time", passed, seconds, "dev-nll-over-seconds-of-training", cut=True),
-        curves(f"{nll}, over FLOP", "FLOP", operations, "dev-nll-over-flop", cut=True),
+        curves(f"{title} time", passed, seconds, "dev-nll-over-seconds-of-training", cut=True),
+        curves(f"{title} FLOP", "FLOP", operations, "dev-nll-over-flop", cut=True),
     ]
     if scored:
         drawings.append(curves(page.TITLES["dev_sacrebleu"], passed, scored, "dev-sacrebleu-over-seconds-of-training"))

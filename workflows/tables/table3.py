@@ -101,10 +101,7 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Measu
     explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
     if correlations:
         listed = ", ".join(f"{rho:.2f} for {KIND_NAMES[kind]} ({n} rows)" for kind, (rho, n) in correlations.items())
-        explained += (
-            f" Spearman's rank correlation between the measured values and the paper's: {listed}. At 1 the rows are in "
-            "the same order, at 0 the orders are unrelated."
-        )
+        explained += f" Spearman's rank correlation between the measured values and the paper's: {listed}."
     table, notes = Table("Table 3", COLUMNS, lines, explained), _notes(lines, cells)
     return Results([table], _differences(cells), notes, _metrics(cells, means, correlations)), cells
 

@@ -61,9 +61,8 @@ def tabulate(
         context,
         Table3Artifact,
         results,
-        lead="Ablations of the base Transformer, in the paper and here: every row changes one design choice. All "
-        "results are on the development set: perplexity is per word-piece, BLEU is in percent, and Δ is the difference "
-        "from base.",
+        lead="Ablations of the base Transformer: every row changes one design choice. All results are on the "
+        "development set.",
         said=said(main),
         beside=beside(main),
         sections=[

@@ -295,8 +295,7 @@ def _notes(rows: Sequence[ParserRow]) -> list[str]:
         "are from EN-DE base, of which, the paper says, all other parameters remained unchanged.",
         "Scored trees carry the gold tags, so that punctuation is ignored in both alike. Tagging accuracy is not "
         "reported.",
-        "Right-branching trees are a baseline: each word begins a constituent that ends with the sentence. All have "
-        "one label, the most frequent in the training trees for such constituents.",
+        "Right-branching trees are a baseline: each word begins a constituent that ends with the sentence.",
     ]
     if any(row.data != WSJ for row in rows):
         names = " and ".join(dict.fromkeys(row.data for row in rows))

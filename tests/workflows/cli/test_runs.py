@@ -38,9 +38,8 @@ def test_all_statuses_are_listed(store: Store, command_line: CommandLine, monkey
     assert done.returncode == 0
     listed = re.sub(r"20\S+ \d\d:\d\d", "", done.stdout.partition("\n")[2])
     assert " ".join(listed.split()) == (
-        "table2/embedded/5 running 1 of 5 stages aiayn table2 --seed 6 "
-        "table2/embedded/4 stopped --until training python -m x --until training "
-        "table2/embedded/3 failed no GPU python -m x --seed 5 "
+        "table2/embedded/5 running 1 of 5 stages aiayn table2 --seed 6 table2/embedded/4 stopped --until training "
+        "python -m x --until training table2/embedded/3 failed no GPU python -m x --seed 5 "
         "table2/embedded/2 interrupted 1 of 5 stages, update 1,200 "
         "table2/multi30k/1 finished BLEU 82.50 python -m workflows.reproduce_table2 --seed 2 "
         "table2/embedded/1 finished BLEU 81.50 python -m workflows.reproduce_table2 --seed 1"

@@ -135,11 +135,8 @@ def test_neighbours_in_the_table_are_compared(cell: Cell) -> None:
     assert of_chinese == ["EN-ZH big − base", "1 and 1", *["not defined"] * 3, "+0.00", "[0.00, 0.00]", "1.000"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "taken"),
-    [(3, [0, 1, 2]), (10, list(range(10))), (19, list(range(10))), (25, [0, 2, 4, 6, 8, 10, 12, 14, 16, 18])],
-)
-def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: list[int]) -> None:
+@pytest.mark.parametrize(("lines", "taken"), [(3, range(3)), (10, range(10)), (19, range(10)), (25, range(0, 20, 2))])
+def test_ten_samples_at_even_distances(cell: Cell, lines: int, taken: range) -> None:
     inputs = cell("en-de", "base").cell
     for path in (inputs.test_set.source, inputs.test_set.references):
         write_lines(path, [f"{path.suffix[1:]} {i}" for i in range(lines)])
@@ -188,9 +185,8 @@ def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
     assert [*data][2:] == ["loss.csv", "dev_perplexity.csv", "learning_rate.csv"]
     assert data["loss.csv"][1] == ["EN-DE base", "50", "5.5"]
     assert len(data["dev_perplexity.csv"]) == 1 + 2 * 9
-    labels = re.findall(r'<img alt="([^"]+)"', report)
-    assert len(labels) == len(drawings(report))
-    assert any("EN-DE base ends at" in label for label in labels)
+    assert len(re.findall(r'<img alt="[^"]+"', report)) == len(drawings(report))
+    assert 'alt="training loss against update: EN-DE base ends at 3.5' in report
 
 
 def test_several_models_are_drawn_over_seconds_and_flop(cell: Cell) -> None:
