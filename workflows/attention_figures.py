@@ -20,6 +20,7 @@ from pipeline.errors import UserError
 from pipeline.store.store import Store
 from workflows.cli.console import console, run_app
 from workflows.cli.options import AddressOption, StoreOption
+from workflows.cli.prepared import runs_with, searched
 from workflows.cli.reproduce import app_of
 from workflows.engine.progress import View
 from workflows.engine.runner import run
@@ -61,7 +62,11 @@ def main(
     in_store = Store.at(store).checked()
     examined = trained.at(model, in_store) if model else trained.newest(in_store)
     texts, shown = tuple(sentence or examined.sentences()), numbers(heads) if heads else ()
-    settings = FigureSettings(name=examined.name, sentences=texts, layer=layer, heads=shown, words=tuple(word or ()))
+    folder = examined.checkpoint.folder
+    title = ", ".join([examined.name, *(run.name for run in runs_with(model or folder, folder)[:1])])
+    search = searched(model or folder, folder).model_copy(update={"dtype": "float32"})
+    chosen = {"layer": layer, "heads": shown, "words": tuple(word or ()), "decoding": search}
+    settings = FigureSettings(name=title, sentences=texts, **chosen)
     step = replace(DRAW(f"figures {examined.name}", examined.checkpoint, settings), out=out and out.absolute())
     # The lock keeps `aiayn clean` from deleting the figures, and afterwards the link does.
     with in_store.lock(f"attention_figures-{secrets.token_hex(8)}", step.label) as lock:
@@ -76,7 +81,6 @@ def main(
     for figure in drawn.load().figures:
         console.print(figure.caption, highlight=False)
     console.print(f"\npage: {out / 'attention.html'}", highlight=False, soft_wrap=True)
-    console.print(f"figures: {out}", highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

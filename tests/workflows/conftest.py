@@ -102,6 +102,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Measured]:
         run = TrainingRun(folder("run"))
         settings = TRAINING.settings.model_copy(update={"model": config, "seed": seed})
         run.write(trained_on(device_name, train_s=train_s, settings=settings, parameters=parameters))
+        run.write_json("manifest.json", {"started": "2026-11-29T00:00:00+00:00", "seconds": train_s + 2})
         lines = []
         for update in (*range(50, 351, 50), 360, 400):
             # Flat from update 250 on, except in the last tenth

@@ -6,9 +6,11 @@ import pytest
 
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
+from tests.support.tiny_dag import table_of
 from tests.support.tiny_model_store import publish_model
 from workflows.cli.clean import plan
 from workflows.figures.drawing import AttentionFigures
+from workflows.runs import begin_run
 
 FILES = {*(f"figure{number}.svg" for number in (3, 4, 5)), *("attention.html", "figures.json"), "manifest.json"}
 
@@ -16,7 +18,8 @@ FILES = {*(f"figure{number}.svg" for number in (3, 4, 5)), *("attention.html", "
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Store(tmp_path_factory.mktemp("attention_figures") / "runs")
-    publish_model(store)
+    run = begin_run(store, "table2", "embedded", table_of(1))
+    run.save(artifacts={"average en-de base": publish_model(store).folder.name})
     return store.root
 
 
@@ -67,7 +70,10 @@ def test_ones_own_sentence_words_and_heads_in_a_folder(runs: Path, tmp_path: Pat
     drawn_figures = figures.load().figures
     assert {(figure.layer, figure.heads) for figure in drawn_figures} == {(1, (2,))}
     assert [figure.word for figure in drawn_figures] == ["likes", "it", None]
-    (data,) = re.findall(r'id="data">(.*?)</script>', (figures.folder / "attention.html").read_text(encoding="utf-8"))
+    page = (figures.folder / "attention.html").read_text(encoding="utf-8")
+    (data,) = re.findall(r'id="data">(.*?)</script>', page)
+    assert json.loads(data)["start"] == {"kind": "encoder", "sentence": 0, "layer": 0, "heads": [1], "word": 9}
+    assert "<title>Attention of en-de base, table2/embedded/1</title>" in page
     assert [figure["sentence"] for figure in json.loads(data)["sentences"]] == [sentence]
     refused = command_line.here("workflows.cli", *options, "--word", "old")
     assert refused.returncode == 2

@@ -42,7 +42,7 @@ def test_the_table_holds_what_the_stages_measured(made_table2: MadeTable2) -> No
     assert made.base["sacrebleu.en-de"] == scored["sacrebleu"]
     assert (made.base["paper_way_flop.en-de"] == "not measured") is not torch.cuda.is_available()
     assert made.base["counted_flop.en-de"] > 0
-    assert made.base["paper_bleu.en-fr"] == "not run"
+    assert "paper_bleu.en-fr" not in made.base
 
 
 @pytest.mark.parametrize("wrong", ["MLflow", "Ray", "Ray --until"])
@@ -75,6 +75,7 @@ def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) ->
     """The first line has the settings, the last one the result; a printed command translates with the model."""
     output = made_table2.output
     assert output.startswith("settings of profile embedded: generated text; changed by --set ")
+    assert "Differences from the paper\n" not in output
     assert written(output) == (made_table2.folder, made_table2.table)
     report = (made_table2.folder / "report.html").read_text()
     assert "data:image/" in report
@@ -84,7 +85,16 @@ def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) ->
     assert "EN-DE, generated text: lengths" in report
     (translate,) = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("translate: ")]
     assert named_folder("average", Path(translate[-1]), "model.safetensors").parent == made_table2.store / "store"
-    assert "mlflow ui --backend-store-uri sqlite:///" in output
+    assert re.search(r"mlflow ui --backend-store-uri sqlite:///.*\n +and open http://.*/#/experiments/1\n", output)
+
+
+def test_real_text_ends_with_translations(
+    copy_of_table2: MadeTable2, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("workflows.cli.reproduce.GENERATED", "other text")
+    _again(copy_of_table2, verbose=True)
+    output = capsys.readouterr().out
+    assert (output.count("\ntranslation: "), "Differences from the paper\n" in output) == (3, True)
 
 
 def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTable2) -> None:

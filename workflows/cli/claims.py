@@ -39,7 +39,7 @@ def claims(
     hold, fail, undecided = (counts.pop(verdict, 0) for verdict in ("holds", "fails", "undecided"))
     title = f"The paper's claims, by {len(runs.runs)} runs on {runs.data}, {runs.pair.upper()}"
     console.print(Text(title, style="bold"), table, Text(EXPLANATION, style="dim"), sep="\n")
-    said = f"{hold} claims hold, {fail} fail, {undecided} are undecided, {counts.total()} were not judged."
+    said = f"{hold} claims hold, {fail} fail, {undecided} undecided, {counts.total()} not judged."
     console.print(said, highlight=False)
 
 

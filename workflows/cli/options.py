@@ -79,7 +79,7 @@ class Common:
     store: StoreOption = "runs"
     address: AddressOption = None
     plan: Annotated[bool, typer.Option("--plan", help="Show which stages would run and why, and exit.")] = False
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="With --plan: list every stage.")] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print all stages of --plan, or all notes.")] = False
     json: Annotated[bool, typer.Option("--json", help="With --plan: print the DAG as one JSON document.")] = False
     mermaid: Annotated[bool, typer.Option("--mermaid", help="With --plan: print a Mermaid flowchart.")] = False
     until: Annotated[

@@ -27,12 +27,11 @@ from workflows.engine.plan import as_mermaid, planned, print_plan, reasons, step
 from workflows.engine.progress import View
 from workflows.experiment import Reproduction, Request, run_steps, run_table
 from workflows.profiles.changes import BaseProfile, changes_typed
+from workflows.profiles.profile import GENERATED
 from workflows.runs import DEFAULT_ROOT, Run, artifacts_of
-from workflows.tables.measured import Cell
+from workflows.tables.measured import Cell, listed, samples
 from workflows.tables.render import render_terminal
 from workflows.tracking.addresses import ui_command
-
-MAX_MODELS = 4
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,8 @@ def reproduce(experiment: Reproduction, request: Asked) -> None:
     Raises UserError for options without effect, and typer.Exit with status 1 at the end if models failed.
     """
     options, store = request.options, request.store
-    forms = [form for form in ("verbose", "json", "mermaid") if getattr(options, form)]
-    if forms and not options.plan:
+    forms = [form for form in ("json", "mermaid", "verbose") if getattr(options, form)]
+    if not options.plan and forms not in ([], ["verbose"]):
         raise UserError(f"--{forms[0]} only affects --plan; add --plan or drop it")
     if len(forms) > 1:
         raise UserError(f"--{forms[0]} and --{forms[1]} each print the plan in a form of their own; drop one")
@@ -92,12 +91,16 @@ def reproduce(experiment: Reproduction, request: Asked) -> None:
         return
     run, table, failures, mlflow = run_table(experiment, request, forced)
     console.print()
-    console.print(render_terminal(table, console.width))
+    console.print(render_terminal(table, console.width, verbose=options.verbose))
     console.print()
     commands = {"parse" if model.parses else "translate" for model in experiment.models.values()}
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
-    for line in closing_lines(run, store, model_command, ui_command(mlflow.uri)):
+    curves = "\n        and open ".join(filter(None, (ui_command(mlflow.uri), mlflow.page())))
+    for line in closing_lines(run, store, model_command, curves):
         say(line)
+    done = [model for name, model in experiment.models.items() if name not in failures and not model.parses]
+    if experiment.name == "table2" and done and not done[0].data.startswith(GENERATED):
+        say(f"\n{done[0].label} translates:\n\n{listed(samples(done[0].published(store))[::4])}".rstrip())
     if table.said:
         say(f"\n{table.said}")
     if failures:
@@ -162,8 +165,7 @@ def closing_lines(run: Run, store: Store, model_command: str, curves: str) -> li
     if model_command and models:
         paths = [shown(profile / name) for name in models]  # without `runs`, as commands accept them
         models = [str(path.relative_to(DEFAULT_ROOT) if path.is_relative_to(DEFAULT_ROOT) else path) for path in paths]
-        more = f" and {len(models) - MAX_MODELS} more" if len(models) > MAX_MODELS else ""
-        lines.append(f"models: {', '.join(models[:MAX_MODELS])}{more}")
+        lines.append(f"models: {', '.join([*models[:4], '...'][: len(models)])}")
         lines.append(f"{model_command}: {aiayn()} {model_command} {shlex.quote(models[0])}")
     return [*lines, f"curves: {curves}"]
 

@@ -1,15 +1,14 @@
 """`aiayn runs`: the runs of a store, from their records."""
 
-import re
 import time
 
-from rich.table import Column, Table
 from rich.text import Text
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
 from workflows.cli.console import console, print_error
 from workflows.cli.options import StoreOption
+from workflows.engine.plan import update_of
 from workflows.quantities import in_words
 from workflows.runs import Run, runs_in
 
@@ -18,7 +17,7 @@ STYLES = {"failed": "red", "interrupted": "yellow"}
 
 
 def runs(store: StoreOption = "runs") -> None:
-    """List the runs of a store, newest first, with their status and main results, or why they failed."""
+    """List the runs of a store, newest first: status, progress, main results or why one failed, and the command."""
     named = Store.at(store).checked()
     if not (named.uri or named.root.is_dir()):
         raise UserError(f"--store {store}: no such folder; aiayn table2 writes a table")
@@ -30,13 +29,26 @@ def runs(store: StoreOption = "runs") -> None:
     if not listed:
         console.print(f"no runs in {store} yet; aiayn table2 starts one", highlight=False)
         return
-    columns = (Column(heading, overflow="fold") for heading in ("run", "status", "time", "result", "options"))
-    table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    rows = [("run", "status", "time", "progress", "result")]
     for run in listed:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(_time(run)))
-        options = Text(re.sub(r"^(python -m|aiayn) \S+ ?", "", run.record.command))
-        table.add_row(run.name, Text(run.status, STYLES.get(run.status, "")), at, Text(_result(run)), options)
-    console.print(table)
+        rows.append((run.name, run.status, at, _progress(run, named), _result(run)))
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+    for row, command in zip(rows, ["", *(run.record.command for run in listed)], strict=True):
+        line = Text("".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        line.stylize(STYLES.get(row[1], ""), widths[0], widths[0] + widths[1])
+        for text in (line, Text(f"  {command}", "dim")) if command else (line,):
+            console.print(text, soft_wrap=True)  # can be copied
+
+
+def _progress(run: Run, store: Store) -> str:
+    """Returns what an unfinished run has done: its stages in the store, and the last checkpoint of one that trains."""
+    if run.status not in ("running", "interrupted"):
+        return ""
+    names = run.record.artifacts.values()
+    update = max((update_of(name, store) for name in names), default=0)
+    stages = f"{sum(store.folder(name).exists() for name in names)} of {len(names)} stages"
+    return stages + f", update {update:,}" * bool(update)
 
 
 def _time(run: Run) -> float:
@@ -44,11 +56,8 @@ def _time(run: Run) -> float:
 
 
 def _result(run: Run) -> str:
-    shown = [f"{in_words(name)} {_brief(value)}" for name, value in run.record.metrics.items()]
+    metrics = run.record.metrics.items()  # as brief as their size allows: 83.12, 5461, 2.4e+15
+    is_short = {name: abs(value) < 1000 and value != int(value) for name, value in metrics}
+    shown = [f"{in_words(name)} {format(value, '.2f' if is_short[name] else '.6g')}" for name, value in metrics]
     more = [f"{len(shown) - MAX_METRICS} more"] if len(shown) > MAX_METRICS else []
     return ", ".join(filter(None, [run.record.reason, *shown[:MAX_METRICS], *more]))
-
-
-def _brief(value: float) -> str:
-    """Formats a number as briefly as its size allows: 83.12, 5461, 2.4e+15."""
-    return f"{value:.2f}" if abs(value) < 1000 and value != int(value) else f"{value:.6g}"

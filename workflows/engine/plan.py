@@ -114,7 +114,7 @@ def reasons(
         step: Reason(cause, is_root=not cause.startswith(INPUT))
         if cause
         else Reason(f"{CONTINUES}{reached:,}")
-        if (reached := _reached(step, store))
+        if (reached := update_of(step.name, store))
         else _reason(step, built.get((step.stage.name, step.label), []), fingerprints)
         for step, cause in missing.items()
     }
@@ -132,9 +132,9 @@ def grouped(why: Mapping[Step[Artifact], Reason]) -> list[str]:
     ]
 
 
-def _reached(step: Step[Artifact], store: Store) -> int:
-    """Returns the update of an interrupted run's newest checkpoint on this machine, or 0."""
-    checkpoints = store.scratch(step.name).glob("recovery/[0-9]*") if step.stage.trains else ()
+def update_of(name: str, store: Store) -> int:
+    """Returns the update of an unfinished run's newest checkpoint on this machine, or 0."""
+    checkpoints = store.scratch(name).glob("recovery/[0-9]*")
     return max((int(checkpoint.name) for checkpoint in checkpoints if checkpoint.name.isdecimal()), default=0)
 
 

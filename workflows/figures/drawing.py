@@ -111,9 +111,12 @@ def draw_figures(context: Context, checkpoint: Checkpoint, settings: FigureSetti
                 word=None if chosen.word is None else sentence.source.word(chosen.word),
             )
         )
+        if number == 4:  # the page opens with its word and first head
+            heads = chosen.heads if settings.heads else chosen.heads[:1]
+            opened = {"sentence": sentences.index(sentence), "layer": chosen.layer, "heads": heads, "word": chosen.word}
         context.progress(len(drawn), len(CHOOSERS), "figures")
-    files, first = {figure.caption: context.folder / f"figure{figure.number}.svg" for figure in drawn}, drawn[0]
-    page = render(settings.name, sentences, settings.decoding, first.layer, first.heads, files)
+    files = {figure.caption: context.folder / f"figure{figure.number}.svg" for figure in drawn}
+    page = render(settings.name, sentences, settings.decoding, {"kind": choice.KIND, **opened}, files)
     (context.folder / "attention.html").write_text(page, encoding="utf-8")
     translations = {sentence.sentence: sentence.translation for sentence in sentences}
     record = DrawnFigures(model=settings.name, figures=tuple(drawn), translations=translations)

@@ -24,15 +24,14 @@ def render(
     model: str,
     sentences: Sequence[Attended],
     settings: DecodingSettings,
-    layer: int,
-    heads: Sequence[int],
+    start: Mapping[str, Any],
     figures: Mapping[str, Path],
 ) -> str:
-    """Returns the page of `figures`, SVG files by caption; opens with `heads` of the encoder's `layer`, from 1."""
+    """Returns the page of `figures`, SVG files by caption. It opens with `start`; its numbers are from 0."""
     data = {
         "kinds": KIND_NAMES,
         "colors": HEAD_COLORS,
-        "start": {"kind": "encoder", "layer": layer - 1, "heads": [head - 1 for head in heads]},
+        "start": start,
         "sentences": [described(sentence) for sentence in sentences],
     }
     page = template("workflows.figures", "attention.html.j2")

@@ -117,7 +117,7 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
     of_text = {
         "tokens per sentence": f"mean: {means}; 99th percentile: {longest}",
         "unknown tokens": ", ".join(f"{split} {percent(part)}" for split, part in statistics.unknown.items()),
-        "normalised": f"{rounded(statistics.normalised)} training lines",
+        "normalised": f"{rounded(n := statistics.normalised)} training line{'s' * (n != 1)}",
         "vocabulary": f"{rounded(sample['size'])} pieces, learned from {rounded(sample['sampled_pairs'])} of "
         f"{rounded(sample['train_pairs'])} pairs with {rounded(sample['words'])} distinct words",
         "also in the training text": "; ".join(map(str, statistics.overlaps)),
@@ -143,7 +143,6 @@ def lengths_svg(statistics: CorpusStatistics) -> str:
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda sentences, _: rounded(sentences))
         axes.set_ylabel("training sentences")
-        axes.legend(frameon=False)
 
     return svg(f"{title(statistics)}: lengths", "tokens", draw)
 

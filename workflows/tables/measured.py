@@ -4,10 +4,10 @@ measured(cell).main.paper_bleu     # in a stage, which receives cells of artifac
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain, islice
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from model.config import TransformerConfig
 from pipeline.artifacts import METRICS
@@ -19,13 +19,13 @@ from pipeline.evaluation.tree_scores import BracketScores
 from pipeline.parsing.trees import bracketed
 from pipeline.records import CorpusRecord, DecodingRecord, EvaluationSetRecord, ScoringRecord, TrainingRecord
 from pipeline.settings import CleaningSettings, EncodingSettings, VocabularySettings
-from pipeline.store.artifact import MANIFEST
 from pipeline.store.store import Store
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import Step, resolved
 from workflows.profiles.profile import Recipe
 from workflows.quantities import key
 
+Part = TypeVar("Part")
 N_SAMPLES = 10
 """The number of samples of a model's output."""
 
@@ -62,18 +62,18 @@ class Cell:
     decoding_choice: Any = None
     """The search chosen on the dev set, if requested."""
 
-    @property
-    def steps(self) -> tuple[Step[Any], ...]:
-        """All steps of the model."""
+    def parts(self, kind: type[Part]) -> tuple[Part, ...]:
+        """Returns all steps of the model, or in a stage all artifacts, by their class."""
         values = [getattr(self, field.name) for field in fields(self)]
         parts = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values)
-        return tuple(part for part in parts if isinstance(part, Step))
+        return tuple(part for part in parts if isinstance(part, kind))
 
     @property
     def results(self) -> tuple[Step[Any], ...]:
         """The steps that no other step needs; once they are done, all are."""
-        needed = {step for result in self.steps for step in result.inputs}
-        return tuple(step for step in self.steps if step not in needed)
+        steps: tuple[Step[Any], ...] = self.parts(Step)
+        needed = {step for result in steps for step in result.inputs}
+        return tuple(step for step in steps if step not in needed)
 
     def published(self, store: Store) -> Self:
         """Returns the same model with its steps' artifacts from a store."""
@@ -96,7 +96,7 @@ class Measured:
     metrics: Sequence[Mapping[str, Any]]
     """The lines of `metrics.jsonl` in order: updates and dev set measurements."""
     manifest: Mapping[str, Any]
-    """Of the run, with its version, inputs and libraries; empty if its artifact was not published."""
+    """Of the run, with its version, inputs, times and libraries."""
     config: TransformerConfig
     averaged_updates: tuple[int, ...]
     test_set: EvaluationSetRecord
@@ -156,7 +156,7 @@ def measured(cell: Cell) -> Measured:
         corpus=cell.corpus.load(),
         run=training.load(),
         metrics=[json.loads(line) for line in read_lines(training.folder / METRICS)],
-        manifest=training.manifest if (training.folder / MANIFEST).exists() else {},
+        manifest=training.manifest,
         config=cell.checkpoint.config,
         averaged_updates=cell.checkpoint.load().updates,
         test_set=cell.test_set.load(),
@@ -186,3 +186,8 @@ def samples(cell: Cell) -> list[dict[str, str]]:
     lines = list(zip(*map(read_lines, texts), strict=False))
     names = ("source", "reference", "translation")
     return [dict(zip(names, each, strict=True)) for each in lines[:: max(1, len(lines) // N_SAMPLES)][:N_SAMPLES]]
+
+
+def listed(samples: Iterable[Mapping[str, str]]) -> str:
+    """Returns samples as text, each with a line per side."""
+    return "\n\n".join("\n".join(f"{f'{name}:':12} {text}" for name, text in each.items()) for each in samples) + "\n"

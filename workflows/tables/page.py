@@ -6,17 +6,18 @@ A page begins with the result in one sentence, a summary of the runs, and the ta
 the sections follow; settings and command come last.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from markupsafe import Markup, escape
 
 from pipeline.context import Context
+from pipeline.store.artifact import MANIFEST, Artifact
 from workflows.command_line import UNKNOWN, CommandLine
 from workflows.profiles.profile import GENERATED
 from workflows.quantities import SCORES, duration, flop_text, rate_text, rounded
@@ -71,12 +72,12 @@ def write(
 
     `lead` introduces the table, `said` states the result, `beside` compares it with the paper. For generated text, what
     the run shows stands in front instead of `beside`. Empty `sections` are left out. `models` are the trained models
-    behind the table, whose settings the page lists, `reports` describe their training texts, and `command` is the
-    command line that writes the page.
+    behind the table, `reports` describe their training texts, and `command` is the command line that writes the page.
     """
     shown = ""
     if generated := next((model.cell.data for model in models if model.cell.data.startswith(GENERATED)), ""):
-        shown, beside = shows(models, generated), ""
+        shown, beside = f"This run shows that the pipeline works, and how fast: {_time_text(models)}. ", ""
+        shown += f"Scores on {generated} are not comparable with the paper’s."
         results = replace(results, tables=[not_comparable(table, generated) for table in results.tables])
     said = " ".join(filter(None, (said, beside)))
     artifact = kind(context.folder).write(replace(results, said=" ".join(filter(None, (shown, said)))))
@@ -99,7 +100,7 @@ def write(
         shown=shown,
         lead=lead,
         said=said,
-        ran=ran(models),
+        ran=ran(models) if models else {},
         main=main,
         others=others,
         differences=differences_table(results.differences),
@@ -121,37 +122,47 @@ def facts_table(title: str, facts: Mapping[str, str]) -> Table:
     return Table(title, (Column(NAME, ""), Column("fact", "")), rows)
 
 
-def shows(models: Sequence[Measured], data: str) -> str:
-    """States what runs on generated text show."""
-    tokens_s = sum(model.run.target_tokens for model in models) / sum(model.run.train_s for model in models)
-    rate = f"{rounded(tokens_s)} target tokens/s{' a model' * (len(models) > 1)}"
-    return (
-        f"This run shows that the pipeline works, and how fast: training took {_train_text(models)}, at {rate}. "
-        f"Scores on {data} are not comparable with the paper’s."
-    )
-
-
 def ran(models: Sequence[Measured]) -> dict[str, str]:
-    """Summarizes the runs: models, data, hardware and training time."""
-    if not models:
-        return {}
+    """Summarizes the runs: models, data, hardware and time."""
     updates = list(map(rounded, sorted({model.run.updates for model in models})))
     sizes = [f"{parameters / 1e6:.3g}" for parameters in sorted({model.run.parameters for model in models})]
     texts = dict.fromkeys(facts(model)["training data"].text for model in models)
-    count, each = (f"{len(models)} models", " each") if len(models) > 1 else ("1 model", "")
+    count, each = f"{len(models)} model{'s' * (len(models) > 1)}", " each" * (len(models) > 1)
     return {
         "Models": f"{count} of {span(sizes[0], sizes[-1])} M parameters, {span(updates[0], updates[-1])} updates{each}",
         "Data": "; ".join(texts),
         "Hardware": "; ".join(dict.fromkeys(hardware(model.run) for model in models)),
-        "Training time": _train_text(models),
+        "Time": _time_text(models),
     }
 
 
-def _train_text(models: Sequence[Measured]) -> str:
-    """Returns the training time, which says that it is a sum if there are several models: they may run side by side."""
-    return duration(sum(model.run.train_s for model in models)) + f", summed over {len(models)} models" * (
-        len(models) > 1
+def _time_text(models: Sequence[Measured]) -> str:
+    """Returns the time of the stages behind models and of their training, and how many trained side by side."""
+    ends = [(_ran(model.manifest)[1], model.run.train_s) for model in models]
+    trained = [(end - train_s, end) for end, train_s in ends]  # a resumed run began before the start in its manifest
+    parts = (part for model in models for part in model.cell.parts(Artifact) if (part.folder / MANIFEST).exists())
+    clock_s, train_s = _clock_s([*trained, *(_ran(part.manifest) for part in parts)]), _clock_s(trained)
+    at_once = max(sum(begin <= start < end for begin, end in trained) for start, _ in trained)
+    what = f"{len(models)} model{'s' * (len(models) > 1)}{f', {at_once} side by side' * (at_once > 1)}"
+    rate = rounded(sum(model.run.target_tokens for model in models) / train_s)
+    return (
+        f"{duration(clock_s)} from text to scores, of which {duration(train_s)} training {what}, "
+        f"at {rate} target tokens/s"
     )
+
+
+def _ran(manifest: Mapping[str, Any]) -> tuple[float, float]:
+    begin = datetime.fromisoformat(manifest["started"]).timestamp()
+    return begin, begin + manifest["seconds"]
+
+
+def _clock_s(spans: Iterable[tuple[float, float]]) -> float:
+    """Returns the time that passed during some spans; what lies in several counts once."""
+    passed, last = 0.0, 0.0
+    for begin, end in sorted(spans):
+        passed += max(0.0, end - max(begin, last))
+        last = max(last, end)
+    return passed
 
 
 def settings(model: Measured) -> dict[str, str]:
@@ -199,12 +210,8 @@ def translations(cell: Cell) -> Section:
         "or out of order, are marked."
     )
     shown = [
-        {
-            "source": escape(sample["source"]),
-            "reference": marked(sample["reference"], sample["translation"]),
-            "translation": marked(sample["translation"], sample["reference"]),
-        }
-        for sample in samples(cell)
+        {"source": escape(source), "reference": marked(right, found), "translation": marked(found, right)}
+        for source, right, found in (sample.values() for sample in samples(cell))
     ]
     return Section(f"Translations, {cell.label}", explanation, samples=shown)
 

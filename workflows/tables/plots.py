@@ -24,14 +24,14 @@ COLORS = ("#2f6fd0", "#d1731c", "#1f9a78", "#a05ec0", "#cf4257", "#8d8a1f", "#2b
 INK = "#1d1f22"
 STYLES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (6, 1.5, 1.5, 1.5)))
 """Curve dashes, which tell curves apart in print, too."""
-SIZE_IN = 4.4, 2.9
+SIZE_IN = 4.4, 3.2
 MAX_MARKED, MAX_PLAIN, MEANS = 15, 60, 30
 """Curves of fewer points than the first have dots. Smoothed curves of more points than the second are drawn pale, with
 a running mean over this fraction of their points on top."""
 MAX_DENSE = 100
 """Logarithmic axes that span at most this ratio label 2 and 5 beside the powers of ten."""
 HEADROOM = 1.5
-"""Cut plots end at this multiple of the worst final value: curves begin far above."""
+"""Cut plots end above at this multiple of the worst final value, since curves begin far above."""
 RC: Any = MappingProxyType(
     {
         "svg.fonttype": "none",
@@ -70,6 +70,9 @@ def svg(title: str, against: str, draw: Callable[["Axes"], None]) -> str:
         axes.set_xlabel(against)
         axes.set_title(title, loc="left", fontsize=10, fontweight="bold")
         draw(axes)
+        if labels := axes.get_legend_handles_labels()[1]:
+            ncols = 3 if max(map(len, labels)) < 20 else 1 + (max(map(len, labels)) < 30)
+            figure.legend(loc="outside lower left", ncols=ncols, frameon=False, fontsize=8)
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
 
@@ -100,8 +103,8 @@ def curves(
 ) -> Markup:
     """Draws one line per curve; each label appears once in the legend.
 
-    `log` makes both axes logarithmic. `smooth` draws long curves pale, with their running mean on top. `cut` cuts off
-    values far above the curves' ends.
+    `log` makes both axes logarithmic. `smooth` draws long curves pale, with their running mean on top. `cut` begins
+    where a curve comes near the worst end.
     """
     labels = list(dict.fromkeys(line.label for line in lines))
 
@@ -122,9 +125,9 @@ def curves(
         else:
             axes.set_xlim(left=0)
         if cut:
-            lowest = min(y for line in lines for _, y in line.points)
-            axes.set_ylim(0.97 * lowest, HEADROOM * max(line.points[-1][1] for line in lines))
-        axes.legend(frameon=False, ncols=1 + (len(labels) > 5))
+            points, top = [point for line in lines for point in line.points], max(line.points[-1][1] for line in lines)
+            axes.set_ylim(0.97 * min(y for _, y in points), HEADROOM * top)
+            axes.set_xlim(min(x for x, y in points if y <= HEADROOM * top))
 
     ends = "; ".join(f"{line.label} ends at {line.points[-1][1]:.4g}" for line in lines)
     rows = [(line.label, f"{x:.6g}", f"{y:.6g}") for line in lines for x, y in line.points]

@@ -1,9 +1,9 @@
 """Renders tables as text, for a terminal and as a Markdown document.
 
-    console.print(render_terminal(table, console.width))
+    console.print(render_terminal(table, console.width, verbose=False))
 
-The differences from the paper and the notes follow the table. On a narrow terminal, a table's blocks are stacked, each
-with the leading columns, and words too long for their column are folded.
+On a narrow terminal, a table's blocks are stacked, each with the leading columns, and words too long for their column
+are folded.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +20,7 @@ MIN_NAME = 24
 """The width to which row names may be folded."""
 GAP = 2
 """Between columns."""
+UNSEEN = "The report has the differences from the paper and the notes; -v prints them, too."
 
 
 def template(package: str, name: str) -> Any:
@@ -38,16 +39,14 @@ def differences_table(differences: Sequence[Difference]) -> Table:
     return Table("Differences from the paper", shown, rows, "" if rows else "No differences in what was run.")
 
 
-def render_terminal(results: Results, width: int) -> RenderableType:
-    """Renders the tables for a terminal of `width` columns."""
+def render_terminal(results: Results, width: int, *, verbose: bool) -> RenderableType:
+    """Renders the tables for a terminal of `width` columns; if `verbose`, the differences and notes below them."""
     tables = [table for table in results.tables if table.on_terminal]
     notes = Grid.grid(padding=(0, 1, 0, 0))
-    for mark, note in results.marked_notes:
+    for mark, note in results.marked_notes if verbose else [("·", UNSEEN)]:
         notes.add_row(mark or "·", Text(note), style="dim")
-    parts = [
-        part for table in (*tables, differences_table(results.differences)) for part in terminal_table(table, width)
-    ]
-    return Group(*parts, notes)
+    shown = [*tables, *[differences_table(results.differences)] * verbose]
+    return Group(*(part for table in shown for part in terminal_table(table, width)), notes)
 
 
 def terminal_table(table: Table, width: int) -> Iterator[RenderableType]:

@@ -3,7 +3,7 @@
     python -m workflows.reproduce_table2
 
 Measured numbers come from artifacts' files, and are means over the seeds of a model; cells that failed or were not run
-say so. The differences from the paper and notes on how to read the scores always follow the table.
+say so.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ def tabulate(
     reports: Sequence[CorpusReport] = (),
     command: CommandLine = UNKNOWN,
 ) -> Table2Artifact:
-    """Writes Table 2 with the `cells` that were run; the others show why they failed or that they were not run.
+    """Writes Table 2 with the `cells` that were run; others show why they failed.
 
     `failures` maps the labels of failed cells to reasons; `reports` are the corpus reports, one per language pair.
     """
@@ -69,7 +69,7 @@ def tabulate(
         context,
         Table2Artifact,
         results,
-        lead="The paper’s rows, followed by the rows measured here. BLEU is in percent, training cost in FLOP.",
+        lead="BLEU is in percent. Training cost is in FLOP, by the paper’s method and by counting.",
         said=said(results.metrics),
         sections=[page.learning_curves(models, over_budgets(models)), *map(page.translations, firsts)],
         models=models,
@@ -87,11 +87,11 @@ def by_cell(models: Sequence[Measured]) -> dict[tuple[str, str], list[Measured]]
 
 
 def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILED) -> Results:
-    """Computes the table; `failures` maps labels to reasons. The paper's language pairs come first."""
+    """Computes the table; `failures` maps labels to reasons. Only what was run or failed has rows and columns."""
     cells = by_cell(models)
-    pairs = list(dict.fromkeys([*paper.PAIRS, *(pair for pair, _ in cells)]))
-    failed = dict.fromkeys(label.partition(" ")[0] for label in failures)
-    pairs += [pair.lower() for pair in failed if pair not in map(str.upper, pairs)]
+    failed = [label.partition(" ")[0].lower() for label in failures]
+    run = dict.fromkeys([*(pair for pair, _ in cells), *failed])
+    pairs = [*(pair for pair in paper.PAIRS if pair in run), *(pair for pair in run if pair not in paper.PAIRS)]
     has_seeds = len(models) > len(cells)
     columns = [
         Column(NAME, "model"),
@@ -101,15 +101,15 @@ def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILE
         ),
         *(Column(key(cost, pair), COSTS[cost], pair.upper(), unit="FLOP") for pair, cost in product(pairs, COSTS)),
     ]
-    rows = [*map(_printed, paper.TABLE_2), *_word_by_word(models), *_models(cells, pairs, failures)]
-    explanation = "Training cost is in FLOP, by the paper's method and by counting."
+    in_paper = [_printed(row) for row in paper.TABLE_2 if not run.keys().isdisjoint(row.bleu)]
+    rows = [*in_paper, *_word_by_word(models), *_models(cells, pairs, failures)]
     choices = {labelled(model, cells): model.choice for model in models if model.choice}
     further = (*_measured_models(cells, has_seeds), *model_differences(cells), *chosen_searches(choices))
     return Results(
-        [Table("Table 2", columns, rows, explanation), *further],
+        [Table("Table 2", columns, rows), *further],
         differences([first for first, *_ in cells.values()]),
         _notes(models, cells, failures),
-        _metrics(cells, pairs),
+        _metrics(cells),
     )
 
 
@@ -173,9 +173,8 @@ def model_differences(cells: Cells) -> Iterator[Table]:
             rows.append(Row(f"{second[0].cell.label} − {first[0].cell.model}", "", values))
     if rows:
         explanation = (
-            "By paired bootstrap over sentences, and over the seeds of a model that has several: a small p says that "
-            "other sentences like the test set's would show the difference. One seed says nothing of another seed. Two "
-            "or three seeds make the interval too narrow: `aiayn claims` judges with trained models as units."
+            "By paired bootstrap over sentences and seeds: a small p says that other such sentences would "
+            "show the difference. A few seeds say little of others: aiayn claims judges with trained models as units."
         )
         yield Table("Differences between models", columns, rows, explanation)
 
@@ -222,9 +221,8 @@ def _word_by_word(models: Sequence[Measured]) -> Iterator[Row]:
 def _models(cells: Cells, pairs: Sequence[str], failures: Mapping[str, str]) -> Iterator[Row]:
     for model, name in MEASURED_NAMES.items():
         labels = {f"{pair.upper()} {model}" for pair in pairs}
-        is_run = any(of_cell == model for _, of_cell in cells) or not labels.isdisjoint(failures)
-        if model not in paper.TRANSFORMERS and not is_run:
-            continue  # not among the rows of a run that did not name it
+        if labels.isdisjoint(failures) and not any(of_cell == model for _, of_cell in cells):
+            continue
         values: dict[str, Value] = {}
         for pair in pairs:
             state = Missing.FAILED if f"{pair.upper()} {model}" in failures else Missing.NOT_RUN
@@ -250,14 +248,12 @@ def _scores(
     return values
 
 
-def _metrics(cells: Cells, pairs: Sequence[str]) -> dict[str, float]:
+def _metrics(cells: Cells) -> dict[str, float]:
     """Returns Moses BLEU of each measured cell, else sacreBLEU, e.g. {"paper_bleu.EN-DE base": 27.3, ...}."""
     metrics = {}
-    for model in MEASURED_NAMES:
-        for pair in pairs:
-            if of_cell := cells.get((pair, model)):
-                name = key(deciding(of_cell[0].main), of_cell[0].cell.label)
-                metrics[name] = fmean(model.main.deciding for model in of_cell)
+    for of_cell in cells.values():
+        name = key(deciding(of_cell[0].main), of_cell[0].cell.label)
+        metrics[name] = fmean(model.main.deciding for model in of_cell)
     for pair, scores in baselines([model for of_cell in cells.values() for model in of_cell]).items():
         metrics[key(deciding(scores), f"{pair.upper()} {WORD_BY_WORD}")] = scores.deciding
     return metrics
@@ -288,9 +284,8 @@ def said(metrics: Mapping[str, float]) -> str:
     """States the table's metrics in a sentence."""
     reached = []
     for score in BLEU:
-        of_score = {name.removeprefix(key(score, "")): bleu for name, bleu in metrics.items() if name.startswith(score)}
-        listed = ", ".join(f"{label} {bleu:.1f}" for label, bleu in of_score.items())
-        reached += [f"{SCORES[score]}: {listed}"] * bool(listed)
+        listed = [f"{name.partition('.')[2]} {bleu:.1f}" for name, bleu in metrics.items() if name.startswith(score)]
+        reached += [f"{SCORES[score]}: {', '.join(listed)}"] * bool(listed)
     return f"Measured {'; '.join(reached)}." if reached else page.NOTHING_RUN
 
 
@@ -300,18 +295,18 @@ def over_budgets(models: Sequence[Measured]) -> list[Markup]:
         return []
     seconds, operations, scored = [], [], []
     for model in models:
-        validated = [line for line in model.metrics if "dev_nll" in line]
-        flop = model.run.counted_flop / model.run.updates
-        seconds.append(Curve(model.cell.label, [(line["train_s"], line["dev_nll"]) for line in validated]))
-        operations.append(Curve(model.cell.label, [(flop * line["update"], line["dev_nll"]) for line in validated]))
+        label, per_update = model.cell.label, model.run.counted_flop / model.run.updates
+        nll = [(line["train_s"], line["update"], line["dev_nll"]) for line in model.metrics if "dev_nll" in line]
+        seconds.append(Curve(label, [(train_s, dev_nll) for train_s, _, dev_nll in nll]))
+        operations.append(Curve(label, [(update * per_update, dev_nll) for _, update, dev_nll in nll]))
         if series := model.series.get("dev_sacrebleu"):
             after = [(line["update"], line["train_s"]) for line in model.metrics]
             reached_s = {update: next(s for at, s in after if at >= update) for update in series}
-            scored.append(Curve(model.cell.label, [(reached_s[update], bleu) for update, bleu in series.items()]))
-    nll, passed = "dev NLL, nats per token", "seconds of training"
+            scored.append(Curve(label, [(reached_s[update], bleu) for update, bleu in series.items()]))
+    title, passed = "dev NLL, nats per token, over", "seconds of training"
     drawings = [
-        curves(nll, passed, seconds, "dev-nll-over-seconds-of-training", cut=True),
-        curves(nll, "FLOP", operations, "dev-nll-over-flop", cut=True),
+        curves(f"{title} time", passed, seconds, "dev-nll-over-seconds-of-training", cut=True),
+        curves(f"{title} FLOP", "FLOP", operations, "dev-nll-over-flop", cut=True),
     ]
     if scored:
         drawings.append(curves(page.TITLES["dev_sacrebleu"], passed, scored, "dev-sacrebleu-over-seconds-of-training"))

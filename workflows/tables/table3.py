@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from model.config import BASE
 from pipeline.settings import AveragingSettings
 from workflows import paper
 from workflows.paper import KIND_NAMES, KINDS, Kind, group
@@ -70,8 +69,6 @@ LAST_PART = 0.1
 """The last fraction of the updates, over which the fall of dev perplexity is computed."""
 MAX_FALL = 0.05
 """A run whose dev perplexity falls by more than this fraction over the last part has not converged."""
-SCALED = ("n_layers", "d_model", "d_ff", "n_heads", "d_k", "d_v", "dropout")
-"""The sizes that rows scale with their base."""
 
 
 @dataclass(frozen=True)
@@ -104,10 +101,7 @@ def compute(rows: Sequence[RowTrainings]) -> tuple[Results, dict[str, list[Measu
     explained = "Parameters are in millions. Time and FLOP (counted in matrix products) are for one run."
     if correlations:
         listed = ", ".join(f"{rho:.2f} for {KIND_NAMES[kind]} ({n} rows)" for kind, (rho, n) in correlations.items())
-        explained += (
-            f" Spearman's rank correlation between the measured values and the paper's: {listed}. At 1 the rows are in "
-            "the same order, at 0 the orders are unrelated."
-        )
+        explained += f" Spearman's rank correlation between the measured values and the paper's: {listed}."
     table, notes = Table("Table 3", COLUMNS, lines, explained), _notes(lines, cells)
     return Results([table], _differences(cells), notes, _metrics(cells, means, correlations)), cells
 
@@ -164,7 +158,7 @@ def _measured(name: str, cells: Sequence[Measured], means: Means) -> dict[str, V
         if len(cells) > 1:
             values[f"{kind}.deviation"] = statistics.stdev(_figure(kind, model) for model in cells)
         if base and name != "base":
-            values[f"{kind}.delta"] = here[kind] - base[kind]
+            values[f"{kind}.delta"] = round(here[kind] - base[kind], 9)  # nothing on equal scores
     if any(model.main.paper_bleu is None for model in cells):
         values["paper_bleu"] = Missing.NOT_DEFINED
     return values
@@ -246,19 +240,6 @@ def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str
             f"Not converged ({', '.join(falling)}): dev perplexity still fell by more than {100 * MAX_FALL:g}% over "
             "the last tenth of the updates, so the row's rank may change with more updates."
         )
-    if "base" in cells:
-        config = cells["base"][0].config
-        ratios = {name: getattr(config, name) / getattr(BASE, name) for name in SCALED}
-        if set(ratios.values()) != {1.0}:
-            sizes = ", ".join(
-                f"{paper.SYMBOLS[name]} {getattr(config, name)} (× {ratio:g})" for name, ratio in ratios.items()
-            )
-            notes.append(
-                f"Base does not have the paper's sizes: {sizes}. The rows keep the paper's ratios to base; label "
-                "smoothing and positions are as printed."
-            )
-    elif cells:
-        notes.append("Base was not measured, so no measured row has a difference from it.")
     if "E" in cells:
         notes.append(
             "Row E: learned positions are one table for encoder and decoder, initialized with a standard deviation of "
@@ -283,5 +264,5 @@ def _noise(cells: Mapping[str, list[Measured]]) -> str:
         )
     return (
         f"Standard deviations between a row's seeds are {min(deviations):.4f} to {max(deviations):.4f} nats per token. "
-        "`aiayn claims` judges the paper's claims by seeds.csv."
+        "aiayn claims judges the paper's claims by seeds.csv."
     )

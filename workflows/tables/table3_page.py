@@ -54,16 +54,15 @@ def tabulate(
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
     explanation = (
         "Dev perplexity, one plot per group of rows and one curve per run, with base in every plot. The beginnings are "
-        "cut off at the top."
+        "cut off."
     )
     deltas = [dots(kind, points) for kind in KINDS if (points := both_deltas(main, kind))]
     return page.write(
         context,
         Table3Artifact,
         results,
-        lead="Ablations of the base Transformer, in the paper and here: every row changes one design choice. All "
-        "results are on the development set: perplexity is per word-piece, BLEU is in percent, and Δ is the difference "
-        "from base.",
+        lead="Ablations of the base Transformer: every row changes one design choice. All results are on the "
+        "development set.",
         said=said(main),
         beside=beside(main),
         sections=[
@@ -118,7 +117,6 @@ def dots(kind: Kind, points: Mapping[str, Point]) -> Markup:
         axes.axvline(0, color=INK, linewidth=1, alpha=0.55)
         axes.margins(0.12)
         axes.set_ylabel("Δ here")
-        axes.legend(frameon=False, fontsize=8)
 
     described = "; ".join(f"{name}: {x:+g} in the paper, {y:+.3g} here" for name, (x, y) in points.items())
     rows = [(name, *point) for name, point in points.items()]

@@ -26,12 +26,14 @@ def sqlite_uri(file: Path) -> str:
 
 
 def ui_command(uri: str) -> str:
-    """Returns the shell command that shows the runs in a browser on this machine, quoted for pasting."""
+    """Returns the shell command that shows the runs in a browser on this machine, to be pasted in this directory."""
+    python = shlex.quote(sys.executable.removeprefix(f"{Path.cwd()}/"))
     if uri.startswith(("http://", "https://")):
-        return f"{shlex.quote(sys.executable)} -m webbrowser {shlex.quote(public_address(uri))}"
+        return f"{python} -m webbrowser {shlex.quote(public_address(uri))}"
     # An address with a password came from the environment; the password must not be printed.
-    store = '"$MLFLOW_TRACKING_URI"' if public_address(uri) != uri else shlex.quote(uri)
-    return f"{shlex.quote(sys.executable)} -m mlflow ui --backend-store-uri {store} --host 127.0.0.1"
+    is_secret, here = public_address(uri) != uri, uri.replace(f"{Path.cwd()}/", "", 1)
+    store = '"$MLFLOW_TRACKING_URI"' if is_secret else shlex.quote(here)
+    return f"MLFLOW_DISABLE_TELEMETRY=true {python} -m mlflow ui --backend-store-uri {store}"
 
 
 def without_password(text: str) -> str:

@@ -164,6 +164,14 @@ class Server:
             self.client.restore_experiment(known.experiment_id)
         return str(known.experiment_id)
 
+    def page(self) -> str:
+        """Returns the experiment's address in MLflow's interface over the store's own file, if it is there."""
+        found, query = [], "SELECT experiment_id FROM experiments WHERE name = ?"
+        if self._has_own_file and self._database.exists():
+            with closing(sqlite3.connect(self._database)) as database:
+                found = database.execute(query, (self.experiment,)).fetchall()
+        return f"http://127.0.0.1:5000/#/experiments/{found[0][0]}" if found else ""
+
     def _follow(self) -> None:
         """Replaces another folder in all addresses by this one. MLflow's API cannot change any."""
         from mlflow.entities import ViewType

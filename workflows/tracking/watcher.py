@@ -11,7 +11,7 @@ do causes one warning (`Server.attempt`). The same command later sends what is m
 
 import json
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from workflows.engine.dag import Step, in_order
 from workflows.engine.interface import Watcher
 from workflows.runs import Run, runs_in
 from workflows.tables.corpus import CorpusReport
-from workflows.tables.measured import Cell, measured, samples
+from workflows.tables.measured import Cell, listed, measured, samples
 from workflows.tracking.addresses import without_password
 from workflows.tracking.server import Server
 
@@ -169,7 +169,7 @@ class MlflowWatcher(Watcher):
         if self._runs[name].info.status != "RUNNING":  # ended by an earlier call, or command
             return
         text = self._store.peek(training.name, METRICS) or ""
-        if not failure and text and all(self._store.find(step.name) for step in reversed(model.steps)):
+        if not failure and text and all(self._store.find(step.name) for step in reversed(model.parts(Step))):
             with suppress(*self._ignored):
                 self._results(name)
             return
@@ -238,7 +238,7 @@ class MlflowWatcher(Watcher):
         }
         for tag in to_params({"used": used}).items():
             client.set_tag(run, *tag)
-        client.log_text(run, _shown(samples(model.cell)), "samples.txt")
+        client.log_text(run, listed(samples(model.cell)), "samples.txt")
         client.log_dict(run, manifest, MANIFEST)
         self._end(name, "FINISHED")
 
@@ -246,7 +246,7 @@ class MlflowWatcher(Watcher):
         """Sends the lines of `metrics.jsonl` with the samples after each validation, and more points."""
         run, shown = self._runs[name].info.run_id, [line for line in lines if line.get("samples")]
         if len(shown) > self._shown.get(name, 0):
-            texts = [f"Update {line['update']:,}\n\n{_shown(line['samples'])}" for line in shown]
+            texts = [f"Update {line['update']:,}\n\n{listed(line['samples'])}" for line in shown]
             self._server.client.log_text(run, "\n".join(texts), "dev_samples.txt")
             self._shown[name] = len(shown)
         self._send(name, [*_curves(lines, last_at_s), *more])
@@ -278,10 +278,6 @@ class MlflowWatcher(Watcher):
         if not why:
             client.set_tag(run, SENT_TAG, "yes")
         self._runs[name] = client.get_run(run)
-
-
-def _shown(samples: Iterable[Mapping[str, str]]) -> str:
-    return "\n\n".join("\n".join(f"{f'{name}:':12} {text}" for name, text in each.items()) for each in samples) + "\n"
 
 
 def _points(values: Mapping[str, Any], update: int, at_s: float) -> list[Any]:

@@ -142,7 +142,7 @@ def test_the_command_prints_what_it_judged(tmp_path: Path, command_line: Command
     other = write(tmp_path / "other.csv", {"B1": [2.10, 2.11, 2.09], "B2": WORSE})
     done = command_line.here("workflows.cli", "claims", str(one), str(other))
     assert done.returncode == 0
-    assert "2 claims hold, 0 fail, 0 are undecided, 10 were not judged." in done.stdout
+    assert "2 claims hold, 0 fail, 0 undecided, 10 not judged." in done.stdout
     assert "base − D1: +0.200" in " ".join(done.stdout.split())
     assert command_line.here("workflows.cli", "claims", str(tmp_path)).returncode == 2
 

@@ -54,7 +54,7 @@ def test_no_mlflow_begins_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["workflows.reproduce_table2", "--models", "base,"], "--models '': the profile has base, big"),
         (["workflows.cli", "forecast", "table2", "--until", "x"], "--until does not affect a forecast; drop it"),
         (["workflows.reproduce_table2", "--mermaid"], "--mermaid only affects --plan; add --plan or drop it"),
-        (["workflows.reproduce_table2", "--plan", "--json", "-v"], "--verbose and --json each print the plan"),
+        (["workflows.reproduce_table2", "--plan", "--json", "-v"], "--json and --verbose each print the plan"),
         (["workflows.cli", "forecast", "table2", "--gpu", "k80"], "--gpu k80: choose one of h200, h100, a100"),
         (["workflows.cli", "forecast", "table2", "--gpus", "8"], "--gpus 8: torch finds no GPU here; name one with"),
         (["workflows.cli", "forecast", "table1", "--gpu", "h100"], "table1 trains nothing; aiayn table1 --plan shows"),

@@ -1,6 +1,7 @@
 """`aiayn runs` lists runs with their status. Errors are one line."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ def store(tmp_path: Path) -> Store:
 
 
 def test_all_statuses_are_listed(store: Store, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last first, with their results or reasons, and their commands' options."""
-    monkeypatch.setenv("COLUMNS", "160")
-    begin_run(store, "table2", "embedded", table_of(4))
+    """The last first, with their results or reasons, and commands that can be copied; unfinished ones have progress."""
+    monkeypatch.setenv("COLUMNS", "40")
+    names = begin_run(store, "table2", "embedded", table_of(4)).record.artifacts
+    (store.scratch(names["train en-de base"]) / "recovery" / "00001200").mkdir(parents=True)
     with pytest.raises(UserError), begun(store, "table2", "embedded", table_of(5), command="python -m x --seed 5"):
         raise UserError("no GPU")
     with begun(store, "table2", "embedded", table_of(3), command="python -m x --until training") as stopped:
@@ -34,15 +36,14 @@ def test_all_statuses_are_listed(store: Store, command_line: CommandLine, monkey
     with begun(store, "table2", "embedded", table_of(6), command="aiayn table2 --seed 6"):
         done = command_line.here("workflows.cli", "runs", "--store", str(store.root))
     assert done.returncode == 0
-    rows = [[*row[:2], " ".join(row[4:])] for row in map(str.split, done.stdout.splitlines()[1:])]
-    assert rows == [
-        ["table2/embedded/5", "running", "--seed 6"],
-        ["table2/embedded/4", "stopped", "--until training --until training"],
-        ["table2/embedded/3", "failed", "no GPU --seed 5"],
-        ["table2/embedded/2", "interrupted", ""],
-        ["table2/multi30k/1", "finished", "BLEU 82.50 --seed 2"],
-        ["table2/embedded/1", "finished", "BLEU 81.50 --seed 1"],
-    ]
+    listed = re.sub(r"20\S+ \d\d:\d\d", "", done.stdout.partition("\n")[2])
+    assert " ".join(listed.split()) == (
+        "table2/embedded/5 running 1 of 5 stages aiayn table2 --seed 6 table2/embedded/4 stopped --until training "
+        "python -m x --until training table2/embedded/3 failed no GPU python -m x --seed 5 "
+        "table2/embedded/2 interrupted 1 of 5 stages, update 1,200 "
+        "table2/multi30k/1 finished BLEU 82.50 python -m workflows.reproduce_table2 --seed 2 "
+        "table2/embedded/1 finished BLEU 81.50 python -m workflows.reproduce_table2 --seed 1"
+    )
 
 
 def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: CommandLine) -> None:

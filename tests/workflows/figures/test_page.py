@@ -12,7 +12,8 @@ from workflows.figures.page import render
 
 
 def page(attended: tuple[Attended, ...]) -> str:
-    return render("en-de <i>base</i>", attended, DecodingSettings(), 1, (1,), {})
+    start = {"kind": "encoder", "sentence": 0, "layer": 0, "heads": [0], "word": None}
+    return render("en-de <i>base</i>", attended, DecodingSettings(), start, {})
 
 
 def data_of(html: str) -> dict[str, Any]:

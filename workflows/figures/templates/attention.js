@@ -242,4 +242,5 @@ let width = 0;
 new ResizeObserver(() => { if ($("view").clientWidth !== width) { width = $("view").clientWidth; draw(); } }).observe($("view"));
 
 state.heads = new Set(state.heads);
+if (state.word !== null) state.pinned = `${state.side}${state.word}`;
 draw();
