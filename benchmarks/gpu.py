@@ -62,7 +62,6 @@ class Part(NamedTuple):
     """Rounds of `updates` begin until then."""
     updates: int = 20
     tests: str = ""
-    """Paths of the tests to run."""
     needs: tuple[str, ...] = ()
 
     def skipped(self) -> str:
@@ -72,7 +71,8 @@ class Part(NamedTuple):
 
 
 BIG = "big for 60 s; eight A100s took 71 to 78 ms an update in 2020, at 41% of their peak"
-WHOLE, STEPS = "tests/workflows/test_on_gpus.py", "tests/model tests/pipeline/training/test_on_devices.py"
+WHOLE, OF_TRAINING = "tests/workflows/test_on_gpus.py", "tests/pipeline/training/test_"
+STEPS = f"tests/model tests/pipeline/parsing/test_constraint.py {OF_TRAINING}on_devices.py {OF_TRAINING}checkpoints.py"
 PARTS = {
     "whole": Part("text to translations through Ray", 45, 150, tests=WHOLE, needs=("hypothesis", "ray")),
     "right": Part("the other tests on a GPU", 90, 240, tests=STEPS, needs=("hypothesis", "pytest")),
@@ -85,7 +85,6 @@ PARTS = {
     "largest": Part("the largest pass of plain that fits", 20, 90, {"speed": "plain"}),
     "peers": Part("base beside other libraries", 60, 180),
 }
-"""The parts in order."""
 
 
 def run(name: str, device: str, quick: bool, out: Path) -> Result:
@@ -235,7 +234,8 @@ def main(
     wanted, names, failed = only.split(",") if only else [*PARTS], [*PARTS], False
     if wrong := [name for name in (*wanted, first) if name not in PARTS]:
         raise UserError(f"there is no part {wrong[0]}; choose from {', '.join(PARTS)}")
-    names = [name for name in names[names.index(first) :] if name in wanted]
+    if not (names := [name for name in names[names.index(first) :] if name in wanted]):
+        raise UserError(f"--only {only} --from {first}: none of these parts comes that late; drop --from")
     if only_plan:
         console.print(plan(names, out), highlight=False, soft_wrap=True)
         return

@@ -221,10 +221,7 @@ class TrainingStep:
                 self._copies_P.copy_(self._masters_P)
 
     def copy_out(self, copies: Sequence[tuple[Tensor, Tensor]]) -> Callable[[], None]:
-        """Copies weights and moments to the host, as pairs (to, from); returns a function that waits for the end.
-
-        To pinned memory of a GPU's host: beside the next passes, while the next update waits on the device.
-        """
+        """Copies pairs (to, from) to the host, on GPUs beside the next passes; returns a wait for the end."""
         device = self._masters_P.device
         if device.type == "cpu":
             for to, values in copies:

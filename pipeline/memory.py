@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def peak_memory_bytes(device: str = "cpu") -> int:
-    """Returns the peak resident memory since process start; of a GPU, that of tensors since its last reset."""
+    """Returns the peak resident memory; of a GPU, that of tensors. Both since `reset_peak_memory` or process start."""
     if device != "cpu":
         return int(sys.modules["torch"].cuda.max_memory_allocated(device))
     with suppress(OSError):  # Linux, whose ru_maxrss is inherited from the parent process
@@ -21,6 +21,14 @@ def peak_memory_bytes(device: str = "cpu") -> int:
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+def reset_peak_memory(device: str) -> None:
+    """Forgets the peak of what this process has done before."""
+    if device != "cpu":
+        sys.modules["torch"].cuda.reset_peak_memory_stats(device)
+    with suppress(OSError):  # Linux
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -34,18 +42,18 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def gpu_snapshot(folder: Path, rank: int, again: Callable[[], object] = tuple) -> str:
-    """Writes what holds a GPU's memory to a file. Returns the end of an error that names it, "" without a GPU.
-
-    `again` ran out of memory: it is repeated with a record of what allocates, which would cost time if always kept.
-    """
+    """Writes what holds a GPU's memory, while `again` runs out of it, to a file; returns an error's end, or ""."""
     if not (torch := sys.modules.get("torch")) or not torch.cuda.is_initialized():
         return ""
     file = (folder if folder.is_dir() else Path(tempfile.gettempdir())) / f"memory-{rank}.pickle"
-    torch.cuda.memory._record_memory_history(max_entries=10_000, stacks="python")
-    with suppress(torch.OutOfMemoryError):
-        again()
-    torch.cuda.memory._dump_snapshot(str(file))
-    torch.cuda.memory._record_memory_history(enabled=None)
+    try:
+        torch.cuda.memory._record_memory_history(max_entries=10_000, stacks="python")
+        with suppress(MemoryError, RuntimeError):
+            again()
+        torch.cuda.memory._dump_snapshot(str(file))
+        torch.cuda.memory._record_memory_history(enabled=None)
+    except (OSError, RuntimeError):  # it must not replace the error that it explains
+        return ""
     return f"; https://pytorch.org/memory_viz shows what held it, from {file}"
 
 

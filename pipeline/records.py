@@ -83,7 +83,7 @@ class TrainingRecord(Record):
     epochs: float
     train_s: float
     """Time spent on updates, including waits for data, the device and other workers. Excludes start-up (compilation,
-    graph capture, trying the largest batches), metrics, validation and copying checkpoints."""
+    graph capture, trying the largest batches), metrics, validation and, on CPUs, copying checkpoints."""
     loop_s: float | None = None
     """Duration of the last session in rank 0's process. None if written by an older version."""
     start_s: Mapping[str, float] = {}

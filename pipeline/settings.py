@@ -8,6 +8,7 @@ import codecs
 import inspect
 import json
 import os
+import re
 import textwrap
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
@@ -32,8 +33,6 @@ AbsolutePath = Annotated[Path, AfterValidator(lambda path: Path(os.path.expandus
 Path.expanduser rejects, is a file name."""
 
 
-MOST_SIGNS = 60
-"""The longest value that is shown whole."""
 MAX_COUNT = 10**9
 """Larger values are typing errors."""
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -288,9 +287,8 @@ class Setting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value as --set takes it; the beginning of a long one."""
-        text = json.dumps(self.value, default=str, ensure_ascii=False).strip('"')
-        return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
+        """The value as --set takes it; empty for None."""
+        return "" if self.value is None else json.dumps(self.value, default=str, ensure_ascii=False).strip('"')
 
 
 @cache
@@ -304,7 +302,7 @@ def _meanings(kind: type) -> dict[str, str]:
         for field, said in pairwise(body):
             match field, said:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = " ".join(text.split()).partition(". ")[0].removesuffix(".")
+                    found[name] = re.split(r"\. (?=[A-Z])", " ".join(text.split()))[0].removesuffix(".")
     return found
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from model.architectures import make_model
-from model.config import TransformerConfig
+from model.config import SearchConfig, TransformerConfig
 from model.loss import perplexity_of
 from model.training_step import TrainingStep
 from model.transformer import EncoderDecoder
@@ -29,7 +29,7 @@ from pipeline.context import Listener, ignore
 from pipeline.environment import Laps
 from pipeline.errors import UserError
 from pipeline.hardware import call_mkl_once, dtype_name, make_deterministic
-from pipeline.memory import garbage_frozen, gpu_snapshot
+from pipeline.memory import garbage_frozen, gpu_snapshot, reset_peak_memory
 from pipeline.records import TrainingRecord
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
 from pipeline.store.build import Build
@@ -128,6 +128,7 @@ class Training:
     ) -> None:
         self.workers, self.settings, self.folder, self.start = workers, settings, folder, start or Laps()
         call_mkl_once()
+        reset_peak_memory(workers.device)
         self.writer = CheckpointWriter(folder, build)
         if workers.device == "cpu":
             torch.set_num_threads(settings.cpus_per_worker)
@@ -167,7 +168,7 @@ class Training:
         settings, (dtype, compiled, form, _) = self.settings, self.negotiated
         torch.manual_seed(settings.seed)
         master = make(settings.model).to(self.workers.device)
-        master.reserve_positions(self.data.longest_tokens)
+        master.reserve_positions(self.data.longest_tokens + SearchConfig.max_extra_tokens)  # a graph reads the table
         return TrainingStep(master, settings.optimizer, dtype, compiled, form == "packed")
 
     def run(self) -> TrainingRecord:

@@ -82,7 +82,7 @@ class Report:
 
     def begin(self) -> None:
         """Starts the clock of a session."""
-        self._mark_logged()
+        self._logged = replace(self.state)
         self._shown_s = time.monotonic()
         self.resume()
 
@@ -122,7 +122,7 @@ class Report:
             self._shown_s = time.monotonic()
         if log:
             self.write(line)
-            self._mark_logged()
+            self._logged = replace(self.state)
 
     def write(self, line: dict[str, Any]) -> None:
         """Appends a line to metrics.jsonl and emits it as an event."""
@@ -132,9 +132,6 @@ class Report:
                 file.write(json.dumps(line) + "\n")
             metrics = {name: value for name, value in line.items() if name != "update"}
             self.emit({"metrics": metrics, "step": line["update"]})
-
-    def _mark_logged(self) -> None:
-        self._logged = replace(self.state)
 
     def _speed(self) -> dict[str, float]:
         """Returns rates since the last line, and their share of the GPUs' measured rate (MFU), if there is one."""

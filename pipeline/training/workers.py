@@ -31,8 +31,7 @@ BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 INTERFACE = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Variables that name the interface between workers; values set by the user are kept."""
 FLIGHT_RECORDER = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1"}
-"""With these, a worker whose collective times out writes its last ones to TRACE and its rank (docs/recovery.md)."""
-TRACE = "nccl_trace_rank_"
+"""With these, a worker whose collective times out writes its last ones to a file (docs/recovery.md)."""
 TIMEOUT = timedelta(minutes=30)
 """Timeout for connecting, and of each collective before the first update."""
 
@@ -55,7 +54,8 @@ def connect(
     host, port = address
     interface = interface_towards(host)
     chosen = dict.fromkeys(INTERFACE, interface) if interface else {}
-    chosen |= FLIGHT_RECORDER | {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(cache_folder() / TRACE)}
+    (traces := cache_folder() / "nccl").mkdir(parents=True, exist_ok=True)
+    chosen |= FLIGHT_RECORDER | {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(traces / f"{port}_rank_")}
     for name, value in chosen.items():
         os.environ.setdefault(name, value)
     store = dist.TCPStore(

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-CLOCK = ("tokens_s", "flop_s", "data_wait_s", "peak_memory_gb", "train_s")
+CLOCK = ("tokens_s", "flop_s", "mfu", "data_wait_s", "peak_memory_gb", "train_s")
 """Values of metrics.jsonl and tables that differ between any two runs."""
 TIMED = {".json", ".jsonl", ".html", ".md", ".csv"}
 """Files with times, of which metrics.jsonl and table2.json are compared, without the times: the others repeat them."""

@@ -147,7 +147,7 @@ print(*tokenizer.batch_decode(found, skip_special_tokens=True))"""
 @app.command()
 def prepare(
     out: options.OutOption,
-    pair: Annotated[str | None, typer.Option(help="Language pair, if there are several.  [default: the first]")] = None,
+    pair: Annotated[str | None, typer.Option("--pairs", "--pair", help="One pair.  [default: the first]")] = None,
     files: Annotated[
         Path | None, typer.Option(help="TOML file that names train, dev and test text, like examples/own_text.toml.")
     ] = None,

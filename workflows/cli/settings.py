@@ -6,6 +6,7 @@ for setting in settings_in(profile): print(setting.name, setting.value, setting.
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated
 
 import typer
@@ -57,8 +58,9 @@ def print_settings(_experiment: Reproduction, request: Asked, words: Words) -> N
     table = Table(box=None, pad_edge=False)
     table.add_column("setting", no_wrap=True, min_width=max(len(each.name) for each in found))
     for title in ("value", "the paper's", "meaning"):
-        table.add_column(title, no_wrap=title == "meaning")
+        table.add_column(title)
     for each in found:
         others = paper.get(each.name, each.text)
-        table.add_row(each.name, each.text, others if others != each.text else "", each.meaning)
+        values = (shorten(text, 60) for text in (each.text, others if others != each.text else ""))
+        table.add_row(each.name, *values, each.meaning)
     console.print(table)

@@ -82,15 +82,12 @@ def checked(settings: type[SettingsT], within: str = "", **values: Any) -> Setti
 def merge(
     settings: dict[str, Any], changes: Mapping[str, Any], where: str, path: str = "", every: Sequence[str] = ()
 ) -> None:
-    """Merges `changes` into `settings`, in place; `every` names all settings, if these are below `path`.
-
-    Raises UserError if a key does not exist, with the nearest names, or names a group.
-    """
+    """Merges `changes`, in place. Raises UserError for an unknown key, with the nearest of `every`, and for a group."""
     every = every or [*flatten(settings)]
     for key, value in changes.items():
         full_key = f"{path}{key}"
         if key not in settings and not path.startswith(OPEN):
-            wanted = next(iter(flatten({full_key: value}))) if isinstance(value, Mapping) else full_key
+            wanted = next(iter(flatten({full_key: value})), full_key)
             near = [name for name in every if name.endswith(f".{wanted}")] or get_close_matches(wanted, every)
             known = ", ".join(near[:MOST_NEAR] or settings)
             raise UserError(f"{where}: there is no setting {wanted!r}; choose one of {known}; aiayn settings lists all")

@@ -1,6 +1,7 @@
 """Base classes for the profiles of Tables 2 to 4, with the settings of text, training and evaluation."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -69,6 +70,8 @@ class SearchGrid(Settings):
     length_penalties: tuple[LengthPenalty, ...] = Field((0.0, 0.6, 1.0, 1.4), min_length=1)
 
 
+SCALED = "checkpoint", "validation", "log"
+"""Intervals in updates, which follow --updates."""
 GENERATED = "generated"
 """The beginning of the names of texts whose scores cannot be compared with the paper's."""
 COMPETITORS = ("recurrent", "convolutional")
@@ -189,9 +192,8 @@ def finished(profile: ProfileT, described: dict[str, Any], overrides: Sequence[s
 
 
 def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) -> None:
-    """Merges a user's changes, in place. They apply everywhere, except those of `pairs` and `grid.text`.
-
-    `updates` stands for that setting of all models; what depends on it is scaled (`_shorten`).
+    """Merges a user's changes, in place. They apply everywhere, except those of `pairs` and `grid.text`; `updates` is
+    that setting of all models.
 
     Raises UserError for an unknown key or language pair.
     """
@@ -210,17 +212,23 @@ def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) ->
 
 
 def _shorten(described: dict[str, Any], updates: Any, where: str) -> None:
-    """Sets the updates of all training runs, and scales their warm-up and intervals alike, in place."""
-    if not isinstance(updates, int) or updates < 1:
+    """Sets the updates of all runs, in place; scales warm-up and intervals alike, and keeps the highest rate."""
+    if type(updates) is not int or updates < 1:
         raise UserError(f"{where}: updates is {updates!r}; give a number of updates, for all models")
     for trained in (*described["recipes"].values(), described["grid"]):
-        training = trained["training"]
-        of_training = ("checkpoint_updates", "validation_updates", "log_updates")
-        for settings, name in (*((training, each) for each in of_training), (training["optimizer"], "warmup_steps")):
-            settings[name] = max(1, settings[name] * updates // training["updates"])
+        training, optimizer = trained["training"], trained["training"]["optimizer"]
+        with suppress(TypeError, ZeroDivisionError):  # of a wrong value, which is told when all are known
+            share, before = updates / training["updates"], optimizer["warmup_steps"]
+            for settings, name in ((optimizer, "warmup_steps"), *((training, f"{each}_updates") for each in SCALED)):
+                settings[name] = max(1, int(settings[name] * share))
+            training["validation_updates"] = max(updates // 10, training["validation_updates"])
+            optimizer["learning_rate_scale"] *= (optimizer["warmup_steps"] / before) ** 0.5
+            if "averaging" in trained:
+                trained["averaging"]["last"] = min(trained["averaging"]["last"], updates)
         training["updates"] = updates
-        if "averaging" in trained:
-            trained["averaging"]["last"] = min(trained["averaging"]["last"], updates)
+    for difference in described["pairs"].values():  # which no longer differs in what was scaled
+        for recipe in difference.get("recipes", {}).values():
+            _forget(recipe, {"training": dict.fromkeys(["updates", *(f"{each}_updates" for each in SCALED)])})
 
 
 def _forget(difference: dict[str, Any], changes: Mapping[str, Any]) -> None:

@@ -244,12 +244,12 @@ class MlflowWatcher(Watcher):
 
     def _lines(self, name: str, lines: Sequence[Mapping[str, Any]], last_at_s: float, more: Sequence[Any] = ()) -> None:
         """Sends the lines of `metrics.jsonl` with the samples after each validation, and more points."""
+        self._send(name, [*_curves(lines, last_at_s), *more])  # first: MLflow may refuse files, but no numbers
         run, shown = self._runs[name].info.run_id, [line for line in lines if line.get("samples")]
         if len(shown) > self._shown.get(name, 0):
             texts = [f"Update {line['update']:,}\n\n{listed(line['samples'])}" for line in shown]
             self._server.client.log_text(run, "\n".join(texts), "dev_samples.txt")
             self._shown[name] = len(shown)
-        self._send(name, [*_curves(lines, last_at_s), *more])
 
     def _send(self, name: str, points: Sequence[Any]) -> None:
         """Sends the points that MLflow lacks: other updates, and results (update 0) of another value."""
