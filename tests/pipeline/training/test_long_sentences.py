@@ -45,8 +45,7 @@ def encoded(dataset: EncodedDataset, parallel_text: Path, tmp_path_factory: pyte
 
 def test_training_leaves_overlong_dev_pairs_out(encoded: Any, dataset: EncodedDataset, tmp_path: Path) -> None:
     """The curve is bit-identical to a dev set without them. One warning and run.json count them."""
-    events: list[dict[str, Any]] = []
-    runs = []
+    events, runs = list[dict[str, Any]](), list[Any]()
     for name, on in (("without", dataset), ("with", encoded(TOO_LONG))):
         (tmp_path / name).mkdir()
         training = Training(Workers(), on, with_fields(updates=3), tmp_path / name, events.append)
@@ -59,8 +58,7 @@ def test_training_leaves_overlong_dev_pairs_out(encoded: Any, dataset: EncodedDa
 
 def test_evaluation_leaves_them_out_too(encoded: Any, trained: Checkpoint, tmp_path: Path) -> None:
     long = encoded(LONG, TOO_LONG)
-    dev = EvaluationSet(long.folder.with_name("dev"))
-    split = EncodedSplit.open(long, "dev")
+    dev, split = EvaluationSet(long.folder.with_name("dev")), EncodedSplit.open(long, "dev")
     rows = split.computed_rows
     assert len(rows) == len(split) - 1 == 61
     assert split.source_lengths[rows].max() > LONG
@@ -83,13 +81,14 @@ def test_the_dev_batch_is_tried_first(dataset: EncodedDataset, tmp_path: Path, m
 
 
 def test_longer_dev_sentences_recompile_nothing(encoded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model compiled for packed batches is not recompiled after validation on a sentence of 300 tokens."""
+    """Validation on a sentence of 300 tokens recompiles nothing and keeps the positions that a graph reads."""
     torch._dynamo.reset()
     monkeypatch.setattr(devices, "can_pack", lambda *_: True)
     still = replace(TINY.model, dropout=0.0)  # dropout on CPUs cannot be compiled
-    training = Training(Workers(), encoded(LONG), with_fields(dtype="bfloat16", model=still), tmp_path)
+    training = Training(Workers(), encoded(LONG, others=0), with_fields(dtype="bfloat16", model=still), tmp_path)
     training.step.compiled = True
     model: Any = training.step.model
+    table_LD = model._sinusoids_LD
     for layer in (*model.encoder, *model.decoder):
         layer.compile(backend="eager", fullgraph=True, dynamic=False)
     updates = list(training.updates.between(0, 2))
@@ -97,3 +96,4 @@ def test_longer_dev_sentences_recompile_nothing(encoded: Any, tmp_path: Path, mo
         training._update(updates[0])
         training._validate()
         training._update(updates[1])
+    assert model._sinusoids_LD is table_LD
