@@ -60,8 +60,9 @@ class App(typer.Typer):
 
 
 def help_text(docstring: str | None) -> str:
-    """Formats a module's docstring for --help, keeping the line breaks of the examples after its first paragraph."""
-    return (docstring or "").replace("\n\n", "\n\n\b\n")
+    """Formats a module's docstring for --help, with `aiayn` in the examples, whose line breaks are kept."""
+    named = (docstring or "").replace("python -m workflows.reproduce_", "aiayn ")
+    return named.replace("python -m workflows.attention_figures", "aiayn figures").replace("\n\n", "\n\n\b\n")
 
 
 def run_app(app: typer.Typer, name: str) -> NoReturn:

@@ -46,7 +46,7 @@ class Finding(NamedTuple):
 
 
 def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
-    """Check this machine: one line per check, ok, warning or fails, with a remedy. Exits with 1 if any check fails.
+    """Check this machine. One line per check, ok, warning or fails, with a remedy. Exits with 1 if any check fails.
 
     Takes some seconds, mostly to load torch. Changes nothing.
     """

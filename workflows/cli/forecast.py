@@ -17,7 +17,9 @@ from workflows.engine.dag import Imported
 from workflows.engine.plan import to_run
 from workflows.experiment import Reproduction
 
-FORECAST = "Forecast the disk, FLOP and hours of the runs that a table lacks, by its options; nothing is run."
+FORECAST = (
+    "Forecast the disk, FLOP and hours of missing runs. Those that a table lacks, by its options; nothing is run."
+)
 WITHOUT_EFFECT = "plan", "verbose", "mermaid", "until", "force", "address"
 forecast = Imported("workflows.forecast:forecast")
 

@@ -61,7 +61,7 @@ from workflows.profiles.changes import changes_typed, checked, read_config
 from workflows.profiles.loading import load_profile
 from workflows.quantities import SCORES
 
-EXPORT = """Exports a trained model for other programs, with one command per format.
+EXPORT = """Exports a trained model for other programs.
 
 aiayn export ctranslate2 averaged --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
 aiayn export huggingface averaged --out marian   for Hugging Face's transformers, as MarianMTModel
@@ -157,7 +157,7 @@ def prepare(
     overrides: options.SetOption = None,
     address: options.AddressOption = None,
 ) -> None:
-    """Convert text to token ids; write OUT/corpus (cleaned), OUT/evaluation-SET, OUT/vocabulary, OUT/dataset,
+    """Convert text to token ids. Writes OUT/corpus (cleaned), OUT/evaluation-SET, OUT/vocabulary, OUT/dataset,
     OUT/overlap and OUT/report; downloads are kept in OUT/downloads."""
     chosen = load_profile(profile, data=data, files=[files] if files else [], config=config, overrides=overrides or [])
     pair = next(iter(chosen.corpora)) if pair is None else pair
@@ -229,7 +229,7 @@ def average(
         int, typer.Option(min=1, help="Number of most recent checkpoints to average (paper: 5; big: 20).")
     ] = AveragingSettings().last,
 ) -> None:
-    """Average the last checkpoints (paper §6.1) into a model for translation."""
+    """Average the last checkpoints into one model (paper §6.1)."""
     made_by = TrainingRun(named_folder("train", training, METRICS))
     settings = checked(AveragingSettings, last=last)
     known = made_by.manifest if (made_by.folder / MANIFEST).exists() else {}
@@ -255,7 +255,7 @@ def translate(
         bool, typer.Option("--scores", help="Prefix each line with log P / penalty and a tab; n-best lists always do.")
     ] = False,
 ) -> None:
-    """Translate standard input to standard output, one sentence per line (paper §6.1); on a terminal, as you type."""
+    """Translate standard input, one sentence per line (paper §6.1). On a terminal, as you type."""
     checked(DecodingSettings, **search.changes)  # reports wrong options before a model is fetched
     folder = named_folder("average", model, "model.safetensors")
     settings = checked(DecodingSettings, **{**searched(model, folder).model_dump(), **search.changes})
@@ -274,7 +274,7 @@ def parse(
         bool, typer.Option("--constrained", help="Search only well-formed trees, which need no repair.")
     ] = False,
 ) -> None:
-    """Parse standard input, one sentence per line, words separated by spaces ("The dog sleeps ."). Writes one bracketed
+    """Parse standard input, one sentence per line. Its words have spaces ("The dog sleeps ."). Writes one bracketed
     tree per line; on a terminal, draws it (paper §6.3)."""
     folder = named_folder("average", model, "model.safetensors")
     parse_input(folder, {**search.changes, "well_formed": constrained})
@@ -291,7 +291,7 @@ def score(
     lang: Annotated[str, typer.Option(help="Language of both, e.g. de; selects the tokenizers.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print Moses BLEU (tokenized), sacreBLEU (detokenized; also lower-cased), chrF, and sacreBLEU's signatures;
+    """Print BLEU and chrF. Moses BLEU (tokenized), sacreBLEU (detokenized; also lower-cased), chrF and signatures;
     of each further translation, also the differences from the first, by paired bootstrap."""
     if pair_in(lang) or not lang.strip():
         raise UserError(f"--lang {lang!r}: name one language, e.g. de, with a region in capitals, e.g. pt-BR")
@@ -327,7 +327,7 @@ def score_trees(
     test: Annotated[Path, typer.Option(help="Trees of the same sentences.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print labelled bracketing recall, precision and F1 as EVALB computes them with COLLINS.prm (paper §6.3)."""
+    """Print bracketing recall, precision and F1. As EVALB computes them with COLLINS.prm (paper §6.3)."""
     scores = tree_scores(gold, test)
     for message in scores.messages:
         typer.echo(message, err=True)

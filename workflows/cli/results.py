@@ -24,7 +24,7 @@ def results(
     out: Annotated[Path, typer.Option(help="Markdown file to write; each run's seeds.csv is copied beside it.")],
     title: Annotated[str, typer.Option(help="The page's first heading.")] = "Results",
 ) -> None:
-    """Write a page of finished runs: command, commit, devices, tables, and verdicts on the paper's claims."""
+    """Write a page of finished runs. Command, commit, devices, tables, and verdicts on the paper's claims."""
     lines, files = [f"# {title}", "", "Written by `aiayn results` from the runs' own records."], dict[Path, bytes]()
     for number, run in enumerate(map(named_run, runs), start=1):
         record = run.record

@@ -17,7 +17,7 @@ STYLES = {"failed": "red", "interrupted": "yellow"}
 
 
 def runs(store: StoreOption = "runs") -> None:
-    """List the runs of a store, newest first: status, progress, main results or why one failed, and the command."""
+    """List the runs of a store, newest first. Status, progress, main results or why one failed, and the command."""
     named = Store.at(store).checked()
     if not (named.uri or named.root.is_dir()):
         raise UserError(f"--store {store}: no such folder; aiayn table2 writes a table")

@@ -22,7 +22,7 @@ from workflows.profiles.parsing import ParsingProfile, wsj_profile
 from workflows.profiles.profile import Profile
 from workflows.profiles.translation import WMT14
 
-SETTINGS = "List a table's settings by their names for --set, with their values, the paper's, and what they mean."
+SETTINGS = "List a table's settings. By their names for --set, with their values, the paper's, and what they mean."
 
 
 def papers(profile: BaseProfile) -> dict[str, str]:
@@ -30,9 +30,8 @@ def papers(profile: BaseProfile) -> dict[str, str]:
     if not isinstance(profile, Profile):
         return {}
     of_paper = wsj_profile(Path("wsj"), []) if isinstance(profile, ParsingProfile) else WMT14
-    return {
-        each.name: each.text for each in settings_in(of_paper, FIXED) if not each.name.startswith(("corpora.", "data"))
-    }
+    shown = (each for each in settings_in(of_paper, FIXED) if not each.name.startswith(("corpora.", "data")))
+    return {each.name: each.text for each in shown}
 
 
 @dataclass(frozen=True)
@@ -45,9 +44,8 @@ class Words:
 def print_settings(_experiment: Reproduction, request: Asked, words: Words) -> None:
     """Prints the settings. Raises UserError if none has the word."""
     paper, word = papers(request.profile), words.word
-    found = [
-        each for each in settings_in(request.profile, FIXED) if word.lower() in f"{each.name} {each.meaning}".lower()
-    ]
+    every = settings_in(request.profile, FIXED)
+    found = [each for each in every if word.lower() in f"{each.name} {each.meaning}".lower()]
     if not found:
         raise UserError(f"no setting has {word!r} in its name or meaning; without it, all are listed")
     if request.options.json:

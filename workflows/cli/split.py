@@ -23,7 +23,7 @@ def split_text(
     source: LanguageOption = None,
     target: LanguageOption = None,
 ) -> None:
-    """Split text into training text, dev set and test set, and describe them for --files in OUT/text.toml."""
+    """Split text into training text, dev set and test set. OUT/text.toml describes them for --files."""
     languages = languages_of(text, source, target)
     checked(FilesSettings, source=languages[0], target=languages[1], train="-", dev="-", test={"a": "-"})
 

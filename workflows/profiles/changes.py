@@ -23,8 +23,6 @@ from workflows.command_line import typed
 SettingsT = TypeVar("SettingsT", bound=Settings)
 OPEN = ("grid.rows.", "grid.text.", "pairs.")
 """The prefixes below which users may add new keys."""
-MOST_NEAR = 4
-"""The most names that an error proposes."""
 FIXED = {"name", "own_pairs", "measured_on"}
 """The fields that identify a profile; users cannot change them."""
 
@@ -89,7 +87,7 @@ def merge(
         if key not in settings and not path.startswith(OPEN):
             wanted = next(iter(flatten({full_key: value})), full_key)
             near = [name for name in every if name.endswith(f".{wanted}")] or get_close_matches(wanted, every)
-            known = ", ".join(near[:MOST_NEAR] or settings)
+            known = ", ".join(near[:4] or settings)
             raise UserError(f"{where}: there is no setting {wanted!r}; choose one of {known}; aiayn settings lists all")
         group = settings.get(key)
         if isinstance(group, Settings):
