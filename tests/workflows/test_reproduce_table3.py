@@ -45,7 +45,7 @@ def test_rows_then_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert rows["B1"]["change"] == "d_k 4"
     base, b1 = rows["base"], rows["B1"]
     assert (b1["perplexity.paper_delta"], b1["bleu.paper_delta"]) == (0.24, -0.7)
-    assert b1["perplexity.delta"] == b1["perplexity"] - base["perplexity"]
+    assert b1["perplexity.delta"] == pytest.approx(b1["perplexity"] - base["perplexity"])
     assert base["parameters"] - b1["parameters"] == 3 * 32 * 2 * 8 * (16 - 4)  # W_Q and W_K of three attentions
     assert "perplexity.paper" not in rows["F1"]
     assert (base["seeds"], b1["seeds"]) == (2, 1)
