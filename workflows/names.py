@@ -34,18 +34,14 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
             return folder
         if artifact.parent.name == STORE != path.parent.name and not artifact.exists():
             raise UserError(f"{path} is not finished; run its command again to continue it")
+    remedy = f"name a folder written by `aiayn {maker}`, or a label in a run's {RUN}"
     if path.is_dir():
-        raise UserError(
-            f"{path} holds no {marker}; name a folder written by `aiayn {maker}`, or a label in a run's {RUN}"
-        )
+        raise UserError(f"{path} holds no {marker}; {remedy}")
     runs = (run.record.artifacts for root, rest in _in_stores(path) for run in _runs_at(root, rest.parent))
-    known = dict.fromkeys(
-        short_name(label) for run in runs for label, name in run.items() if name.startswith(MADE_BY[marker])
-    )
-    there = f"{path.parent} has {', '.join(known)}" if known else f"names are looked for in {DEFAULT_ROOT.absolute()}"
-    raise UserError(
-        f"{path} is not a folder; name a folder written by `aiayn {maker}`, or a label in a run's {RUN}; {there}"
-    )
+    labels = (label for run in runs for label, name in run.items() if name.startswith(MADE_BY[marker]))
+    known = ", ".join(dict.fromkeys(map(short_name, labels)))
+    there = f"{path.parent} has {known}" if known else f"names are looked for in {DEFAULT_ROOT.absolute()}"
+    raise UserError(f"{path} is not a folder; {remedy}; {there}")
 
 
 def named_run(path: Path) -> Run:

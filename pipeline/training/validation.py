@@ -21,7 +21,6 @@ from pipeline.training.workers import Workers
 
 BATCH_TOKENS = 4096
 """Maximum tokens per side of one forward pass; affects results by rounding only."""
-
 N_SAMPLES = 3
 """Sentences whose translations are shown after each validation."""
 SUMMED_COLUMNS = 4096
@@ -83,9 +82,10 @@ def samples(model: EncoderDecoder, split: EncodedSplit) -> list[dict[str, str]]:
     """Translates the split's first sentences greedily: source, reference and translation of each."""
     source_BS, target_BT = split.batch(split.computed_rows[:N_SAMPLES])
     found = beam_search(model, source_BS.to(model.embedding.weight.device), beam_size=1)
+    vocabulary = load(split.dataset.folder / VOCABULARY_FILE)
     ids = source_BS.tolist(), target_BT.tolist(), [hypotheses[0].tokens for hypotheses in found]
-    texts = [decode_ids(load(split.dataset.folder / VOCABULARY_FILE), sentences) for sentences in ids]
-    return [dict(zip(("source", "reference", "translation"), text, strict=True)) for text in zip(*texts, strict=True)]
+    texts = zip(*(decode_ids(vocabulary, sentences) for sentences in ids), strict=True)
+    return [dict(zip(("source", "reference", "translation"), text, strict=True)) for text in texts]
 
 
 def check_replicas(workers: Workers, weights_P: Tensor, update: int) -> None:
