@@ -160,8 +160,7 @@ def test_the_fingerprints_computed_by_hand_are_the_profiles(capsys: pytest.Captu
     printed = capsys.readouterr().out.strip()
     assert f"`{printed}`" in text
     pinned = json.loads((ROOT / "tests" / "workflows" / "fingerprints.json").read_text(encoding="utf-8"))["embedded"]
-    steps = ("generate en-de", "vocabulary en-de")
-    assert printed.split() == [pinned[step].rpartition("-")[2] for step in steps]
+    assert printed.split() == [pinned[step].rpartition("-")[2] for step in ("generate en-de", "vocabulary en-de")]
 
 
 def test_the_batch_of_the_page_is_the_code_s() -> None:

@@ -137,8 +137,7 @@ def test_dropout_stands_where_the_paper_puts_it() -> None:
     for module in model.modules():
         if type(module) is Dropout:
             module.p = 0.0
-    trained = hidden_of(model, SOURCE_BS, inputs_BT)
-    assert torch.equal(trained, hidden_of(model.eval(), SOURCE_BS, inputs_BT))
+    assert torch.equal(hidden_of(model, SOURCE_BS, inputs_BT), hidden_of(model.eval(), SOURCE_BS, inputs_BT))
 
 
 @pytest.mark.parametrize("window", [0, 2])

@@ -84,8 +84,7 @@ TEXT = stages.prepared(EMBEDDED, "en-de")
 
 
 def trials(seeds: int, base_seeds: int, first: int = 1) -> dict[str, Cell]:
-    training = EMBEDDED.grid.training.model_copy(update={"seed": first})
-    grid = EMBEDDED.grid.model_copy(update={"training": training})
+    grid = EMBEDDED.grid.model_copy(update={"training": EMBEDDED.grid.training.model_copy(update={"seed": first})})
     return trials_of(TEXT, rows(grid, "base,A1"), seeds, EMBEDDED.decoding, base_seeds=base_seeds)
 
 

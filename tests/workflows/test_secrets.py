@@ -53,8 +53,7 @@ def test_a_good_run_and_one_that_fails(environment: dict[str, str], planted: dic
     store = tmp_path / "runs"
     good = run_in_process(*command_of_table2(store), environment=environment)
     assert good.returncode == 0, good.stderr
-    wrong = {**TABLE_2, "vocabulary.size": 60_000}
-    bad = run_in_process(*command_of_table2(store, wrong), environment=environment)
+    bad = run_in_process(*command_of_table2(store, {**TABLE_2, "vocabulary.size": 60_000}), environment=environment)
     assert bad.returncode == 2, bad.stderr
     assert "curves: " in good.stdout
     assert bad.stderr.strip()

@@ -111,8 +111,7 @@ def test_parts_are_joined_as_their_language_is_written(tmp_path: Path, language:
 
 def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
     """Attention over 60,000 tokens at once would take 14 GB per head. In parts, the process grows by less than 1 GB."""
-    settings = DecodingSettings(beam_size=1, max_extra_tokens=1)
-    translator = Translator(checkpoint.folder, settings, "cpu")
+    translator = Translator(checkpoint.folder, DecodingSettings(beam_size=1, max_extra_tokens=1), "cpu")
     with torch.no_grad():  # the model ends at once, so the search takes no time
         model = translator._decoder.model
         model.embedding.weight[END_ID] = 9 * torch.ones(16)

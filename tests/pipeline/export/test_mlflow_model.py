@@ -90,8 +90,7 @@ def test_the_models_need_no_more_than_their_requirements(checkpoint: Checkpoint,
     parser = make_parser(tmp_path / "made", make_trees(tmp_path))
     pyfunc.save_model(tmp_path / "parser", **contents(parser, PARSING))
     shutil.copytree(saved, tmp_path / "translator")
-    requirements = {(tmp_path / kind / "requirements.txt").read_text() for kind in ("parser", "translator")}
-    assert len(requirements) == 1
+    assert len({(tmp_path / kind / "requirements.txt").read_text() for kind in ("parser", "translator")}) == 1
     lines = ["Two dogs run .", "", "A dog ."]
     parsed = Parser(parser.folder, PARSING).parse(tiny_parser.SENTENCES)
     wanted = [translate(checkpoint, lines), [bracketed(each.tree) if each else "" for each in parsed]]

@@ -72,8 +72,7 @@ def test_separators_inside_training_lines_become_spaces(here: Context) -> None:
     ],
 )
 def test_limits_are_the_last_values_allowed(in_words: bool, source: str, target: str, reason: str | None) -> None:
-    settings = CleaningSettings(max_words=4, max_ratio=2)
-    assert reason_to_drop(source, target, settings, in_words=in_words) == reason
+    assert reason_to_drop(source, target, CleaningSettings(max_words=4, max_ratio=2), in_words=in_words) == reason
 
 
 @pytest.mark.parametrize("drop", [(), ("duplicate",), ("copy", "numbers"), ("duplicate", "copy", "numbers")])

@@ -133,8 +133,7 @@ def test_ids_decode_up_to_the_end_mark(prepared: Prepared) -> None:
 
 @pytest.fixture(scope="module")
 def with_bytes(tmp_path_factory: pytest.TempPathFactory, prepared: Prepared) -> SentencePieceProcessor:
-    folder = tmp_path_factory.mktemp("bytes")
-    return load(learn(Context(folder), prepared.corpus, VocabularySettings(size=600)).path)
+    return load(learn(Context(tmp_path_factory.mktemp("bytes")), prepared.corpus, VocabularySettings(size=600)).path)
 
 
 @given(st.lists(st.lists(st.integers(0, 599)), max_size=4))

@@ -65,8 +65,7 @@ def train_until(dataset: EncodedDataset, settings: TrainingSettings, folder: Pat
 @pytest.fixture(scope="module")
 def alone_exactly(dataset: EncodedDataset, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("alone_exactly")
-    record = train_alone(dataset, with_fields(exact_reduction=True), folder)
-    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "run.json").write_text(json.dumps(train_alone(dataset, with_fields(exact_reduction=True), folder)))
     return folder
 
 

@@ -35,8 +35,7 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     folder = tmp_path / "run"
     folder.mkdir()
     context = Context(folder, partial(kill_once, tmp_path / "killed", 5))
-    stage = ray.remote(num_cpus=0)(train)
-    trained: TrainingRun = ray.get(stage.remote(context, dataset, TINY))
+    trained: TrainingRun = ray.get(ray.remote(num_cpus=0)(train).remote(context, dataset, TINY))
     assert (tmp_path / "killed").exists()
     assert weights(folder) == weights(two_workers)
     assert metrics(folder) == metrics(two_workers)
@@ -125,8 +124,7 @@ def test_a_run_says_what_it_waits_for(dataset: EncodedDataset, tmp_path: Path, m
     while not (tmp_path / "held").exists():
         time.sleep(0.05)
     train(Context(tmp_path, partial(_begin_once_waited_for, tmp_path)), dataset, with_fields(updates=2))
-    waits = (tmp_path / "waits").read_text()
-    assert waits == "room for training workers: 2 of 1 CPU each, 1 CPU free\n" * 2
+    assert (tmp_path / "waits").read_text() == "room for training workers: 2 of 1 CPU each, 1 CPU free\n" * 2
     ray.get(holding)
 
 

@@ -85,8 +85,7 @@ def test_workers_and_passes_compute_each_pair_once(dataset: EncodedDataset, form
     """Any number of workers, in any number of passes, has the pairs of the update, and the size of the whole."""
     split = EncodedSplit.open(dataset, "train")
     plan = plan_epoch(split.source_lengths, split.target_lengths, TINY, epoch=0)
-    rows = np.concatenate(plan[0])
-    expected = sorted(tuple(source[source != PAD_ID].tolist()) for source in split.batch(rows)[0])
+    expected = sorted(tuple(source[source != PAD_ID].tolist()) for source in split.batch(np.concatenate(plan[0]))[0])
     for size, divided, exact in ((1, 0, False), (1, 2, False), (3, 1, False), (16, 0, False), (3, 0, True)):
         settings = with_fields(exact_reduction=exact, pass_tokens=0)
         found, parts, made_tokens, computed_tokens = [], [], 0, []

@@ -67,8 +67,7 @@ def test_workers_on_mixed_cpus_have_the_same_weights(dataset: EncodedDataset, tm
         pytest.skip("torch has no vector instructions to do without on this CPU")
     start_processes(train_on_mixed_cpus, (free_port(), dataset, with_fields(), tmp_path), 2)
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1))
-    differing = [int((ours != theirs).sum()) for ours, theirs in zip(first, second, strict=True)]
-    assert differing == [0] * 10
+    assert [int((ours != theirs).sum()) for ours, theirs in zip(first, second, strict=True)] == [0] * 10
 
 
 def train_with_a_flipped_bit(
@@ -89,8 +88,7 @@ def train_with_a_flipped_bit(
 def test_weights_that_differ_between_workers_end_the_run_at_the_next_validation(
     dataset: EncodedDataset, tmp_path: Path
 ) -> None:
-    settings = with_fields(validation_updates=2)
-    start_processes(train_with_a_flipped_bit, (free_port(), dataset, settings, tmp_path), 3)
+    start_processes(train_with_a_flipped_bit, (free_port(), dataset, with_fields(validation_updates=2), tmp_path), 3)
     (message,) = {(tmp_path / f"{rank}.txt").read_text() for rank in range(3)}
     assert message.startswith("2 update 2: the weights of rank 0 and rank 2 differ")
 

@@ -116,7 +116,7 @@ def test_a_removed_file_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not server.is_complete("workflow")
 
 
-def test_nothing_is_reported_unless_the_user_asks() -> None:
+def test_nothing_is_reported_unless_the_user_asks(tmp_path: Path) -> None:
     """Neither MLflow nor Ray looks up its maker's address."""
     code = (
         "from pathlib import Path; from workflows.engine.cluster import set_local_variables; set_local_variables();"
@@ -126,8 +126,8 @@ def test_nothing_is_reported_unless_the_user_asks() -> None:
     )
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTEST_CURRENT_TEST", "CI")}
     for own, wanted in (({}, "None False"), ({"RAY_USAGE_STATS_ENABLED": "1"}, "None True")):
-        command = [sys.executable, "-c", code]
-        done = subprocess.run(command, env=environment | own, capture_output=True, text=True, check=True)
+        command, variables = [sys.executable, "-c", code], environment | own
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=True)
         assert done.stdout.split("\n")[-2] == wanted
 
 
