@@ -80,15 +80,22 @@ def test_damaged_checkpoint_is_skipped(harm: str, trained: Path, caplog: pytest.
     assert str(path.parent) in caplog.text
 
 
+def busy_stream(device: torch.device, stream: Any = torch.cuda.Stream) -> torch.cuda.Stream:
+    with torch.cuda.stream(side := stream(device)):
+        torch.cuda._sleep(10**9)  # half a second
+    return side
+
+
 @pytest.mark.gpu
-def test_checkpoint_is_of_the_moment_it_was_begun(device: str, tmp_path: Path) -> None:
-    """It excludes later updates and changes to the state, and a killed process's leftovers are removed."""
+def test_checkpoint_is_of_the_moment_it_was_begun(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It excludes later updates, though a GPU's copy is late, and changes to the state; leftovers are removed."""
     step = TrainingStep(Transformer(TINY.model).to(device), TINY.optimizer, torch.float32)
     batch = Batch.padded(torch.tensor([[5, 6, 3]]), torch.tensor([[7, 3]]), torch.float32).keyed(torch.arange(1))
     step.accumulate(batch)
     step.apply(1, n_tokens=2)
     (tmp_path / "recovery" / ".making-00000004").mkdir(parents=True)
     state, before = TrainingState(update=5), deepcopy(step.master.state_dict())
+    monkeypatch.setattr(torch.cuda, "Stream", busy_stream)
     with CheckpointWriter(tmp_path) as writer:
         writer.begin(step, state, kept=True, recovery=True)
         state.update = 6
