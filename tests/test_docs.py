@@ -184,7 +184,7 @@ RUNS = ("26_competitors-multi30k", "27_h200-table3", "26_attention-functions-mul
 BOTH = "29_updates-and-initialisation"
 PAGES_OF_RUNS = ("26_competitors-multi30k", "27_h200-dag", "26_attention-and-paths", "28_attention-functions")
 WITH_STATISTICS = ["README", "docs/protocol", "docs/competitors", *(f"docs/results/2026-11-{n}" for n in PAGES_OF_RUNS)]
-WITH_STATISTICS += [f"docs/results/2026-11-{BOTH}"]
+WITH_STATISTICS += ["docs/results/README", f"docs/results/2026-11-{BOTH}"]
 OF_OTHER_RUNS = (
     r"39.6 ± 0.5|40.0 ± 0.5|1.34 \[1.10, 1.65\]|At equal seconds, withdrawn.*(?=NLL, mean ± sd)|Timed beside other.*"
 )
