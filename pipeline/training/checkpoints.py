@@ -109,11 +109,10 @@ class CheckpointWriter:
         """
         self.wait()
         began_s = time.monotonic()
-        vectors_P = {"weights": step.adam.weights_P, **(_moments(step.adam) if recovery else {})}
+        vectors_P = {"weights": step.adam.weights_P, **(_state_of(step.adam) if recovery else {})}
         copies_P = {name: self._buffer(name, vector_P) for name, vector_P in vectors_P.items()}
         wait_copied = step.copy_out([(copies_P[name], vector_P) for name, vector_P in vectors_P.items()])
         weights = _by_parameter(copies_P.pop("weights"), step)
-        optimizer = _optimizer_tensors(copies_P, step.adam.n_steps.cpu(), step) if recovery else {}
         config, progress, update = asdict(step.master.config), asdict(state), state.update
 
         def write() -> None:
@@ -121,6 +120,7 @@ class CheckpointWriter:
             if kept:  # first, because the recovery checkpoint relies on it
                 self._publish(KEPT, update, weights, config)
             if recovery:
+                optimizer = _optimizer_tensors(copies_P, step)
                 self._publish(RECOVERY, update, weights, config, optimizer, progress)
                 self.prune(1 if end else MAX_RECOVERIES)
                 self._recovery_began_s, self._recovery_took_s = began_s, time.monotonic() - began_s
@@ -239,8 +239,9 @@ def _restore(checkpoint: Path, step: TrainingStep) -> None:
     step.master.load_state_dict(safetensors.torch.load_file(checkpoint / "model.safetensors"))
     tensors = safetensors.torch.load_file(checkpoint / "optimizer.safetensors")
     names = [name for name, _ in step.master.named_parameters()]
-    step.adam.n_steps.copy_(tensors[f"{names[0]}.step"])
-    for key, moment_P in _moments(step.adam).items():
+    state = _state_of(step.adam)
+    state.pop("step").copy_(tensors[f"{names[0]}.step"])
+    for key, moment_P in state.items():
         moment_P.copy_(torch.cat([tensors[f"{name}.{key}"].flatten() for name in names]))
 
 
@@ -248,7 +249,7 @@ def restore_all(workers: Workers, checkpoint: Path | None, step: TrainingStep) -
     """Restores rank 0's checkpoint, or broadcasts its initial weights; other ranks need neither file."""
     if checkpoint:
         _restore(checkpoint, step)
-    for tensor in (step.adam.weights_P, step.adam.n_steps, *_moments(step.adam).values()):
+    for tensor in (step.adam.weights_P, *_state_of(step.adam).values()):
         workers.broadcast(tensor)
     step.copy_weights()
 
@@ -288,17 +289,16 @@ def _by_parameter(values_P: Tensor, step: TrainingStep) -> Tensors:
     return dict(zip(names, views(values_P, step.master), strict=True))
 
 
-def _optimizer_tensors(moments_P: Tensors, n_steps: Tensor, step: TrainingStep) -> Tensors:
+def _optimizer_tensors(state: Tensors, step: TrainingStep) -> Tensors:
     """Returns Adam's state by weight, in torch.optim.Adam's format."""
-    tensors = {f"{name}.step": n_steps.clone() for name, _ in step.master.named_parameters()}
-    for key, moment_P in moments_P.items():
-        tensors |= {f"{name}.{key}": moment for name, moment in _by_parameter(moment_P, step).items()}
-    return tensors
+    moments = ((key, _by_parameter(state[key], step).items()) for key in ("exp_avg", "exp_avg_sq"))
+    tensors = {f"{name}.{key}": moment for key, named in moments for name, moment in named}
+    return tensors | {f"{name}.step": state["step"].clone() for name, _ in step.master.named_parameters()}
 
 
-def _moments(adam: Adam) -> Tensors:
-    """Returns the moments by torch.optim.Adam's names."""
-    return {"exp_avg": adam.mean_P, "exp_avg_sq": adam.square_P}
+def _state_of(adam: Adam) -> Tensors:
+    """Returns the state by torch.optim.Adam's names."""
+    return {"step": adam.n_steps, "exp_avg": adam.mean_P, "exp_avg_sq": adam.square_P}
 
 
 def _differences(then: Any, now: Any, name: str = "") -> Iterator[str]:
