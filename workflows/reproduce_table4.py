@@ -33,7 +33,8 @@ ProfileOption = Annotated[
     typer.Option("--profile", help="embedded, treebank or wsj.  [default: from --config, else by treebank size]"),
 ]
 TreebankOption = Annotated[
-    Path | None, typer.Option("--treebank", help="Trees in Penn brackets: WSJ's folders 00 to 24, a folder, or a file.")
+    Path | None,
+    typer.Option("--treebank", metavar="FOLDER|FILE", help="Trees in Penn brackets, e.g. WSJ's folders 00 to 24."),
 ]
 SilverOption = Annotated[
     list[Path] | None,

@@ -340,19 +340,19 @@ def score_trees(
 
 @export.command()
 def ctranslate2(model: options.ModelArgument, out: options.OutOption) -> None:
-    """Export to ctranslate2.Translator, with the vocabulary; prints example code in Python."""
+    """Export to ctranslate2.Translator, with the vocabulary. Prints example code in Python."""
     _export(model, out, "exporting.export_ctranslate2", export_ctranslate2, "ctranslate2", CTRANSLATE2)
 
 
 @export.command()
 def huggingface(model: options.ModelArgument, out: options.OutOption) -> None:
-    """Export to transformers' MarianMTModel, with its tokenizer; prints example code in Python."""
+    """Export to transformers' MarianMTModel, with its tokenizer. Prints example code in Python."""
     _export(model, out, "exporting.export_huggingface", export_huggingface, "transformers", TRANSFORMERS)
 
 
 @export.command()
 def mlflow(model: options.ModelArgument) -> None:
-    """Register in MLflow, at MLFLOW_TRACKING_URI or in the store's own file; prints the command that serves it."""
+    """Register in MLflow. At MLFLOW_TRACKING_URI or in the store's own file; prints the command that serves it."""
     console.print(f"to serve it: {register(model)}", highlight=False, soft_wrap=True)
 
 

@@ -36,7 +36,7 @@ ProfileOption = Annotated[
     ),
 ]
 DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Folder with the profile's files, instead of downloads.")
+    Path | None, typer.Option("--data", metavar="FOLDER", help="With the profile's files, instead of downloads.")
 ]
 FilesOption = Annotated[
     list[Path] | None,
@@ -63,7 +63,7 @@ DevBleuOption = Annotated[
     typer.Option("--dev-bleu", help="Also decode the dev set with every kept checkpoint: BLEU over time in MLflow."),
 ]
 ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
+OutOption = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to create.")]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`aiayn settings`, --updates, and the surface that users rely on: commands, options and settings."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +77,19 @@ def test_the_surface_and_the_page_of_settings_are_the_program_s() -> None:
     assert page() == SETTINGS_PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("command", json.loads(SURFACE.read_text(encoding="utf-8"))["commands"])
+def test_help_has_no_python_types_and_whole_summaries(command: str, command_line: CommandLine) -> None:
+    shown = command_line.here("workflows.cli", *command.split()[1:], "--help").stdout
+    assert "Usage: aiayn" in shown
+    assert not re.search(r"<\w|\w\.\.\.$", shown, re.MULTILINE)
+
+
 def test_each_listed_setting_is_set_by_its_name_and_text() -> None:
     """All but those that are None, which has no text."""
     profile = load_profile("multi30k")
     listed = [each for each in settings_in(profile, FIXED) if each.text]
     assert len(listed) > 200
-    typed = [f"{each.name}={each.text}" for each in listed]
-    assert load_profile("multi30k", overrides=typed) == profile
+    assert load_profile("multi30k", overrides=[f"{each.name}={each.text}" for each in listed]) == profile
 
 
 def test_settings_have_the_paper_s_values_and_meanings(command_line: CommandLine) -> None:

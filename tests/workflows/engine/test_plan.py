@@ -102,8 +102,7 @@ def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
     assert rest == ["tables", "1", "of", "2", "another", "input"]
     assert f"2 stages to run; store: {store}" in shown
     every = _plan(_joined(store, "d", "b"), store, verbose=True).splitlines()
-    states = [" ".join(line.split()[:2]) for line in every[1:4]]
-    assert states == ["left to", "right cached", "join to"]
+    assert [" ".join(line.split()[:2]) for line in every[1:4]] == ["left to", "right cached", "join to"]
 
 
 def test_forced_steps_are_those_of_a_stage_and_all_that_rest_on_them(store: Store) -> None:
