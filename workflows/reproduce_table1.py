@@ -24,9 +24,7 @@ COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:cou
 MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:measure"), MeasurementsArtifact, 3, gpus=1)
 TABULATE = Stage("tabulating.tabulate_layers", tabulate, Table1Artifact, follows_source=True)
 
-ProfileOption = Annotated[
-    str | None, typer.Option("--profile", help="cpu or gpu.  [default: from --config, else gpu if present]")
-]
+ProfileOption = Annotated[str | None, typer.Option(help="cpu or gpu.  [default: from --config, else gpu if present]")]
 
 
 def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproduction:

@@ -17,9 +17,7 @@ from workflows.engine.dag import Imported
 from workflows.engine.plan import to_run
 from workflows.experiment import Reproduction
 
-FORECAST = (
-    "Forecast the disk, FLOP and hours of missing runs. Those that a table lacks, by its options; nothing is run."
-)
+FORECAST = "Forecast the disk, FLOP and hours of missing runs. Those that a table lacks by its options; none is run."
 WITHOUT_EFFECT = "plan", "verbose", "mermaid", "until", "force", "address"
 forecast = Imported("workflows.forecast:forecast")
 

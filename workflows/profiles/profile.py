@@ -38,9 +38,7 @@ class Recipe(Settings):
     def _keeps_enough(self) -> "Recipe":
         last, training = self.averaging.last, self.training
         if last > training.keep_checkpoints:
-            raise ValueError(
-                f"averaging.last is {last}, but only training.keep_checkpoints = {training.keep_checkpoints} are kept"
-            )
+            raise ValueError(f"averaging.last is {last}, but training.keep_checkpoints is {training.keep_checkpoints}")
         if last > (written := len(training.kept_updates)):
             raise ValueError(
                 f"averaging.last is {last}, but {training.updates} updates with a checkpoint every "

@@ -46,12 +46,8 @@ def surface() -> dict[str, Any]:
     add("aiayn", typer.main.get_command(app))
     for name, experiment in EXPERIMENTS.items():
         add(f"aiayn {name}", typer.main.get_command(app_of(experiment.module)))
-    profiles = {
-        "table1": load_complexity_profile("cpu"),
-        "table2": load_profile("wmt14"),
-        "table4": load_parsing_profile(),
-    }
-    settings = {name: [each.name for each in settings_in(profile, FIXED)] for name, profile in profiles.items()}
+    of = {"table1": load_complexity_profile("cpu"), "table2": load_profile("wmt14"), "table4": load_parsing_profile()}
+    settings = {name: [each.name for each in settings_in(profile, FIXED)] for name, profile in of.items()}
     return {"commands": commands, "settings": settings}
 
 

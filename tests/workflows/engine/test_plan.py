@@ -143,8 +143,7 @@ def test_json_is_alone_on_standard_output(typed: str, tmp_path: Path, command_li
     assert len(steps) == len({step["fingerprint"] for step in plan["steps"]}) == len(plan["steps"]) > 20
     assert all(steps.keys() - [*steps][number:] >= {*inputs} for number, inputs in enumerate(steps.values()))
     assert plan["command"] == f"aiayn {' '.join([*options, '--json'])}"
-    text = command_line.here("workflows.cli", *options).stdout
-    assert f"{len(steps)} stages to run" in text
+    assert f"{len(steps)} stages to run" in command_line.here("workflows.cli", *options).stdout
     last = next(label for label in steps if label.startswith("train"))
     until = json.loads(command_line.here("workflows.cli", *options, "--json", "--until", last).stdout)
     assert until["steps"][-1]["label"] == last
