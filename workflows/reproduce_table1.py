@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
+from pipeline.errors import UserError
 from workflows.cli import options
 from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, requested
@@ -47,6 +48,8 @@ def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproducti
 @options.with_options
 def main(common: options.Common, profile: ProfileOption = None) -> tuple[Reproduction, Asked]:
     """Returns the experiment and its request."""
+    if common.updates:
+        raise UserError("--updates does not affect Table 1, which trains no model; drop it")
     chosen = load_complexity_profile(profile, config=common.config, overrides=common.overrides or [])
     request = requested("table1", chosen, common)
     return reproduction(chosen, request.command), request

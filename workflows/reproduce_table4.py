@@ -72,10 +72,8 @@ class ParserGrid:
             rate = f"rate {scale:g}" + f" warm-up {warmup}" * bool(warmup)
             name = f"dropout {dropout:g}{of_attention} {rate}" if len(grid) > 1 else ""
             changes = {"dropout": dropout, "attention_dropout": attention_dropout}
-            changes |= {
-                "learning_rate_scale": scale * optimizer.learning_rate_scale,
-                "warmup_steps": warmup or optimizer.warmup_steps,
-            }
+            changes["learning_rate_scale"] = scale * optimizer.learning_rate_scale
+            changes["warmup_steps"] = warmup or optimizer.warmup_steps
             training = varied(recipe.training, name, changes)
             decoding = self.profile.decoding.beside(training, workers=training.worker_bounds[0])
             own = recipe.model_copy(update={"training": training})

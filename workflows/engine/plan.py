@@ -85,10 +85,8 @@ def to_run(targets: Sequence[Step[Any]], store: Store, forced: Iterable[Step[Any
             if label := next((needed.label for needed in step.inputs if needed.fingerprint in changed), ""):
                 changed.add(step.fingerprint)
                 rebuilt.setdefault(step.fingerprint, INPUT + label)
-    return {
-        step: rebuilt.get(step.fingerprint, "") if (cause := causes[step.fingerprint]) is None else cause
-        for step in missing
-    }
+    found = {step: causes[step.fingerprint] for step in missing}
+    return {step: rebuilt.get(step.fingerprint, "") if cause is None else cause for step, cause in found.items()}
 
 
 def reasons(

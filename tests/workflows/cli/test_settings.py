@@ -107,7 +107,12 @@ def test_settings_have_the_paper_s_values_and_meanings(command_line: CommandLine
 
 @pytest.mark.parametrize("updates", [3, 60, 11_200])
 def test_updates_scale_what_depends_on_them(updates: int) -> None:
-    usual, short = load_profile("multi30k"), load_profile("multi30k", overrides=[f"updates={updates}"])
+    """Also the updates and warm-ups of a grid's rows, and of Table 4's choices of a learning rate."""
+    asked = ["grid.rows.F={updates = 10_000, warmup_steps = 5000}", f"updates={updates}"]
+    usual, short = load_profile("multi30k"), load_profile("multi30k", overrides=asked)
+    assert short.grid.rows["F"] == {"updates": 2 * updates, "warmup_steps": updates}
+    parsers = load_parsing_profile(overrides=["choice.learning_rate_scales=[0.5, [5.0, 2600]]", f"updates={updates}"])
+    assert parsers.choice.learning_rate_scales == ((0.5, None), (5.0, updates))
     for training, full in [(short.recipes[name].training, usual.recipes[name].training) for name in usual.recipes]:
         rates = [each.optimizer.learning_rate_scale * each.optimizer.warmup_steps**-0.5 for each in (training, full)]
         assert rates[0] == pytest.approx(rates[1])  # the highest of equation 3
