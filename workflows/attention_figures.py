@@ -32,17 +32,13 @@ def main(
         Path | None,
         typer.Argument(help="Folder or name of a model.  [default: the newest of Table 2, else of the store]"),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder to create.  [default: linked in STORE/figures]")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FOLDER", help="To create.  [default: in STORE/figures]")] = None,
     sentence: Annotated[
         list[str] | None,
         typer.Option(help="Sentence to translate. May be repeated.  [default: the paper's, or the model's text]"),
     ] = None,
     layer: Annotated[int | None, typer.Option(help="Layer to draw, from 1.  [default: computed]")] = None,
-    heads: Annotated[
-        str | None, typer.Option(metavar="NUMBERS", help="Heads to draw, e.g. 1,3.  [default: computed]")
-    ] = None,
+    heads: Annotated[str | None, typer.Option(help="Heads to draw, e.g. 1,3.  [default: computed]")] = None,
     word: Annotated[
         list[str] | None,
         typer.Option(

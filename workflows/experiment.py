@@ -1,6 +1,6 @@
 """Runs an experiment: a table, the steps behind it, and who asks for it.
 
-run, results, failures, mlflow = run_table(Reproduction("table3", ...), request, forced=[])
+run, results, failures = run_table(Reproduction("table3", ...), request, forced=[])
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from workflows.runs import Run, artifacts_of, begun, labelled
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.measured import Cell
 from workflows.tables.table import Results
-from workflows.tracking.addresses import default_uri, ui_command
+from workflows.tracking.addresses import default_uri
 from workflows.tracking.server import Server
 from workflows.tracking.watcher import MlflowWatcher, Workflow
 
@@ -41,6 +41,8 @@ class Request:
     """The options that change settings, as typed."""
     address: str | None
     until: str | None
+    curves: str
+    """The command that shows the curves of this profile's runs in MLflow."""
     say: Callable[[str], None]
     """Prints a line."""
     view: Watcher
@@ -77,10 +79,10 @@ def run_steps(
 
 def run_table(
     experiment: Reproduction, request: Request, forced: Sequence[Step[Any]]
-) -> tuple[Run, Results, Mapping[str, str], Server]:
+) -> tuple[Run, Results, Mapping[str, str]]:
     """Runs missing steps, rebuilds those that are `forced`, and reports to MLflow.
 
-    Returns the run, its table, the reasons of failures by the names of the models that failed, and MLflow's server.
+    Returns the run, its table, and the reasons of failures by the names of the models that failed.
     """
     store, target = request.store, experiment.tabulate({})
     mlflow = Server(default_uri(store.root), experiment.name, store.root)
@@ -101,7 +103,7 @@ def run_table(
         reports = {name: each.published(store) for name, each in experiment.reports.items() if store.find(each.name)}
         runs.finish(artifact, table.metrics, reports, failures)
         recorded.finish(store, artifact, table.metrics, failures)
-    return recorded, table, failures, mlflow
+    return recorded, table, failures
 
 
 @contextmanager
@@ -126,7 +128,7 @@ def _begun(
             if mlflow:
                 mlflow.check_address()
             dashboard = during.enter_context(cluster(address))  # for everything below
-            places = [f"{dashboard} (Ray)"] * bool(dashboard) + ([ui_command(mlflow.uri)] if mlflow else [])
+            places = [f"{dashboard} (Ray)"] * bool(dashboard) + [request.curves] * bool(mlflow)
             if places:
                 request.say(f"monitor: {', '.join(places)}")
         if forced:

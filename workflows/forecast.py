@@ -174,5 +174,4 @@ def _seconds(
 def _text_bytes(profile: Profile, pair: str) -> int:
     """Returns the bytes of a pair's text: downloads, plain text, token ids; 0 if not known yet."""
     amount = profile.for_pair(pair).corpora[pair].amount()
-    downloads = sum(size or 0 for size in amount.downloads.values())
-    return round(downloads + amount.kept_bytes) if amount.text_bytes else 0
+    return round(sum(size or 0 for size in amount.downloads.values()) + amount.kept_bytes) if amount.text_bytes else 0

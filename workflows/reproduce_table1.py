@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pipeline.complexity.records import CountsArtifact, MeasurementsArtifact
+from pipeline.errors import UserError
 from workflows.cli import options
 from workflows.cli.console import run_app
 from workflows.cli.reproduce import Asked, app_of, requested
@@ -24,9 +25,7 @@ COUNT = Stage("complexity_counts.count", Imported("pipeline.complexity.count:cou
 MEASURE = Stage("complexity.measure", Imported("pipeline.complexity.measure:measure"), MeasurementsArtifact, 3, gpus=1)
 TABULATE = Stage("tabulating.tabulate_layers", tabulate, Table1Artifact, follows_source=True)
 
-ProfileOption = Annotated[
-    str | None, typer.Option("--profile", help="cpu or gpu.  [default: from --config, else gpu if present]")
-]
+ProfileOption = Annotated[str | None, typer.Option(help="cpu or gpu.  [default: from --config, else gpu if present]")]
 
 
 def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproduction:
@@ -49,6 +48,8 @@ def reproduction(profile: ComplexityProfile, command: CommandLine) -> Reproducti
 @options.with_options
 def main(common: options.Common, profile: ProfileOption = None) -> tuple[Reproduction, Asked]:
     """Returns the experiment and its request."""
+    if common.updates:
+        raise UserError("--updates does not affect Table 1, which trains no model; drop it")
     chosen = load_complexity_profile(profile, config=common.config, overrides=common.overrides or [])
     request = requested("table1", chosen, common)
     return reproduction(chosen, request.command), request

@@ -29,15 +29,13 @@ from workflows.tables.table3_rows import varied
 TABULATE = Stage("tabulating.tabulate_parsers", table4.tabulate, table4.Table4Artifact, follows_source=True)
 
 ProfileOption = Annotated[
-    str | None,
-    typer.Option("--profile", help="embedded, treebank or wsj.  [default: from --config, else by treebank size]"),
+    str | None, typer.Option(help="embedded, treebank or wsj.  [default: from --config, else by treebank size]")
 ]
 TreebankOption = Annotated[
-    Path | None, typer.Option("--treebank", help="Trees in Penn brackets: WSJ's folders 00 to 24, a folder, or a file.")
+    Path | None, typer.Option(metavar="FOLDER|FILE", help="Trees in Penn brackets, e.g. WSJ's folders 00 to 24.")
 ]
 SilverOption = Annotated[
-    list[Path] | None,
-    typer.Option("--silver", help="File of automatically parsed trees, for the semi-supervised row. May be repeated."),
+    list[Path] | None, typer.Option(help="Automatically parsed trees, for the semi-supervised row. May be repeated.")
 ]
 DevF1Option = Annotated[
     bool, typer.Option("--dev-f1", help="Also parse the dev set with every kept checkpoint: F1 over time in MLflow.")
@@ -74,10 +72,8 @@ class ParserGrid:
             rate = f"rate {scale:g}" + f" warm-up {warmup}" * bool(warmup)
             name = f"dropout {dropout:g}{of_attention} {rate}" if len(grid) > 1 else ""
             changes = {"dropout": dropout, "attention_dropout": attention_dropout}
-            changes |= {
-                "learning_rate_scale": scale * optimizer.learning_rate_scale,
-                "warmup_steps": warmup or optimizer.warmup_steps,
-            }
+            changes["learning_rate_scale"] = scale * optimizer.learning_rate_scale
+            changes["warmup_steps"] = warmup or optimizer.warmup_steps
             training = varied(recipe.training, name, changes)
             decoding = self.profile.decoding.beside(training, workers=training.worker_bounds[0])
             own = recipe.model_copy(update={"training": training})

@@ -94,6 +94,11 @@ class Run:
         return self.folder.relative_to(self.root).as_posix()
 
     @property
+    def time(self) -> float:
+        """When it ended, or began if it has not, in seconds since 1970."""
+        return (self.record.ended or self.record.began).timestamp()
+
+    @property
     def status(self) -> str:
         """The record's status, or "interrupted" if the process that should be running is gone."""
         lost = self.record.status == "running" and holder(self.lock("").path) is None

@@ -42,9 +42,7 @@ READERS: Mapping[type[Settings], tuple[str, int, Callable[..., Corpus], Callable
 """By class of a text's settings: its stages' name, a version, and the functions that read text and evaluation sets."""
 SUBSTITUTE = Stage("embedded.substitute", embedded.substitute, Hypotheses, cpus=0)
 LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:learn"), Vocabulary, version=2)
-ENCODE = Stage(
-    "encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, version=2, cpus=0, resumes=True
-)
+ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, 2, cpus=0, resumes=True)
 OVERLAP = Stage("overlap.count", overlap.count, overlap.Overlaps, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)  # so that no run waits for it
 TRAIN = Stage("training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=6, cpus=0, trains=True)

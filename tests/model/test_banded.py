@@ -42,8 +42,7 @@ def test_equals_masked_full_attention(window: int, is_padded: bool, device: str)
         bias = masking_bias(masked, torch.float64)
         for x_BHLV in (neighbourhood_attention(q, k, v, window, padding_B11L), attention(q, k, v, bias)):
             assert x_BHLV.isfinite().all()
-            gradients = torch.autograd.grad((x_BHLV * real_BHLV * weights_LV).sum(), given)
-            both.append([x_BHLV * real_BHLV, *gradients])
+            both.append([x_BHLV * real_BHLV, *torch.autograd.grad((x_BHLV * real_BHLV * weights_LV).sum(), given)])
         torch.testing.assert_close(both[0], both[1], rtol=1e-10, atol=1e-12)
 
 

@@ -76,8 +76,7 @@ def length(text: str) -> int:
 def join(context: Context, pairs: list[Pair], log: Path) -> Words:
     note(log, "joined")
     texts = [words.text for pair in pairs for words in (pair.left, pair.right) if words]
-    lengths = list(context.map(length, [(text,) for text in texts]))
-    return written(context, f"{' '.join(texts)} {lengths}")
+    return written(context, f"{' '.join(texts)} {list(context.map(length, [(text,) for text in texts]))}")
 
 
 def linger(context: Context, text: str, seconds: float, log: Path) -> Words:

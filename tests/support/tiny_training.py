@@ -66,8 +66,7 @@ def metrics(folder: Path) -> list[dict[str, Any]]:
 
 
 def curve(folder: Path) -> list[float]:
-    lines = metrics(folder)
-    return [line[name] for name in ("loss", "dev_loss") for line in lines if name in line]
+    return [line[name] for name in ("loss", "dev_loss") for line in metrics(folder) if name in line]
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def test_a_profile_without_changes_is_the_profile() -> None:
         (["updates=many"], "updates is 'many'; give a number of updates"),
         (["decoding.beam_size"], "write it as key=value"),
         (["decoding.beam_size=0"], "decoding.beam_size: .*greater than or equal to 1"),
-        (["recipes.base.averaging.last=50"], "only training.keep_checkpoints = 5 are kept"),
+        (["recipes.base.averaging.last=50"], "averaging.last is 50, but training.keep_checkpoints is 5"),
         (["recipes.base.training.checkpoint_updates=275"], "averaging.last is 5, but 1100 updates .* write only 4"),
         (["recipes.base.training.model.dropout=1.0"], "dropout is 1.0; it must be at least 0 and below 1"),
         (["recipes.base.training.model.attention_dropout=1.0"], "attention_dropout is 1.0; it must be at least 0"),

@@ -1,5 +1,4 @@
 import json
-import re
 import shlex
 import shutil
 from importlib import import_module
@@ -85,7 +84,7 @@ def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) ->
     assert "EN-DE, generated text: lengths" in report
     (translate,) = [shlex.split(line)[1:] for line in output.splitlines() if line.startswith("translate: ")]
     assert named_folder("average", Path(translate[-1]), "model.safetensors").parent == made_table2.store / "store"
-    assert re.search(r"mlflow ui --backend-store-uri sqlite:///.*\n +and open http://.*/#/experiments/1\n", output)
+    assert output.count(f" curves {made_table2.folder}\n") == 2  # while it runs, and at the end
 
 
 def test_real_text_ends_with_translations(
@@ -110,8 +109,7 @@ def test_mlflow_has_a_run_of_the_table_and_one_of_the_model(made_table2: MadeTab
     assert child.data.params["training.model.d_model"] == "32"
     assert child.data.params["cleaning.max_words"] == parent.data.params["cleaning.max_words"] == "250"
     assert parent.data.params["overrides"] == " ".join(f"--set {setting}" for setting in overrides(TABLE_2))
-    figures = json.loads(next((made_table2.store / "store").glob("training-*/run.json")).read_text())
-    (segment,) = figures["segments"]
+    (segment,) = json.loads(next((made_table2.store / "store").glob("training-*/run.json")).read_text())["segments"]
     assert child.data.tags["used.dtype"] == segment["dtype"]
     assert child.data.tags["used.device_name"] == segment["devices"][0]["name"]
     for run in (parent, child):

@@ -32,8 +32,7 @@ def environment(planted: dict[str, str], tmp_path: Path) -> Iterator[dict[str, s
 def _forms(planted: dict[str, str]) -> dict[str, bytes]:
     """Texts to search for: the values, and their encodings in HTTP's basic authentication."""
     plain = {name: value.encode() for name, value in planted.items()}
-    basic = {f"{name}, encoded": base64.b64encode(b"somebody:" + value) for name, value in plain.items()}
-    return {**plain, **basic}
+    return {**plain, **{f"{name}, encoded": base64.b64encode(b"somebody:" + value) for name, value in plain.items()}}
 
 
 def _found(text: bytes, planted: dict[str, str]) -> list[str]:

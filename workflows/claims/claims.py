@@ -12,8 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pipeline.settings import read_toml
-from workflows.claims.inference import ALPHA, Decided, Estimate, Groups, decided, every, holm, two_sided, within
+from workflows.claims.inference import Decided, Estimate, Groups, decided, every, holm, two_sided, within
 from workflows.claims.seeds import CONDITIONS, Runs
+from workflows.claims.welch import ALPHA
 
 NATS, ACCURACY, BLEU = "final_dev_nll", "final_dev_accuracy", "paper_bleu.dev"
 EQUAL_FLOP = "equal_flop_dev_nll"
@@ -74,8 +75,7 @@ def difference(of: str, minus: str) -> Part:
 
 def alike(of: str, minus: str) -> Part:
     """Two models differ by less than the margin."""
-    part = difference(of, minus)
-    return replace(part, test=lambda groups, _, margin: groups.difference(of, minus, within(margin)))
+    return replace(difference(of, minus), test=lambda groups, _, margin: groups.difference(of, minus, within(margin)))
 
 
 def trend(*models: str) -> Part:

@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from workflows.claims.welch import ALPHA, welch
+from workflows.claims.welch import Effect as _Effect  # docs/results/2026-11-29_error-rates.md uses this name
+
 Decided = Literal["holds", "fails", "undecided"]
-ALPHA = 0.05
-"""The probability of a wrong verdict: for both bounds of an interval together, or for a family after `holm`."""
 
 
 class Region(NamedTuple):
@@ -109,15 +110,8 @@ class Groups:
         lead = self.best(name, others, Region(-region.high, -region.low))
         return replace(lead, value=0 - lead.value, low=-lead.high, high=-lead.low)
 
-    def _effect(self, weights: Mapping[str, float]) -> "_Effect":
-        value = math.fsum(weight * self.mean(name) for name, weight in weights.items())
-        if min(map(self.n, weights)) < 2:
-            return _Effect(value, math.nan, 0)
-        # Welch (1947), with Satterthwaite's degrees of freedom.
-        rows = [(weight**2, self.values[name]) for name, weight in weights.items()]
-        parts = [(square * statistics.variance(values) / len(values), len(values)) for square, values in rows]
-        total, squares = math.fsum(part for part, _ in parts), math.fsum(part**2 / (n - 1) for part, n in parts)
-        return _Effect(value, math.sqrt(total), total**2 / squares if squares else math.inf)
+    def _effect(self, weights: Mapping[str, float]) -> _Effect:
+        return welch([(weight, self.values[name]) for name, weight in weights.items()])
 
     def _smallest(self, contrasts: Sequence[Mapping[str, float]], region: Region) -> Estimate:
         """Tests the smallest of several effects (see `best`). For a single effect this is Welch's test."""
@@ -158,34 +152,3 @@ def holm(p: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p) - rank) * p[i]))
         adjusted[i] = largest
     return adjusted
-
-
-@dataclass(frozen=True)
-class _Effect:
-    """An estimate with Student's distribution around the true effect; df is 0 if its standard error is unknown."""
-
-    value: float
-    error: float
-    df: float
-
-    def p_above(self, limit: float) -> float:
-        """Returns the p-value of the hypothesis effect <= limit."""
-        if self.df == 0:
-            return float(limit > -math.inf)
-        if self.error == 0:
-            return float(self.value <= limit)
-        from scipy.special import stdtr
-
-        return float(stdtr(self.df, (limit - self.value) / self.error))
-
-    def p_below(self, limit: float) -> float:
-        """Returns the p-value of the hypothesis effect >= limit."""
-        return _Effect(-self.value, self.error, self.df).p_above(-limit)
-
-    def margin(self, tail: float) -> float:
-        """Returns the one-sided margin of error: the true effect lies beyond it with probability `tail`."""
-        from scipy.special import stdtrit
-
-        if self.df == 0 or self.error == 0:
-            return 0.0 if self.df else math.inf
-        return float(stdtrit(self.df, 1 - tail)) * self.error

@@ -26,7 +26,7 @@ EXPLANATION = (
 
 
 def claims(
-    seeds: Annotated[list[Path], typer.Argument(help="seeds.csv of Table 2 or 3; several files are read as one.")],
+    seeds: Annotated[list[Path], typer.Argument(help="seeds.csv of Table 2 or 3; several count as one.")],
 ) -> None:
     """Judge the paper's claims by the seeds of Tables 2 and 3. docs/protocol.md has the rules."""
     runs = read(seeds)

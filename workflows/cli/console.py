@@ -14,13 +14,15 @@ from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
-from typer.core import TyperCommand, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperOption
 from typer.exceptions import TyperException
 
 from pipeline.errors import UserError
 from pipeline.store.artifact import DISK_FULL
 
 USER_ERROR, INTERRUPTED = 2, 130
+VALUES = {"<int>": "N", "<int range>": "N", "<float range>": "X", "<path>": "FILE", "<list[Path]>": "FILE"}
+"""What options take, by Typer's words."""
 REMEDIES = MappingProxyType(
     {
         **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more open files: ulimit -n"),
@@ -38,6 +40,15 @@ named `[bold]`."""
 
 class Command(TyperCommand):
     """A command that refuses a second value of an option that takes one, instead of dropping the first."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Writes the help of options, with what they take, by `metavar`, VALUES or their name, not its Python type."""
+        parameters: list[Any] = self.get_params(ctx)
+        for each in parameters:
+            named = each.metavar or VALUES.get(each.display_type(ctx), each.name.upper())
+            shown = "" if isinstance(each, TyperArgument) else named
+            each.display_type_rich = lambda ctx, shown=shown: shown
+        super().format_options(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the arguments. Raises UserError for an option given twice."""

@@ -17,9 +17,7 @@ from workflows.engine.dag import Imported
 from workflows.engine.plan import to_run
 from workflows.experiment import Reproduction
 
-FORECAST = (
-    "Forecast the disk, FLOP and hours of missing runs. Those that a table lacks, by its options; nothing is run."
-)
+FORECAST = "Forecast the disk, FLOP and hours of missing runs. Those that a table lacks by its options; none is run."
 WITHOUT_EFFECT = "plan", "verbose", "mermaid", "until", "force", "address"
 forecast = Imported("workflows.forecast:forecast")
 
@@ -28,12 +26,8 @@ forecast = Imported("workflows.forecast:forecast")
 class Hardware:
     """The options beside the table's."""
 
-    gpus: Annotated[int | None, typer.Option(min=1, max=100_000, help="Number of GPUs.  [default: this machine's]")] = (
-        None
-    )
-    gpu: Annotated[str | None, typer.Option(metavar="NAME", help="GPU model, e.g. h100.  [default: this machine]")] = (
-        None
-    )
+    gpus: Annotated[int | None, typer.Option(min=1, max=100_000, help="How many.  [default: this machine's]")] = None
+    gpu: Annotated[str | None, typer.Option(help="GPU model, e.g. h100.  [default: this machine's]")] = None
 
 
 def app_for(module: str, act: Callable[..., None], own: type, summary: str) -> App:

@@ -13,6 +13,7 @@ aiayn parse table4/embedded/supervised < words > trees  sentences -> bracketed t
 aiayn score-trees --gold gold.trees --test parsed.trees
 aiayn claims seeds.csv                                  judges the paper's claims by a table's seeds
 aiayn results table3/multi30k --out page.md             one page of finished runs
+aiayn curves table2/embedded                            a table's curves in MLflow
 aiayn export ctranslate2 averaged --out fast            one model -> a model for CTranslate2
 aiayn export huggingface averaged --out marian          one model -> a model for Hugging Face's transformers
 aiayn export mlflow table2/multi30k/en-de-base          one model -> MLflow's registry, to be served over HTTP
@@ -44,6 +45,7 @@ from workflows.cli import options
 from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
 from workflows.cli.console import App, console, help_text, run_app
+from workflows.cli.curves import curves
 from workflows.cli.doctor import doctor
 from workflows.cli.forecast import FORECAST, Hardware, app_for, print_forecast
 from workflows.cli.prepared import SearchOptions, record, recorded, searched
@@ -276,8 +278,7 @@ def parse(
 ) -> None:
     """Parse standard input, one sentence per line. Its words have spaces ("The dog sleeps ."). Writes one bracketed
     tree per line; on a terminal, draws it (paper §6.3)."""
-    folder = named_folder("average", model, "model.safetensors")
-    parse_input(folder, {**search.changes, "well_formed": constrained})
+    parse_input(named_folder("average", model, "model.safetensors"), {**search.changes, "well_formed": constrained})
 
 
 @app.command()
@@ -340,19 +341,19 @@ def score_trees(
 
 @export.command()
 def ctranslate2(model: options.ModelArgument, out: options.OutOption) -> None:
-    """Export to ctranslate2.Translator, with the vocabulary; prints example code in Python."""
+    """Export to ctranslate2.Translator, with the vocabulary. Prints example code in Python."""
     _export(model, out, "exporting.export_ctranslate2", export_ctranslate2, "ctranslate2", CTRANSLATE2)
 
 
 @export.command()
 def huggingface(model: options.ModelArgument, out: options.OutOption) -> None:
-    """Export to transformers' MarianMTModel, with its tokenizer; prints example code in Python."""
+    """Export to transformers' MarianMTModel, with its tokenizer. Prints example code in Python."""
     _export(model, out, "exporting.export_huggingface", export_huggingface, "transformers", TRANSFORMERS)
 
 
 @export.command()
 def mlflow(model: options.ModelArgument) -> None:
-    """Register in MLflow, at MLFLOW_TRACKING_URI or in the store's own file; prints the command that serves it."""
+    """Register in MLflow. At MLFLOW_TRACKING_URI or in the store's own file; prints the command that serves it."""
     console.print(f"to serve it: {register(model)}", highlight=False, soft_wrap=True)
 
 
@@ -386,6 +387,7 @@ def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: d
 
 app.command("split")(split_text)
 app.command()(runs)
+app.command()(curves)
 app.command()(claims)
 app.command()(results)
 app.command("clean")(clean_store)

@@ -30,19 +30,13 @@ def once(overrides: Sequence[str] | None) -> list[str]:
 
 ProfileOption = Annotated[
     str | None,
-    typer.Option(
-        "--profile",
-        help="embedded, multi30k or wmt14.  [default: from --config, else by size of --files, else embedded]",
-    ),
+    typer.Option(help="embedded, multi30k or wmt14.  [default: from --config, else by size of --files, else embedded]"),
 ]
-DataOption = Annotated[
-    Path | None, typer.Option("--data", help="Folder with the profile's files, instead of downloads.")
-]
+DataOption = Annotated[Path | None, typer.Option(metavar="FOLDER", help="The profile's files, instead of downloads.")]
 FilesOption = Annotated[
-    list[Path] | None,
-    typer.Option("--files", help="TOML file that names your text. May be repeated, once per language pair."),
+    list[Path] | None, typer.Option(help="TOML file that names your text. May be repeated, once per language pair.")
 ]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file with a profile and changes to it.")]
+ConfigOption = Annotated[Path | None, typer.Option(help="TOML file with a profile and changes to it.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,18 +46,14 @@ SetOption = Annotated[
         help="Change one setting, e.g. decoding.beam_size=1. May be repeated, for other settings.",
     ),
 ]
-StoreOption = Annotated[
-    str, typer.Option("--store", metavar="FOLDER|URI", help="For all output: a folder, or a bucket (s3://).")
-]
-AddressOption = Annotated[
-    str | None, typer.Option("--address", help="Ray cluster to use, e.g. auto.  [default: start one on this machine]")
-]
+StoreOption = Annotated[str, typer.Option(metavar="FOLDER|URI", help="For all output: a folder, or a bucket (s3://).")]
+AddressOption = Annotated[str | None, typer.Option(help="Ray cluster to use, e.g. auto.  [default: start one here]")]
 DevBleuOption = Annotated[
     bool,
     typer.Option("--dev-bleu", help="Also decode the dev set with every kept checkpoint: BLEU over time in MLflow."),
 ]
 ModelArgument = Annotated[Path, typer.Argument(help="Folder or name of a model, e.g. table2/embedded/en-de-base.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Folder to create.")]
+OutOption = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder to create.")]
 
 
 @dataclass(frozen=True)

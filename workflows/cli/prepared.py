@@ -21,26 +21,20 @@ from workflows.profiles.profile import Profile
 from workflows.runs import RUN, Run, runs_in, write_atomically
 
 PROFILE = "profile.json"
-OWN_DEFAULT = "[default: its table's, or the paper's]"
+OWN = "[default: its table's, or the paper's]"
 
 
 @dataclass(frozen=True)
 class SearchOptions:
     """The options for the search of a trained model; what is None is as in the model's table."""
 
-    beam_size: Annotated[
-        int | None, typer.Option(min=1, help=f"Hypotheses kept at each step; 1 is greedy.  {OWN_DEFAULT}")
-    ] = None
-    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN_DEFAULT}")] = None
-    max_extra_tokens: Annotated[
-        int | None, typer.Option(min=1, help=f"Maximum output tokens beyond the input's.  {OWN_DEFAULT}")
-    ] = None
+    beam_size: Annotated[int | None, typer.Option(min=1, help=f"Hypotheses kept a step; 1: greedy.  {OWN}")] = None
+    length_penalty: Annotated[float | None, typer.Option(min=0, help=f"α of ((5 + |y|) / 6)^α.  {OWN}")] = None
+    max_extra_tokens: Annotated[int | None, typer.Option(min=1, help=f"Most tokens beyond the input's.  {OWN}")] = None
     batch_tokens: Annotated[int, typer.Option(min=0, help="Source tokens per decoding batch; 0: by device.")] = (
         DecodingSettings().batch_tokens
     )
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto (bfloat16 if faster).")] = (
-        DecodingSettings().dtype
-    )
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto: the faster.")] = DecodingSettings().dtype
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0
 
     @property
@@ -65,8 +59,7 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
     for path, settings in ((dataset.parent / PROFILE, {}), *runs):
         if path.is_file():
             try:
-                described = {"corpora": {}, **(settings or json.loads(path.read_text(encoding="utf-8")))}
-                return Profile(**described)
+                return Profile(**{"corpora": {}, **(settings or json.loads(path.read_text(encoding="utf-8")))})
             except (ValueError, TypeError):  # pydantic's ValidationError is a ValueError
                 message = f"this version cannot read the settings in {path}, of another version; choose a --profile"
                 raise UserError(message) from None
@@ -91,8 +84,4 @@ def runs_with(named: Path, artifact: Path) -> list[Run]:
         return []
     runs = [run for run in runs_in(Store(artifact.parent.parent)) if isinstance(run, Run)]
     of_artifact = [run for run in runs if artifact.name in run.record.artifacts.values()]
-
-    def order(run: Run) -> tuple[bool, float]:
-        return f"/{run.name}/" in f"{named.absolute()}/", (run.record.ended or run.record.began).timestamp()
-
-    return sorted(of_artifact, key=order, reverse=True)
+    return sorted(of_artifact, key=lambda run: (f"/{run.name}/" in f"{named.absolute()}/", run.time), reverse=True)

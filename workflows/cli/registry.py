@@ -55,8 +55,7 @@ def register(named: Path) -> str:
     query = " and ".join(f"tags.`{tag}` = '{value}'" for tag, value in tags.items())
     run_id = next((run.info.run_id for run in client.search_runs([experiment_id], query)), None)
     name = registered_name(manifest.get("label", "").partition(" ")[2] or folder.name)
-    search = settings_of(folder) if is_parser(folder) else searched(named, folder)
-    content = contents(Checkpoint(folder), search)
+    content = contents(Checkpoint(folder), settings_of(folder) if is_parser(folder) else searched(named, folder))
     # What mlflow.pyfunc.log_model calls, but linked to a run that has ended.
     logged = Model.log(None, mlflow.pyfunc, name, run_id=run_id, name=name, tags=tags, **content)
     alias = re.sub(r"[^\w-]+", "-", profile)

@@ -28,10 +28,9 @@ from workflows.engine.progress import View
 from workflows.experiment import Reproduction, Request, run_steps, run_table
 from workflows.profiles.changes import BaseProfile, changes_typed
 from workflows.profiles.profile import GENERATED
-from workflows.runs import DEFAULT_ROOT, Run, artifacts_of
+from workflows.runs import DEFAULT_ROOT, Run, artifacts_of, file_name
 from workflows.tables.measured import Cell, listed, samples
 from workflows.tables.render import render_terminal
-from workflows.tracking.addresses import ui_command
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,9 @@ def requested(name: str, profile: BaseProfile, options: Common) -> Asked:
     """Returns the request of the experiment `name` with these options. Raises UserError for an unusable store."""
     changes = changes_typed(options.config, options.overrides)
     store = Store.at(options.store).checked()
-    view, typed = View(console), command_line(name, changes)
-    return Asked(profile, store, typed, changes, options.address, options.until, say, view, options)
+    curves = f"{aiayn()} curves {shlex.quote(named(store.root / name / file_name(profile.name)))}"
+    typed, further = command_line(name, changes), (options.address, options.until, curves)
+    return Asked(profile, store, typed, changes, *further, say, View(console), options)
 
 
 def chosen_names(
@@ -89,14 +89,13 @@ def reproduce(experiment: Reproduction, request: Asked) -> None:
         for step in targets:
             say(f"{step.label}: {shown(store.folder(step.name))}")
         return
-    run, table, failures, mlflow = run_table(experiment, request, forced)
+    run, table, failures = run_table(experiment, request, forced)
     console.print()
     console.print(render_terminal(table, console.width, verbose=options.verbose))
     console.print()
     commands = {"parse" if model.parses else "translate" for model in experiment.models.values()}
     model_command = commands.pop() if len(commands) == 1 else ""  # translators and parsers share none
-    curves = "\n        and open ".join(filter(None, (ui_command(mlflow.uri), mlflow.page())))
-    for line in closing_lines(run, store, model_command, curves):
+    for line in closing_lines(run, store, model_command, request.curves):
         say(line)
     done = [model for name, model in experiment.models.items() if name not in failures and not model.parses]
     if experiment.name == "table2" and done and not done[0].data.startswith(GENERATED):
@@ -158,13 +157,12 @@ def _about(model: Cell) -> dict[str, str]:
 def closing_lines(run: Run, store: Store, model_command: str, curves: str) -> list[str]:
     """Returns the closing lines; their commands can be pasted in this directory.
 
-    `model_command` is the `aiayn` subcommand for the run's models or empty, `curves` MLflow's command.
+    `model_command` is the `aiayn` subcommand for the run's models or empty, `curves` the command for MLflow.
     """
     profile, models = run.folder.parent, [*run.models(store)]
     lines = [f"report: {shown(profile / 'report.html')}"]
     if model_command and models:
-        paths = [shown(profile / name) for name in models]  # without `runs`, as commands accept them
-        models = [str(path.relative_to(DEFAULT_ROOT) if path.is_relative_to(DEFAULT_ROOT) else path) for path in paths]
+        models = [named(profile / name) for name in models]
         lines.append(f"models: {', '.join([*models[:4], '...'][: len(models)])}")
         lines.append(f"{model_command}: {aiayn()} {model_command} {shlex.quote(models[0])}")
     return [*lines, f"curves: {curves}"]
@@ -173,6 +171,12 @@ def closing_lines(run: Run, store: Store, model_command: str, curves: str) -> li
 def shown(path: Path) -> Path:
     """Returns a path relative to the working directory if it lies below it."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def named(path: Path) -> str:
+    """Returns the name by which commands find what is at a path: relative to `runs`, or like `shown`."""
+    path = shown(path)
+    return str(path.relative_to(DEFAULT_ROOT) if path.is_relative_to(DEFAULT_ROOT) else path)
 
 
 def aiayn() -> str:

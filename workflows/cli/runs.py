@@ -25,13 +25,13 @@ def runs(store: StoreOption = "runs") -> None:
     for error in found:
         if isinstance(error, UserError):
             print_error(f"left out: {error}")
-    listed = sorted((run for run in found if isinstance(run, Run)), key=_time, reverse=True)
+    listed = sorted((run for run in found if isinstance(run, Run)), key=lambda run: run.time, reverse=True)
     if not listed:
         console.print(f"no runs in {store} yet; aiayn table2 starts one", highlight=False)
         return
     rows = [("run", "status", "time", "progress", "result")]
     for run in listed:
-        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(_time(run)))
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.time))
         rows.append((run.name, run.status, at, _progress(run, named), _result(run)))
     widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
     for row, command in zip(rows, ["", *(run.record.command for run in listed)], strict=True):
@@ -49,10 +49,6 @@ def _progress(run: Run, store: Store) -> str:
     update = max((update_of(name, store) for name in names), default=0)
     stages = f"{sum(store.folder(name).exists() for name in names)} of {len(names)} stages"
     return stages + f", update {update:,}" * bool(update)
-
-
-def _time(run: Run) -> float:
-    return (run.record.ended or run.record.began).timestamp()
 
 
 def _result(run: Run) -> str:

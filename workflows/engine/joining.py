@@ -81,9 +81,7 @@ def _check_answer(address: str) -> None:
     try:
         check_version_info(get_cluster_metadata(InnerGcsClient.standalone(address, None, ANSWER_MS)), "this machine")
     except ray.exceptions.AuthenticationError:
-        raise UserError(
-            f"the Ray cluster at {address} demands a token; set RAY_AUTH_MODE=token, and {REMEDY}"
-        ) from None
+        raise UserError(f"the Ray cluster at {address} wants a token; set RAY_AUTH_MODE=token, and {REMEDY}") from None
     except RuntimeError as error:
         raise UserError(f"{address}: {' '.join(str(error).split())}; install the cluster's versions here") from None
     finally:

@@ -30,8 +30,7 @@ def obstacles() -> Iterator[tuple[str, str]]:
 
 def temporary_folder() -> str:
     """Returns the folder of Ray's files."""
-    default = os.environ.get("TMPDIR", "/tmp") if sys.platform == "linux" else "/tmp"
-    return os.environ.get("RAY_TMPDIR", default)
+    return os.environ.get("RAY_TMPDIR", os.environ.get("TMPDIR", "/tmp") if sys.platform == "linux" else "/tmp")
 
 
 def _folder() -> Iterator[tuple[str, str]]:

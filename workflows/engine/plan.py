@@ -49,9 +49,7 @@ def steps_of(targets: Sequence[Step[Artifact]], stage: str, option: str) -> list
     raise UserError(f"--{option} {stage}: there is no such stage; choose one of {names}, or a stage's full name")
 
 
-def to_run(
-    targets: Sequence[Step[Artifact]], store: Store, forced: Iterable[Step[Artifact]] = ()
-) -> dict[Step[Artifact], str]:
+def to_run(targets: Sequence[Step[Any]], store: Store, forced: Iterable[Step[Any]] = ()) -> dict[Step[Any], str]:
     """Returns the steps that must run to build `targets`, inputs first, with the cause of each, empty if missing.
 
     A published artifact needs no inputs. It is rebuilt if it is damaged, `forced`, or was built from other content than
@@ -87,10 +85,8 @@ def to_run(
             if label := next((needed.label for needed in step.inputs if needed.fingerprint in changed), ""):
                 changed.add(step.fingerprint)
                 rebuilt.setdefault(step.fingerprint, INPUT + label)
-    return {
-        step: rebuilt.get(step.fingerprint, "") if (cause := causes[step.fingerprint]) is None else cause
-        for step in missing
-    }
+    found = {step: causes[step.fingerprint] for step in missing}
+    return {step: rebuilt.get(step.fingerprint, "") if cause is None else cause for step, cause in found.items()}
 
 
 def reasons(

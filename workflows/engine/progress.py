@@ -67,8 +67,7 @@ class View(Watcher):
             return
         rate = f"{event['tokens_s']:,.0f} tokens/s" if event.get("tokens_s") else ""
         loss = f"loss {event['loss']:.2f}" if "loss" in event else ""
-        done = f"{event['done']:,.0f}/{event['total']:,.0f} {event['unit']}"
-        status = "  ".join(filter(None, (done, rate, loss)))
+        status = "  ".join(filter(None, (f"{event['done']:,.0f}/{event['total']:,.0f} {event['unit']}", rate, loss)))
         # Start-up time and work before a resumption must not count for the rate.
         show = self._bars.reset if task.total is None else self._bars.update
         show(task.id, total=event["total"], completed=event["done"], status=status)

@@ -20,11 +20,7 @@ from workflows.figures.page import render
 from workflows.figures.trained import PRINTED_FIGURES
 
 FigureNumber = Literal[3, 4, 5]
-CHOOSERS: dict[FigureNumber, Callable[[Attended, Wanted], Choice]] = {
-    3: choice.all_heads,
-    4: choice.one_antecedent,
-    5: choice.two_heads,
-}
+CHOOSERS: dict[int, Callable[..., Choice]] = {3: choice.all_heads, 4: choice.one_antecedent, 5: choice.two_heads}
 """The function that chooses heads and word, by figure number."""
 
 

@@ -28,12 +28,7 @@ def render(
     figures: Mapping[str, Path],
 ) -> str:
     """Returns the page of `figures`, SVG files by caption. It opens with `start`; its numbers are from 0."""
-    data = {
-        "kinds": KIND_NAMES,
-        "colors": HEAD_COLORS,
-        "start": start,
-        "sentences": [described(sentence) for sentence in sentences],
-    }
+    data = {"kinds": KIND_NAMES, "colors": HEAD_COLORS, "start": start, "sentences": [*map(described, sentences)]}
     page = template("workflows.figures", "attention.html.j2")
     page.environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     return page.render(

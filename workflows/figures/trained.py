@@ -72,8 +72,7 @@ def newest(store: Store) -> ExaminedModel:
     runs = (run for run in runs_in(store) if isinstance(run, Run) and run.name.startswith("table2/"))
     named = {name for run in runs for name in run.record.artifacts.values()}
     found = [[name for name in store.names() if name.startswith(f"{kind}-")] for kind in MODEL_STAGES]
-    of_table2 = [name for name in found[0] if name in named]
-    chosen: list[str] = next(filter(None, (of_table2, *found)), [])
+    chosen: list[str] = next(filter(None, ([name for name in found[0] if name in named], *found)), [])
     checkpoints = {
         name: checkpoint
         for name, checkpoint in ((name, Checkpoint(store.fetch(name, records=True))) for name in chosen)

@@ -62,12 +62,8 @@ class ParsingProfile(Profile):
 
 def treebank_profile(name: str, treebank: Path, silver: Sequence[Path]) -> ParsingProfile:
     """Returns the profile treebank or wsj for a treebank, with a row for silver trees if there are any."""
-    settings: dict[str, Any] = {
-        "data": f"trees of {treebank.resolve().name}",
-        "corpora": {},
-        "pairs": {},
-        **read_profile(name),
-    }
+    settings: dict[str, Any] = {"data": f"trees of {treebank.resolve().name}", "corpora": {}, "pairs": {}}
+    settings |= read_profile(name)
     text = {"treebank": treebank, **settings["corpora"].get(SUPERVISED, {})}
     settings["corpora"] = {SUPERVISED: text} | ({SEMI_SUPERVISED: {**text, "silver": silver}} if silver else {})
     with_silver = {"data": f"{settings['data']} and silver trees", **settings["pairs"].get(SEMI_SUPERVISED, {})}

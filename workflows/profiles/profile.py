@@ -38,9 +38,7 @@ class Recipe(Settings):
     def _keeps_enough(self) -> "Recipe":
         last, training = self.averaging.last, self.training
         if last > training.keep_checkpoints:
-            raise ValueError(
-                f"averaging.last is {last}, but only training.keep_checkpoints = {training.keep_checkpoints} are kept"
-            )
+            raise ValueError(f"averaging.last is {last}, but training.keep_checkpoints is {training.keep_checkpoints}")
         if last > (written := len(training.kept_updates)):
             raise ValueError(
                 f"averaging.last is {last}, but {training.updates} updates with a checkpoint every "
@@ -70,8 +68,8 @@ class SearchGrid(Settings):
     length_penalties: tuple[LengthPenalty, ...] = Field((0.0, 0.6, 1.0, 1.4), min_length=1)
 
 
-SCALED = "checkpoint", "validation", "log"
-"""Intervals in updates, which follow --updates."""
+SCALED, RATES = ("updates", "checkpoint_updates", "validation_updates", "log_updates"), "learning_rate_scales"
+"""The updates of a run and its intervals, which follow --updates; Table 4's choices of a rate, with their warm-ups."""
 GENERATED = "generated"
 """The beginning of the names of texts whose scores cannot be compared with the paper's."""
 COMPETITORS = ("recurrent", "convolutional")
@@ -212,23 +210,29 @@ def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) ->
 
 
 def _shorten(described: dict[str, Any], updates: Any, where: str) -> None:
-    """Sets the updates of all runs, in place; scales warm-up and intervals alike, and keeps the highest rate."""
+    """Sets the updates of all runs, in place; scales warm-ups and intervals, rows' own too; keeps the highest rates."""
     if type(updates) is not int or updates < 1:
         raise UserError(f"{where}: updates is {updates!r}; give a number of updates, for all models")
     for trained in (*described["recipes"].values(), described["grid"]):
         training, optimizer = trained["training"], trained["training"]["optimizer"]
         with suppress(TypeError, ZeroDivisionError):  # of a wrong value, which is told when all are known
-            share, before = updates / training["updates"], optimizer["warmup_steps"]
-            for settings, name in ((optimizer, "warmup_steps"), *((training, f"{each}_updates") for each in SCALED)):
-                settings[name] = max(1, int(settings[name] * share))
+            full, before = training["updates"], optimizer["warmup_steps"]
+            rows = [row for row in trained.get("rows", {}).values() if isinstance(row, dict)]
+            for settings in (optimizer, training, *rows):
+                for name in settings.keys() & {"warmup_steps", *SCALED}:
+                    settings[name] = max(1, settings[name] * updates // full)
             training["validation_updates"] = max(updates // 10, training["validation_updates"])
-            optimizer["learning_rate_scale"] *= (optimizer["warmup_steps"] / before) ** 0.5
+            for settings in (optimizer, *(row for row in rows if "learning_rate_scale" in row)):
+                settings["learning_rate_scale"] *= (optimizer["warmup_steps"] / before) ** 0.5
             if "averaging" in trained:
                 trained["averaging"]["last"] = min(trained["averaging"]["last"], updates)
+                if rates := described["choice"].get(RATES):
+                    pairs = (each if isinstance(each, list | tuple) else (each, None) for each in rates)
+                    described["choice"][RATES] = [(rate, own and max(1, own * updates // full)) for rate, own in pairs]
         training["updates"] = updates
     for difference in described["pairs"].values():  # which no longer differs in what was scaled
         for recipe in difference.get("recipes", {}).values():
-            _forget(recipe, {"training": dict.fromkeys(["updates", *(f"{each}_updates" for each in SCALED)])})
+            _forget(recipe, {"training": dict.fromkeys(SCALED)})
 
 
 def _forget(difference: dict[str, Any], changes: Mapping[str, Any]) -> None:

@@ -145,10 +145,7 @@ def _time_text(models: Sequence[Measured]) -> str:
     at_once = max(sum(begin <= start < end for begin, end in trained) for start, _ in trained)
     what = f"{len(models)} model{'s' * (len(models) > 1)}{f', {at_once} side by side' * (at_once > 1)}"
     rate = rounded(sum(model.run.target_tokens for model in models) / train_s)
-    return (
-        f"{duration(clock_s)} from text to scores, of which {duration(train_s)} training {what}, "
-        f"at {rate} target tokens/s"
-    )
+    return f"{duration(clock_s)} from text to scores, {duration(train_s)} training {what}, at {rate} target tokens/s"
 
 
 def _ran(manifest: Mapping[str, Any]) -> tuple[float, float]:

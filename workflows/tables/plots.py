@@ -58,14 +58,14 @@ class Curve:
     points: Sequence[Point]
 
 
-def svg(title: str, against: str, draw: Callable[["Axes"], None]) -> str:
+def svg(title: str, against: str, draw: Callable[["Axes"], None], height_in: float = SIZE_IN[1]) -> str:
     """Returns what `draw` draws as an SVG file; `against` labels the horizontal axis."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     file = io.StringIO()
     with rc_context(RC):
-        figure = Figure(SIZE_IN, layout="constrained")
+        figure = Figure((SIZE_IN[0], height_in), layout="constrained")
         axes = figure.subplots()
         axes.set_xlabel(against)
         axes.set_title(title, loc="left", fontsize=10, fontweight="bold")

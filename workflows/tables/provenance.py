@@ -78,10 +78,7 @@ def rate_notes(models: Iterable[Measured]) -> list[str]:
                     without[device.name] = None
                 elif rate[1] == "measured":
                     rates.setdefault((device.name, segment.dtype), []).append(rate[0])
-    none = [
-        f"No cost by the paper's method on {' or '.join(without)}: a CPU's rate depends on what else runs on the "
-        "machine."
-    ]
+    none = [f"No cost by the paper's method on {' or '.join(without)}: a CPU's rate depends on what else runs."]
     return none * bool(without) + [
         f"{name} is not among the paper's devices ({', '.join(PAPER_SUSTAINED_FLOP_S)}), so its sustained rate was "
         f"measured with a {dtype} matrix product before training: {span(*map(rate_text, (min(used), max(used))))} per "

@@ -130,7 +130,5 @@ def markdown_table(table: Table) -> list[str]:
 
 def markdown_row(texts: Iterable[str]) -> str:
     """Returns texts as a row of a Markdown table."""
-    escaped = (
-        text.replace("\n", "; ").replace("\\", "\\\\").replace("|", "\\|").replace(" *", " \\*") for text in texts
-    )
+    escaped = (one.replace("\n", "; ").replace("\\", "\\\\").replace("|", "\\|").replace(" *", " \\*") for one in texts)
     return f"| {' | '.join(escaped)} |"

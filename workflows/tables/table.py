@@ -153,9 +153,7 @@ class Table:
 def not_comparable(table: Table, data: str) -> Table:
     """Returns a table that names `data` above its measured values, and says that they are not the paper's."""
     heading = f"{data}, not comparable"
-    columns = [
-        replace(column, heading=fill(heading, 10)) if column.heading == "here" else column for column in table.columns
-    ]
+    columns = [replace(each, heading=fill(heading, 10)) if each.heading == "here" else each for each in table.columns]
     return replace(table, columns=columns, measured=heading)
 
 
@@ -210,10 +208,9 @@ def columns(*headings: str, block: str = "", spec: str = "", is_measured: bool =
 
 
 def in_order(
-    columns: Sequence[Column], *values: Value, origin: Literal["", "paper", "measured"] = "", group: str = ""
+    columns: Sequence[Column], *given: Value, origin: Literal["", "paper", "measured"] = "", group: str = ""
 ) -> Row:
     """Returns a row from its name and a value for each other column."""
-    name, *others = values
-    return Row(
-        str(name), origin, {column.key: value for column, value in zip(columns[1:], others, strict=True)}, group=group
-    )
+    name, *others = given
+    values = {column.key: value for column, value in zip(columns[1:], others, strict=True)}
+    return Row(str(name), origin, values, group=group)

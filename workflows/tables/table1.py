@@ -46,9 +46,7 @@ def tabulate(
     counts, measurements = counted.load(), measured.load()
     sizes = sizes_of(counts, measurements)
     drawings = [_plot(counts, sizes, quantity, variable) for quantity in PLOTTED for variable in VARIABLES]
-    explanation = (
-        "Time covers forward and backward, FLOP only forward. Both axes are logarithmic, so a slope is an exponent."
-    )
+    explanation = "Time covers forward and backward, FLOP only forward. Axes are logarithmic: a slope is an exponent."
     return page.write(
         context,
         Table1Artifact,

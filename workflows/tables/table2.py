@@ -89,8 +89,7 @@ def by_cell(models: Sequence[Measured]) -> dict[tuple[str, str], list[Measured]]
 def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILED) -> Results:
     """Computes the table; `failures` maps labels to reasons. Only what was run or failed has rows and columns."""
     cells = by_cell(models)
-    failed = [label.partition(" ")[0].lower() for label in failures]
-    run = dict.fromkeys([*(pair for pair, _ in cells), *failed])
+    run = dict.fromkeys([*(pair for pair, _ in cells), *(label.partition(" ")[0].lower() for label in failures)])
     pairs = [*(pair for pair in paper.PAIRS if pair in run), *(pair for pair in run if pair not in paper.PAIRS)]
     has_seeds = len(models) > len(cells)
     columns = [

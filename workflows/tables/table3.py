@@ -222,8 +222,7 @@ def in_table_3(model: Measured) -> dict[str, Fact]:
 
 def _differences(cells: Mapping[str, list[Measured]]) -> list[Difference]:
     """Compares base with the paper's base; if base was not run, the first row that was with the paper's."""
-    first = cells.get("base") or next(iter(cells.values()), [])
-    return differences(first[:1], in_table_3)
+    return differences((cells.get("base") or next(iter(cells.values()), []))[:1], in_table_3)
 
 
 def _notes(rows: Sequence[Row], cells: Mapping[str, list[Measured]]) -> list[str]:

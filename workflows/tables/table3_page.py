@@ -1,5 +1,6 @@
 """Writes the page of Table 3: base in a sentence, differences from base, learning curves and translations."""
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import chain
 
@@ -7,26 +8,19 @@ from markupsafe import Markup
 from matplotlib.axes import Axes
 
 from pipeline.context import Context
+from workflows.claims.welch import ALPHA, welch
 from workflows.command_line import UNKNOWN, CommandLine
-from workflows.paper import KINDS, Kind, group
+from workflows.paper import VARIATIONS, group
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.measured import Measured
-from workflows.tables.plots import COLORS, INK, Point, figure, svg
+from workflows.tables.plots import COLORS, INK, figure, svg
 from workflows.tables.table import Table
 from workflows.tables.table3 import RowTrainings, Table3Artifact, compute
 
-GROUPS = {
-    "A": "A: number of heads",
-    "B": "B: key size",
-    "C": "C: size of the model",
-    "D": "D: dropout and label smoothing",
-    "E": "E: positions",
-}
+GROUPS = {"A": "heads", "B": "key size", "C": "size of the model", "D": "dropout, label smoothing", "E": "positions"}
 """The paper's variation under each letter."""
-TITLES: dict[Kind, str] = {"perplexity": "perplexity (lower is better)", "bleu": "BLEU (higher is better)"}
-SAME, OTHER = COLORS[0], COLORS[1]
-"""The colours of rows whose difference from base has the paper's sign, and of the other rows."""
+FOREST = "Means, with 95% intervals over seeds (Welch). With one seed there is none: the difference may be chance."
 
 
 def said(main: Table) -> str:
@@ -40,9 +34,9 @@ def said(main: Table) -> str:
 
 def beside(main: Table) -> str:
     """States how many rows differ from base in the paper's direction."""
-    points = both_deltas(main, "perplexity")
-    alike = sum(printed * measured > 0 for printed, measured in points.values())
-    return f"By perplexity, {alike} of {len(points)} rows differ from base in the paper's direction." * bool(points)
+    both = [(row.number("perplexity.paper_delta"), row.number("perplexity.delta")) for row in main.rows]
+    alike = [printed * here > 0 for printed, here in both if printed is not None and here is not None]
+    return f"By perplexity, {sum(alike)} of {len(alike)} rows differ from base in the paper's direction." * bool(alike)
 
 
 def tabulate(
@@ -52,11 +46,7 @@ def tabulate(
     results, cells = compute(rows)
     main = results.tables[0]
     shown = next(iter([cells["base"]] if "base" in cells else cells.values()), [])
-    explanation = (
-        "Dev perplexity, one plot per group of rows and one curve per run, with base in every plot. The beginnings are "
-        "cut off."
-    )
-    deltas = [dots(kind, points) for kind in KINDS if (points := both_deltas(main, kind))]
+    explanation = "Dev perplexity: one plot per group of rows, with base, one curve per run. Beginnings are cut off."
     return page.write(
         context,
         Table3Artifact,
@@ -66,7 +56,7 @@ def tabulate(
         said=said(main),
         beside=beside(main),
         sections=[
-            page.Section("Differences from base", "The axes’ scales differ: compare signs and order.", deltas),
+            page.Section("Differences from base", FOREST, forest(cells)),
             page.Section("Learning curves", explanation, _drawings(cells)),
             *map(page.translations, [first.cell for first in shown[:1]]),
         ],
@@ -86,39 +76,35 @@ def _drawings(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
     drawings = []
     for letter, names in groups.items():
         models = [model for name in dict.fromkeys(["base", *names]) for model in cells.get(name, [])]
-        title, file = GROUPS.get(letter, letter), f"dev_perplexity-{letter}"
+        title, file = ": ".join(filter(None, (letter, GROUPS.get(letter)))), f"dev_perplexity-{letter}"
         drawings += page.learning_figure(models, "dev_perplexity", title, file)
     return drawings
 
 
-def both_deltas(table: Table, kind: Kind) -> dict[str, Point]:
-    """Returns the printed and measured differences from base of each row with both, except base."""
-    both = {row.name: (row.number(f"{kind}.paper_delta"), row.number(f"{kind}.delta")) for row in table.rows}
-    return {name: (x, y) for name, (x, y) in both.items() if x is not None and y is not None}
-
-
-def dots(kind: Kind, points: Mapping[str, Point]) -> Markup:
-    """Plots each row's measured difference from base (y) against the printed one (x).
-
-    The axes have separate scales: on other text and after fewer updates, a row's effect can be ten times the paper's,
-    or a tenth of it. The plot compares signs and order.
-    """
-    colors = {name: SAME if printed * measured > 0 else OTHER for name, (printed, measured) in points.items()}
-    meanings = {SAME: "same sign as in the paper", OTHER: "opposite sign, or none"}
+def forest(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
+    """Plots each row's mean final dev NLL less base's, with its 95% interval (Welch), beside the paper's ln of PPL."""
+    values = {name: [model.dev.dev_nll for model in of_row] for name, of_row in cells.items()}
+    if not (base := values.pop("base", [])) or not values:
+        return []
+    effects = [welch([(1, of_row), (-1, base)]) for of_row in values.values()]
+    here, margins = [each.value for each in effects], [each.margin(ALPHA / 2) if each.df else None for each in effects]
+    texts = [f"{x:+.3f}" + (f" ± {margin:.3f}" if margin else "") for x, margin in zip(here, margins, strict=True)]
+    logs = {name: math.log(float(each.perplexity)) for name, each in VARIATIONS.items()}
+    printed, at = [logs.get(name, math.nan) - logs["base"] for name in values], range(len(texts))
 
     def draw(axes: Axes) -> None:
-        for color, meaning in meanings.items():
-            of_color = [point for name, point in points.items() if colors[name] == color]
-            if of_color:
-                axes.plot(*zip(*of_color, strict=True), "o", color=color, markersize=5, label=meaning)
-        for name, point in points.items():
-            axes.annotate(name, point, (3, 3), textcoords="offset points", fontsize=8)
-        axes.axhline(0, color=INK, linewidth=1, alpha=0.55)
+        axes.errorbar(here, at, xerr=[each or 0 for each in margins], fmt="o", color=COLORS[0], ms=4, label="here")
+        axes.plot(
+            printed, at, "D", color=COLORS[1], fillstyle="none", markersize=5, label="in the paper, ln perplexity"
+        )
         axes.axvline(0, color=INK, linewidth=1, alpha=0.55)
-        axes.margins(0.12)
-        axes.set_ylabel("Δ here")
+        axes.set_yticks(at, values)
+        axes.set_ylim(len(texts) - 0.5, -0.5)
+        axes.secondary_yaxis("right").set_yticks(at, texts)
 
-    described = "; ".join(f"{name}: {x:+g} in the paper, {y:+.3g} here" for name, (x, y) in points.items())
-    rows = [(name, *point) for name, point in points.items()]
-    drawing = svg(TITLES[kind], "Δ in the paper", draw)
-    return figure(drawing, f"{TITLES[kind]}: {described}", f"differences-{kind}", ("row", "paper", "here"), rows)
+    title, described = "dev NLL less base’s, nats per token", map(" ".join, zip(values, texts, strict=True))
+    rows = zip(values, printed, here, margins, strict=True)
+    drawing = svg(title, "lower is better", draw, height_in=1.2 + 0.2 * len(texts))
+    return [
+        figure(drawing, f"{title}: {'; '.join(described)}", "differences", ("row", "paper", "here", "margin"), rows)
+    ]

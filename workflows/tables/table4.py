@@ -82,8 +82,7 @@ class ParserRow:
         for gold, tree in pairs:
             if 6 <= len(words_of(gold)) <= MAX_DRAWN_WORDS:
                 (right if bracketed(gold) == bracketed(tree) else wrong).append((gold, tree))
-        n_wrong = max(N_DRAWN - 1, N_DRAWN - len(right))
-        return [*_evenly(wrong, n_wrong), *_evenly(right, N_DRAWN)][:N_DRAWN]
+        return [*_evenly(wrong, max(N_DRAWN - 1, N_DRAWN - len(right))), *_evenly(right, N_DRAWN)][:N_DRAWN]
 
 
 def _evenly(pairs: list[tuple[Tree, Tree]], n: int) -> list[tuple[Tree, Tree]]:
@@ -172,8 +171,7 @@ def compute(rows: Sequence[ParserRow]) -> Results:
         for row in main.rows
         if row.origin == "measured" and (f1 := row.number("f1")) is not None
     }
-    tables = [main, *(table for table in others if table.rows)]
-    return Results(tables, _differences(rows), _notes(rows), metrics)
+    return Results([main, *(table for table in others if table.rows)], _differences(rows), _notes(rows), metrics)
 
 
 def name_of(row: ParserRow) -> str:
@@ -268,8 +266,7 @@ def in_table_4(model: Measured) -> dict[str, Fact]:
     recipe = profile.recipes["parser"]
     chosen = ("dropout", "attention_dropout", "learning_rate_scale")
     there = printed(recipe.training, recipe.averaging, profile.decoding, paper.facts(model.cell.pair), *chosen)
-    own = {"symbol of a word": Fact("the same for all words"), "search on the dev set": there["decoding"]}
-    return there | own
+    return there | {"symbol of a word": Fact("the same for all words"), "search on the dev set": there["decoding"]}
 
 
 def _differences(rows: Sequence[ParserRow]) -> list[Difference]:
@@ -303,11 +300,8 @@ def _notes(rows: Sequence[ParserRow]) -> list[str]:
             f"The measured rows are on {names}, not on the paper's treebank, so they are not comparable with the "
             "printed rows."
         )
-    notes += [
-        f"{name_of(row)}, {training_of(row)}: {name} failed: {why}"
-        for row in rows
-        for name, why in row.failures.items()
-    ]
+    failures = ((row, *each) for row in rows for each in row.failures.items())
+    notes += [f"{name_of(row)}, {training_of(row)}: {name} failed: {why}" for row, name, why in failures]
     return [*notes, *provenance_notes(chosen)]
 
 

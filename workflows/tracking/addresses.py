@@ -2,8 +2,6 @@
 
 import os
 import re
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,17 +21,6 @@ def sqlite_uri(file: Path) -> str:
     """
     escaped = str(file).replace("%", "%25").replace("?", "%3F")
     return f"sqlite:///{file}" if escaped == str(file) else f"sqlite+pysqlite:///{escaped}"
-
-
-def ui_command(uri: str) -> str:
-    """Returns the shell command that shows the runs in a browser on this machine, to be pasted in this directory."""
-    python = shlex.quote(sys.executable.removeprefix(f"{Path.cwd()}/"))
-    if uri.startswith(("http://", "https://")):
-        return f"{python} -m webbrowser {shlex.quote(public_address(uri))}"
-    # An address with a password came from the environment; the password must not be printed.
-    is_secret, here = public_address(uri) != uri, uri.replace(f"{Path.cwd()}/", "", 1)
-    store = '"$MLFLOW_TRACKING_URI"' if is_secret else shlex.quote(here)
-    return f"MLFLOW_DISABLE_TELEMETRY=true {python} -m mlflow ui --backend-store-uri {store}"
 
 
 def without_password(text: str) -> str:

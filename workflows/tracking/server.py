@@ -165,12 +165,13 @@ class Server:
         return str(known.experiment_id)
 
     def page(self) -> str:
-        """Returns the experiment's address in MLflow's interface over the store's own file, if it is there."""
-        found, query = [], "SELECT experiment_id FROM experiments WHERE name = ?"
-        if self._has_own_file and self._database.exists():
-            with closing(sqlite3.connect(self._database)) as database:
-                found = database.execute(query, (self.experiment,)).fetchall()
-        return f"http://127.0.0.1:5000/#/experiments/{found[0][0]}" if found else ""
+        """Returns the experiment's place in MLflow's interface. Raises UserError if MLflow cannot have it."""
+        if self._has_own_file and not self._database.exists():
+            raise UserError(f"{self._database}: no MLflow database; the table's command, typed again, fills one")
+        try:
+            return f"#/experiments/{self.experiment_id}/runs?compareRunsMode=CHART"
+        except Exception as error:  # as in `check_address`
+            raise self.rejected(error) from None
 
     def _follow(self) -> None:
         """Replaces another folder in all addresses by this one. MLflow's API cannot change any."""

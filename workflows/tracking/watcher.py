@@ -155,8 +155,7 @@ class MlflowWatcher(Watcher):
             settings = [set(settings_of(model).items()) for model in models]
             shared = dict(set.intersection(*settings)) if settings else {}
             datasets = {each.dataset.digest: each for model in models for each in datasets_of(model, self._store)}
-            params = {**shared, **to_params(self._workflow.params)}
-            self._open(self._title, {}, params, [*datasets.values()])
+            self._open(self._title, {}, {**shared, **to_params(self._workflow.params)}, [*datasets.values()])
         return str(self._runs[self._title].info.run_id)
 
     def _model(self, name: str) -> None:

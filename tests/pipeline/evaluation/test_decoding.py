@@ -154,8 +154,7 @@ def test_many_processors_start_few_actors(device: str, workers: int, n_actors: i
     print(f"{workers:,} on {device}: {min(workers, len(cut))} actors, {len(cut)} chunks of {sizes[0]} sentences")
     assert (min(workers, len(cut)), len(cut)) == (n_actors, n_chunks)
     assert min(sizes) * 4 > 0.8 * decoding.FULL_ROWS[device]
-    rounds = -(-len(cut) // n_actors)
-    assert rounds * max(sizes) < 1.1 * 3003 / n_actors
+    assert -(-len(cut) // n_actors) * max(sizes) < 1.1 * 3003 / n_actors
     assert [line for chunk in cut for line in chunk.lines] == lines
     assert decoding.chunks(lines[:2], 4, device, workers) == [(0, lines[:2])]
     assert decoding.chunks([], 4, device, workers) == []

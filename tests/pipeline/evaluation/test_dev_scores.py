@@ -41,8 +41,7 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, 
 
     measured = dev_scores.measure(new_context(tmp_path / "out", emit), run, text, SETTINGS)
     series = measured.load().series
-    reached = [("dev_paper_bleu", 6, 9), ("dev_sacrebleu", 6, 9)]
-    assert [(name, *scores) for name, scores in series.items()] == reached
+    assert [(name, *scores) for name, scores in series.items()] == [("dev_paper_bleu", 6, 9), ("dev_sacrebleu", 6, 9)]
     last = averaging.average(new_context(tmp_path / "last"), run, AveragingSettings(last=1))
     hypotheses = decoding.decode(new_context(tmp_path / "hypotheses"), last, text, SETTINGS)
     scores = scoring.score(new_context(tmp_path / "scores"), hypotheses, text).load()

@@ -55,8 +55,7 @@ def test_the_best_of_searches_made_one_by_one(corpus: Corpus, tmp_path: Path) ->
     searches = [(2, 0.6), (2, 1.0), (3, 0.6)]
     written = [Translator(here, _search(*search)).translate(sources) for search in searches]
     assert written[0] == written[1] != written[2]
-    pairs = list(zip(sources, written[0], strict=True))
-    text = set_of(tmp_path / "text", pairs, "test")
+    text = set_of(tmp_path / "text", list(zip(sources, written[0], strict=True)), "test")
     model = Checkpoint(tmp_path / "model")
 
     workers: list[list[int]] = []

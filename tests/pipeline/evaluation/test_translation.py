@@ -79,9 +79,7 @@ def test_batches_hold_each_row_once_within_the_budget() -> None:
     assert list(batches([], FAST, 100)) == []
 
 
-def test_n_best_of_an_overlong_line_are_joined(
-    tmp_path: Path, corpus: Corpus, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_n_best_of_an_overlong_line_is_joined(tmp_path: Path, corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
     """The second best of a line in parts joins the parts' second best and adds their log P. A warning reports it."""
     checkpoint = make_checkpoint(tmp_path / "learned", corpus, positions="learned", max_positions=40)
     translator = Translator(checkpoint.folder, FAST, "cpu")

@@ -49,9 +49,7 @@ def test_same_translations(exported: tuple[Transformer, Path], beam_size: int) -
         (None, "loaded .*No module named 'ctranslate2'.*; pip install"),
     ],
 )
-def test_failed_import_is_named(
-    code: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_import_named(code: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if code is not None:
         (tmp_path / "ctranslate2.py").write_text(code)
     for name in [name for name in sys.modules if name.partition(".")[0] == "ctranslate2"]:

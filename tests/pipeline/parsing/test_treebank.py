@@ -121,8 +121,7 @@ def test_tags_and_silver_and_recombined_trees(wsj: Path, tmp_path: Path, here: C
     assert [*text.corpus.symbols] == sorted(["XX", "XX/NN", "XX/VBZ", "XX/JJ", "XX/.", *brackets])
     shards = [(shard.pairs, shard.collection) for shard in text.corpus.shards]
     assert shards == [(60, "treebank"), (7, "one"), (1, "two"), (11, "recombined")]
-    gold = set(lines(text, "train")[:60])
-    assert not gold & {line for split in ("dev", "test") for line in lines(text, split)}
+    assert not set(lines(text, "train")[:60]) & {line for split in ("dev", "test") for line in lines(text, split)}
     held_out = {line.split()[0] for split in ("dev", "test") for line in lines(text, split)}
     assert not held_out & {word for line in lines(text, "train") for word in line.split()}
     write_lines(tmp_path / "two", [SILVER.format(0).replace("NN", "NNS")])

@@ -87,8 +87,7 @@ def test_cut_is_greedy(lengths: list[tuple[int, int]], limit: int) -> None:
     assert bounds[0] == 0
     assert bounds[-1] == len(lengths)
     for begin, end in pairwise(bounds):
-        longer = max(source[begin:end].sum(), target[begin:end].sum())
-        assert longer <= limit or end == begin + 1
+        assert max(source[begin:end].sum(), target[begin:end].sum()) <= limit or end == begin + 1
         if end < len(lengths):
             assert max(source[begin : end + 1].sum(), target[begin : end + 1].sum()) > limit
 

@@ -37,8 +37,7 @@ def europarl(parallel_text: Path) -> list[tuple[str, str]]:
 
 
 def test_bad_pairs_are_dropped_and_counted(here: Context, europarl: list[tuple[str, str]]) -> None:
-    read = europarl[:20] + NOISE + europarl[20:]
-    cleaned = clean(replace(here, map=map_processes), read, shard_pairs=4)
+    cleaned = clean(replace(here, map=map_processes), europarl[:20] + NOISE + europarl[20:], shard_pairs=4)
     assert pairs_of(cleaned) == [(source.strip(), target.strip()) for source, target in europarl]
     dropped = {"blank": 2, "too_long": 1, "ratio": 1, "invalid": 0}
     counts = {"read": len(europarl) + 4, "kept": len(europarl), "dropped": dropped}

@@ -156,8 +156,7 @@ def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> Non
 def test_lines_are_sampled_evenly_and_keep_their_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A side without word spaces is sampled, every third line with weight 3. The other side is read completely."""
     monkeypatch.setattr(vocabulary, "KEPT_LINES", 8)
-    pairs = list(zip(CHINESE, ENGLISH, strict=True))
-    corpus = corpus_of(tmp_path / "corpus", pairs, ("zh", "en"), shard_pairs=10)
+    corpus = corpus_of(tmp_path / "corpus", list(zip(CHINESE, ENGLISH, strict=True)), ("zh", "en"), shard_pairs=10)
     learned = Counter(dict(vocabulary._count(Context(tmp_path), corpus, 1000)))
     assert {part: number for part, number in learned.items() if part in CHINESE} == dict.fromkeys(CHINESE[2::3], 3)
     words = Counter(word for line in ENGLISH for word in line.split())

@@ -40,8 +40,7 @@ def test_trains_and_translates(name: str, dataset: EncodedDataset, dev_set: Eval
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
     losses = curve(tmp_path / "whole")
     assert losses[TINY.updates - 1] < losses[0] - 0.1
-    two = train_in_processes(2, dataset, settings, tmp_path / "two")
-    assert curve(two) == pytest.approx(losses, rel=1e-4)
+    assert curve(train_in_processes(2, dataset, settings, tmp_path / "two")) == pytest.approx(losses, rel=1e-4)
 
     shutil.copyfile(dataset.folder / "joint.model", tmp_path / "whole" / "joint.model")
     run = TrainingRun(tmp_path / "whole")

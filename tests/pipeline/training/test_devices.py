@@ -46,8 +46,7 @@ def finish(dataset: EncodedDataset, folder: Path) -> TrainingRecord:
 def test_two_workers_compute_in_the_type_of_both(two_workers: Path, dataset: EncodedDataset, tmp_path: Path) -> None:
     """If one of two CPUs has no bfloat16, both compute in float32, and the weights are float32's."""
     train_in_processes(2, dataset, AUTO, tmp_path, native=(True, False))
-    state = json.loads((list_folders(tmp_path / "recovery")[-1] / "state.json").read_text())
-    assert state["dtype"] == "float32"
+    assert json.loads((list_folders(tmp_path / "recovery")[-1] / "state.json").read_text())["dtype"] == "float32"
     assert weights(tmp_path) == weights(two_workers)
 
 

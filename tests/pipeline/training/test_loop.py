@@ -257,8 +257,7 @@ def test_run_json_counts_what_was_trained(one_worker: Path, dataset: EncodedData
     split = EncodedSplit.open(dataset, "train")
     lines = [line for line in metrics(one_worker) if "loss" in line]
     assert record["target_tokens"] == sum(line["target_tokens"] for line in lines)
-    first_epoch = [line["target_tokens"] for line in lines if line["epoch"] == 0]
-    assert sum(first_epoch) == split.target_lengths.sum()
+    assert sum([line["target_tokens"] for line in lines if line["epoch"] == 0]) == split.target_lengths.sum()
     assert 0 < record["padding_fraction"] < 0.1
     assert record["parameters"] == sum(p.numel() for p in Transformer(TINY.model).parameters())
 

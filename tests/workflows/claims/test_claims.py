@@ -9,8 +9,8 @@ import pytest
 from pipeline.errors import UserError
 from tests.support.command_line import CommandLine
 from workflows.claims.claims import CLAIMS, UNITS, Judged, judge
-from workflows.claims.inference import ALPHA
 from workflows.claims.seeds import CONDITIONS, Run, Runs, read
+from workflows.claims.welch import ALPHA
 from workflows.cli.claims import cells
 
 ROWS = {"model": "base", "pair": "en-de", "seed": 1, "data": "Multi30k task 1", "dtype": "float32", "updates": 100}

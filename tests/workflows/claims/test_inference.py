@@ -162,8 +162,7 @@ def test_single_values_decide_nothing(rule: str) -> None:
 
 def test_equal_values_have_no_noise() -> None:
     for region, p_values in ((POSITIVE, (0, 1)), (at_least(0.1), (1, 1)), (Region(high=-0.1), (1, 0))):
-        tested = own([0.1] * 3).difference("a", "zero", region)
-        assert tested == inference.Estimate(0.1, 0.1, 0.1, 2, *p_values)
+        assert own([0.1] * 3).difference("a", "zero", region) == inference.Estimate(0.1, 0.1, 0.1, 2, *p_values)
     rows = Groups({"a": [0.1] * 3, "b": [0.1] * 2, "c": [0.1] * 2})
     assert verdict(rows.best("a", ["b", "c"])) == verdict(rows.trend(["a", "b", "c"])) == "undecided"
     assert math.copysign(1, rows.behind_best("a", ["b"]).value) == 1, "a difference of -0.00"

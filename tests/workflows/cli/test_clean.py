@@ -93,8 +93,7 @@ def test_what_is_not_finished_stays(store: Store) -> None:
 
 def test_what_was_set_aside_stays_until_it_is_built_again(store: Store) -> None:
     """It may be the only copy of weeks of work. A run needs it as long as its artifact is missing."""
-    training = next(step for step in in_order([table_of(1)]) if step.stage is TRAIN)
-    store.set_aside(training.name)
+    store.set_aside(next(step for step in in_order([table_of(1)]) if step.stage is TRAIN).name)
     (aside,) = store.artifacts.glob(".aside-*")
     assert _names(store) == []
     make(store, table_of(1))
@@ -174,8 +173,7 @@ def test_a_list_first_and_yes_deletes_it(store: Store, command_line: CommandLine
     root, before = str(store.root), listing(store.root)
     told = command_line.here("workflows.cli", "clean", "--store", root)
     assert told.returncode == 0
-    rows = [line.split() for line in told.stdout.splitlines()]
-    assert [table_of(1).name, "table", "2"] in [row[:3] for row in rows]
+    assert [table_of(1).name, "table", "2"] in [line.split()[:3] for line in told.stdout.splitlines()]
     assert told.stdout.endswith("would free 2.5 MB in 4 folders; --yes deletes them\n")
     assert listing(store.root) == before
     done = command_line.here("workflows.cli", "clean", "--yes", "--store", root)

@@ -44,6 +44,7 @@ def test_no_mlflow_begins_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("arguments", "message"),
     [
         (["workflows.reproduce_table1", "--set", "layers.kernel=4"], "kernel is 4; it must be odd"),
+        (["workflows.reproduce_table1", "--updates", "5"], "--updates does not affect Table 1, which trains no model"),
         (["workflows.reproduce_table4", "--treebank", "none"], "is not a treebank"),
         (["workflows.reproduce_table2", "--profile", "huge"], "no profile 'huge'; choose one of embedded, multi30k"),
         (["workflows.reproduce_table2", "--beam", "4"], "see workflows.reproduce_table2 --help"),

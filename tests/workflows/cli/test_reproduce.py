@@ -15,12 +15,12 @@ def test_lines_for_the_default_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     store = Store(tmp_path / "runs")
     run = Run.read(store.root, run_table(store, 1))
-    report, models, translate, curves = closing_lines(run, store, "translate", "mlflow ui")
+    report, models, translate, curves = closing_lines(run, store, "translate", "aiayn curves x")
     assert report == "report: runs/table2/embedded/report.html"
     assert (tmp_path / report.removeprefix("report: ")).is_file()
     assert models == "models: table2/embedded/en-de-base"
     assert translate == f"translate: {aiayn()} translate table2/embedded/en-de-base"
-    assert curves == "curves: mlflow ui"
+    assert curves == "curves: aiayn curves x"
 
 
 def test_the_command_of_this_installation_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,13 @@
 """`aiayn runs` lists runs with their status. Errors are one line."""
 
 import csv
+import json
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -14,6 +19,8 @@ from tests.support.tiny_profile import MadeTable2
 from workflows.cli.results import LOCAL
 from workflows.runs import begin_run, begun
 from workflows.stages import TRAIN
+from workflows.tracking.addresses import default_uri
+from workflows.tracking.server import Server
 
 
 @pytest.fixture
@@ -63,6 +70,27 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
     assert not (tmp_path / "none").exists()
     (tmp_path / "none").mkdir()
     assert "no runs in" in command_line.here("workflows.cli", "runs", "--store", str(tmp_path / "none")).stdout
+
+
+@pytest.mark.spawns
+def test_curves_until_ctrl_c(store: Store, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine, without telemetry, at the last run's experiment. A server has its page; no database, none."""
+    arguments = ["workflows.cli", "curves", "--store", str(store.root)]
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert "mlflow.db: no MLflow database" in command_line.here(*arguments).stderr
+    page = f"#/experiments/{Server(default_uri(store.root), 'table2', store.root).experiment_id}/runs"
+    with subprocess.Popen([sys.executable, "-m", *arguments], stdout=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout
+        shown = serving.stdout.readline()
+        place = shown.removeprefix("curves: http://127.0.0.1:").partition("/")[0]
+        assert f":{place}/{page}" in shown
+        with urlopen(f"http://127.0.0.1:{place}/ajax-api/3.0/mlflow/ui-telemetry") as answer:
+            assert json.load(answer)["disable_ui_telemetry"]
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@127.0.0.1:{place}")
+        done = command_line.here(*arguments[:2], f"{store.root}/table2/multi30k")
+        assert done.stdout.startswith(f"curves: http://127.0.0.1:{place}/{page}")
+        serving.send_signal(signal.SIGINT)
+        assert (serving.stdout.read(), serving.wait()) == ("MLflow ends\n", 0)
 
 
 def test_a_damaged_record_is_one_line(store: Store, command_line: CommandLine) -> None:

@@ -1,6 +1,7 @@
 """`aiayn settings`, --updates, and the surface that users rely on: commands, options and settings."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +46,8 @@ def surface() -> dict[str, Any]:
     add("aiayn", typer.main.get_command(app))
     for name, experiment in EXPERIMENTS.items():
         add(f"aiayn {name}", typer.main.get_command(app_of(experiment.module)))
-    profiles = {
-        "table1": load_complexity_profile("cpu"),
-        "table2": load_profile("wmt14"),
-        "table4": load_parsing_profile(),
-    }
-    settings = {name: [each.name for each in settings_in(profile, FIXED)] for name, profile in profiles.items()}
+    of = {"table1": load_complexity_profile("cpu"), "table2": load_profile("wmt14"), "table4": load_parsing_profile()}
+    settings = {name: [each.name for each in settings_in(profile, FIXED)] for name, profile in of.items()}
     return {"commands": commands, "settings": settings}
 
 
@@ -76,13 +73,19 @@ def test_the_surface_and_the_page_of_settings_are_the_program_s() -> None:
     assert page() == SETTINGS_PAGE.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("command", json.loads(SURFACE.read_text(encoding="utf-8"))["commands"])
+def test_help_has_no_python_types_and_whole_summaries(command: str, command_line: CommandLine) -> None:
+    shown = command_line.here("workflows.cli", *command.split()[1:], "--help").stdout
+    assert "Usage: aiayn" in shown
+    assert not re.search(r"<\w|\w\.\.\.$", shown, re.MULTILINE)
+
+
 def test_each_listed_setting_is_set_by_its_name_and_text() -> None:
     """All but those that are None, which has no text."""
     profile = load_profile("multi30k")
     listed = [each for each in settings_in(profile, FIXED) if each.text]
     assert len(listed) > 200
-    typed = [f"{each.name}={each.text}" for each in listed]
-    assert load_profile("multi30k", overrides=typed) == profile
+    assert load_profile("multi30k", overrides=[f"{each.name}={each.text}" for each in listed]) == profile
 
 
 def test_settings_have_the_paper_s_values_and_meanings(command_line: CommandLine) -> None:
@@ -104,7 +107,12 @@ def test_settings_have_the_paper_s_values_and_meanings(command_line: CommandLine
 
 @pytest.mark.parametrize("updates", [3, 60, 11_200])
 def test_updates_scale_what_depends_on_them(updates: int) -> None:
-    usual, short = load_profile("multi30k"), load_profile("multi30k", overrides=[f"updates={updates}"])
+    """Also the updates and warm-ups of a grid's rows, and of Table 4's choices of a learning rate."""
+    asked = ["grid.rows.F={updates = 10_000, warmup_steps = 5000}", f"updates={updates}"]
+    usual, short = load_profile("multi30k"), load_profile("multi30k", overrides=asked)
+    assert short.grid.rows["F"] == {"updates": 2 * updates, "warmup_steps": updates}
+    parsers = load_parsing_profile(overrides=["choice.learning_rate_scales=[0.5, [5.0, 2600]]", f"updates={updates}"])
+    assert parsers.choice.learning_rate_scales == ((0.5, None), (5.0, updates))
     for training, full in [(short.recipes[name].training, usual.recipes[name].training) for name in usual.recipes]:
         rates = [each.optimizer.learning_rate_scale * each.optimizer.warmup_steps**-0.5 for each in (training, full)]
         assert rates[0] == pytest.approx(rates[1])  # the highest of equation 3

@@ -128,9 +128,9 @@ def test_a_machine_that_has_the_token_joins(clusters: dict[str, str], token: str
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({}, "demands a token; set RAY_AUTH_MODE=token"),
+        ({}, "wants a token; set RAY_AUTH_MODE=token"),
         ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/no/token"}, "none in /no/token; copy the output"),
-        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "demands a token"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "wants a token"),
     ],
 )
 def test_a_refusal_is_a_line(variables: dict[str, str], message: str, clusters: dict[str, str], tmp_path: Path) -> None:

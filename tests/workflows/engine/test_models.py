@@ -177,8 +177,7 @@ def test_no_more_are_trained_at_once_than_fit(tmp_path: Path) -> None:
     log, wide = tmp_path / "log", BASE.model_copy(update={"workers": 2})
     steps = {name: _trained(name, log, 0.3) for name in ("a", "b", "c")}
     made = {name: Model([step], wide) for name, step in steps.items()}
-    tiny = Tiny(tmp_path / "joined", **steps)
-    assert run_models(made, tiny.step, Store(tmp_path / "runs"), [_view()])[1] == {}
+    assert run_models(made, Tiny(tmp_path / "joined", **steps).step, Store(tmp_path / "runs"), [_view()])[1] == {}
     assert [line.split()[0] for line in log.read_text().splitlines()] == ["begins", "ends"] * 3
 
 
@@ -205,10 +204,8 @@ def test_the_models_with_the_most_work_begin_first(tmp_path: Path) -> None:
     steps = {name: _meeting(name, log) for name in ("small", "large", "larger")}
     updates = {"small": BASE.updates, "large": 9, "larger": 10}
     made = {name: Model([step], BASE.model_copy(update={"updates": updates[name]})) for name, step in steps.items()}
-    tiny = Tiny(tmp_path / "joined", **steps)
-    assert run_models(made, tiny.step, Store(tmp_path / "runs"), [_view()])[1] == {}
-    begun = [line for line in log.read_text().splitlines() if line.startswith("begins")]
-    assert begun[2] == "begins small"
+    assert run_models(made, Tiny(tmp_path / "joined", **steps).step, Store(tmp_path / "runs"), [_view()])[1] == {}
+    assert [line for line in log.read_text().splitlines() if line.startswith("begins")][2] == "begins small"
 
 
 def test_models_that_share_a_training_do_not_wait_for_each_other(tmp_path: Path) -> None:
@@ -219,8 +216,7 @@ def test_models_that_share_a_training_do_not_wait_for_each_other(tmp_path: Path)
     made = {"one": Model([one], BASE), "again": Model([again], BASE), "other": Model([other], BASE)}
     tiny = Tiny(tmp_path / "joined", one=one, again=again, other=other)
     assert run_models(made, tiny.step, Store(tmp_path / "runs"), [_view()])[1] == {}
-    events = [line.split()[0] for line in log.read_text().splitlines()]
-    assert events == ["begins", "begins", "ends", "ends"]
+    assert [line.split()[0] for line in log.read_text().splitlines()] == ["begins", "begins", "ends", "ends"]
 
 
 @pytest.mark.parametrize("tuned", [False, TUNED])

@@ -102,8 +102,7 @@ def test_the_plan_has_a_line_for_each_model_or_stage(store: Store) -> None:
     assert rest == ["tables", "1", "of", "2", "another", "input"]
     assert f"2 stages to run; store: {store}" in shown
     every = _plan(_joined(store, "d", "b"), store, verbose=True).splitlines()
-    states = [" ".join(line.split()[:2]) for line in every[1:4]]
-    assert states == ["left to", "right cached", "join to"]
+    assert [" ".join(line.split()[:2]) for line in every[1:4]] == ["left to", "right cached", "join to"]
 
 
 def test_forced_steps_are_those_of_a_stage_and_all_that_rest_on_them(store: Store) -> None:
@@ -144,8 +143,7 @@ def test_json_is_alone_on_standard_output(typed: str, tmp_path: Path, command_li
     assert len(steps) == len({step["fingerprint"] for step in plan["steps"]}) == len(plan["steps"]) > 20
     assert all(steps.keys() - [*steps][number:] >= {*inputs} for number, inputs in enumerate(steps.values()))
     assert plan["command"] == f"aiayn {' '.join([*options, '--json'])}"
-    text = command_line.here("workflows.cli", *options).stdout
-    assert f"{len(steps)} stages to run" in text
+    assert f"{len(steps)} stages to run" in command_line.here("workflows.cli", *options).stdout
     last = next(label for label in steps if label.startswith("train"))
     until = json.loads(command_line.here("workflows.cli", *options, "--json", "--until", last).stdout)
     assert until["steps"][-1]["label"] == last

@@ -47,7 +47,7 @@ def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
     costs = [texts[2:] for texts in shown(results, "Transformer (base)", "Transformer (big)")]
     assert costs == [[Missing.NOT_MEASURED, "3.1e12"], ["1.0e13", "3.1e12"]]
     assert [note for note in results.notes if "a small CPU" in note][1:] == [
-        "No cost by the paper's method on a small CPU: a CPU's rate depends on what else runs on the machine."
+        "No cost by the paper's method on a small CPU: a CPU's rate depends on what else runs."
     ]
     (measured,) = (note for note in results.notes if note.startswith("NVIDIA H100"))
     assert measured.endswith("0.05 TFLOP/s per device.")
@@ -161,7 +161,7 @@ def test_sums_and_versions_are_of_all_models(cell: Cell, tmp_path: Path) -> None
         each.training.write_json(MANIFEST, {"libraries": {"torch": version}, **times})
     chinese.cell.cost.write_json(MANIFEST, {**times, "seconds": 600.0})
     text = " ".join(Reader(page_of(tmp_path, table2.tabulate, cells)).text.split())
-    took = "11 min 00 s from text to scores, of which 2 min 40 s training 2 models, 2 side by side, at 10,000 target"
+    took = "11 min 00 s from text to scores, 2 min 40 s training 2 models, 2 side by side, at 10,000 target"
     assert text.count(took) == 2
     assert "torch 2.11 and 2.13" in text
     assert "Measured Moses BLEU: EN-DE base 52.3; sacreBLEU: EN-ZH big 100.0." in text

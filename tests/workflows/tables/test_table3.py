@@ -29,8 +29,7 @@ def test_seeds_give_mean_and_sample_deviation(trained_row: TrainedRow) -> None:
 def test_where_paper_bleu_is_not_defined_differences_are_of_sacre_bleu(trained_row: TrainedRow) -> None:
     chinese = {"references": CHINESE[:3], "pair": "en-zh"}
     base = trained_row("base", 7.0, translated=CHINESE[:3], **chinese)
-    other = trained_row("B1", 8.0, translated=[*CHINESE[:2], CHINESE[3]], **chinese)
-    table = table3.compute([base, other])[0]
+    table = table3.compute([base, trained_row("B1", 8.0, translated=[*CHINESE[:2], CHINESE[3]], **chinese)])[0]
     row = by_name(table)["B1"]
     assert row.values["paper_bleu"] == "not defined"
     assert row.values["bleu.delta"] == pytest.approx(row.values["sacrebleu"] - 100) != 0

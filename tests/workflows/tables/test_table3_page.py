@@ -1,7 +1,10 @@
+import math
 import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from workflows.command_line import CommandLine
@@ -17,6 +20,7 @@ def report(trained_row: Callable[..., RowTrainings], tmp_path_factory: pytest.Te
         trained_row("base", 7.0, 7.4),
         trained_row("A1", 9.0),
         RowTrainings("B1", {"d_k": 4}, (), "no room on <i>node 2</i>"),
+        trained_row("B2", 8.0, 9.0),
         trained_row("C1", 6.0, errors=(0,), parameters=900_000),
         RowTrainings("E", {"positions": "learned"}, ()),
         RowTrainings("F<b>1", {"dropout": 0.3}, trained_row("F1", 7.5).trainings),
@@ -34,19 +38,20 @@ def test_first_screen_says_what_came_out_and_text_from_outside_is_escaped(report
     text = " ".join(Reader(report).text.split())
     assert all(shown in text for shown in ("F<b>1", "<i>node 2</i>"))
     assert "Base reaches perplexity 7.20 and BLEU" in text
-    assert "By perplexity, 1 of 2 rows differ from base in the paper's direction." in text
+    assert "By perplexity, 2 of 3 rows differ from base in the paper's direction." in text
     assert cells_of(report, "A1")[4:7:2] == ["+0.37", "+1.80"]
     assert cells_of(report, "B1")[4:7:2] == ["+0.24", "failed"]
-    heading, *data = csv_files(report)["differences-perplexity.csv"]
-    assert (heading, [row[:2] for row in data]) == (["row", "paper", "here"], [["A1", "0.37"], ["C1", "1.19"]])
-    assert [float(row[2]) for row in data] == pytest.approx([1.8, -1.2])
+    rows = {name: [float(each or "nan") for each in rest] for name, *rest in csv_files(report)["differences.csv"][1:]}
+    assert rows["A1"][1] == pytest.approx(math.log(9.0 / (7.0 * 7.4) ** 0.5))
+    interval = stats.ttest_ind(np.log([8.0, 9.0]), np.log([7.0, 7.4]), equal_var=False).confidence_interval()
+    assert rows["B2"] == pytest.approx([math.log(5.01 / 4.92), np.mean(interval), np.ptp(interval) / 2], abs=1e-3)
+    assert [name for name, (*_, margin) in rows.items() if math.isnan(margin)] == ["A1", "C1", "F<b>1"]
 
 
 def test_a_row_of_one_s_own_is_in_the_table_alone(report: str) -> None:
     assert cells_of(report, "F<b>1")[3:5] == ["", ""]
-    perplexity, bleu, *curves = [Reader(drawing).text.split() for drawing in drawings(report)]
-    for panel in (perplexity, bleu):
-        assert {"A1", "C1"} < set(panel)
-        assert not {"F<b>1", "base", "B1"} & set(panel)
-    assert [{"A1", "C1", "F1"} & set(panel) for panel in curves] == [{"A1"}, {"C1"}, {"F1"}]
+    differences, *curves = [Reader(drawing).text.split() for drawing in drawings(report)]
+    assert {"A1", "B2", "C1", "F<b>1", "+0.224", "here"} < set(differences)
+    assert not {"base", "B1"} & set(differences)
+    assert [{"A1", "B2", "C1", "F1"} & set(panel) for panel in curves] == [{"A1"}, {"B2"}, {"C1"}, {"F1"}]
     assert all("base" in panel for panel in curves)

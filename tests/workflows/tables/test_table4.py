@@ -40,8 +40,7 @@ def test_f1_is_of_all_sentences_and_that_of_short_ones_beside_it(parser_row: Row
 
 
 def test_a_row_whose_trainings_all_failed_says_so(parser_row: Row) -> None:
-    made = parser_row()
-    failed = replace(made, candidates=(), parser=None, hypotheses=None, parses=None, scores=None)
+    failed = replace(parser_row(), candidates=(), parser=None, hypotheses=None, parses=None, scores=None)
     results = table4.compute([failed])
     main, candidates = results.tables
     (line,) = [row for row in main.rows if row.values["f1"] == "failed"]

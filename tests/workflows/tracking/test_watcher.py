@@ -181,8 +181,7 @@ def test_two_equal_commands_at_once_are_one_run(made: MadeTable2) -> None:
     code = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "")
     commands = [subprocess.Popen([sys.executable, "-c", code, str(made.store)], stderr=subprocess.PIPE) for _ in "ab"]
     assert [command.communicate()[1] for command in commands] == [b"", b""]
-    client = Server(default_uri(made.store), "table2", made.store).client
-    assert len(client.search_runs(["1"])) == 2
+    assert len(Server(default_uri(made.store), "table2", made.store).client.search_runs(["1"])) == 2
 
 
 def test_an_export_is_continued_after_a_kill_and_repeated(made: MadeTable2) -> None:
