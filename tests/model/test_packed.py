@@ -84,8 +84,7 @@ def test_batches_of_any_sentences_have_the_same_shapes_and_addresses() -> None:
     step = TrainingStep(Transformer(replace(TINY, dropout=0.1)), OptimizerConfig(), torch.bfloat16, packed=True)
     runs, places = [], []
     for update, n_pairs in enumerate((9, 4), start=1):
-        keys_B = pair_keys(0, update, torch.arange(n_pairs))
-        batch = Batch.packed(*pairs(n_pairs, seed=update), SIZE).keyed(keys_B)
+        batch = Batch.packed(*pairs(n_pairs, seed=update), SIZE).keyed(pair_keys(0, update, torch.arange(n_pairs)))
         with Shapes() as shapes:
             step.accumulate(batch)
             results = step.apply(update, n_tokens=20)

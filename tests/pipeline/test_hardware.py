@@ -55,8 +55,7 @@ def test_dtypes_are_what_precision_means_here() -> None:
     assert hardware.dtype_of("bfloat16", "cpu") == torch.bfloat16
     flags = set(Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split())
     assert hardware.multiplies_bfloat16("cpu") == bool(flags & {"amx_bf16", "avx512_bf16"})
-    gains = "amx_bf16" in flags or flags >= {"avx512_bf16", "sse4a"}
-    expected = torch.bfloat16 if gains else torch.float32
+    expected = torch.bfloat16 if "amx_bf16" in flags or flags >= {"avx512_bf16", "sse4a"} else torch.float32
     assert hardware.dtype_of("auto", "cpu") == hardware.compute_dtype("cpu") == expected
 
 

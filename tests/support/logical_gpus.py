@@ -118,8 +118,7 @@ def training(dataset: EncodedDataset, settings: TrainingSettings, folder: Path, 
         new.mkdir()
     build = RecordingBuild(folder, diary, raylet(started[0].head_node))
     stage = ray.remote(num_cpus=0, resources=ON_HEAD)(train)
-    context = Context(folder, emit or (lambda event: None), build=build)
-    return stage.remote(context, dataset, settings), build
+    return stage.remote(Context(folder, emit or (lambda event: None), build=build), dataset, settings), build
 
 
 def trained(dataset: EncodedDataset, settings: TrainingSettings, folder: Path) -> tuple[list[Placed], list[str], str]:

@@ -26,8 +26,7 @@ FILES = {
 def write_parallel_text(folder: Path) -> Path:
     """English and German files: lines of one to several sentences, mostly short, without overlap between splits."""
     wanted = {split: sum(pairs * (most + 1) // 2 for pairs, most in files.values()) for split, files in FILES.items()}
-    sizes = {f"{split}_pairs": sentences for split, sentences in wanted.items()}
-    settings = EmbeddedSettings.model_validate(sizes)
+    settings = EmbeddedSettings.model_validate({f"{split}_pairs": sentences for split, sentences in wanted.items()})
     (folder / "sentences").mkdir(parents=True)
     for split, files in FILES.items():
         pairs_here = [*_sentences(folder / "sentences", settings, split)]

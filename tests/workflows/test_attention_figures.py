@@ -4,6 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.artifacts import Hypotheses
+from pipeline.records import DecodingRecord
+from pipeline.settings import DecodingSettings
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.tiny_dag import table_of
@@ -19,7 +22,11 @@ FILES = {*(f"figure{number}.svg" for number in (3, 4, 5)), *("attention.html", "
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Store(tmp_path_factory.mktemp("attention_figures") / "runs")
     run = begin_run(store, "table2", "embedded", table_of(1))
-    run.save(artifacts={"average en-de base": publish_model(store).folder.name})
+    run.save(artifacts={"average en-de base": publish_model(store).folder.name, "decode en-de base": "decoding-1"})
+    (store.root / "store" / "decoding-1").mkdir()
+    search = DecodingSettings(beam_size=2, length_penalty=1.4)
+    decoded = DecodingRecord(sentences=3, seconds=0.5, tokens=20, settings=search, dtype="float32")
+    Hypotheses(store.root / "store" / "decoding-1").write(decoded)
     return store.root
 
 
@@ -53,6 +60,7 @@ def test_figures_are_drawn_once(runs: Path, command_line: CommandLine) -> None:
     assert drawn_in(runs) == [figures]
     (link,) = (runs / "figures").iterdir()
     assert f"page: {link}/attention.html" in drawn.stdout
+    assert "beam size 2, length penalty 1.4, " in (link / "attention.html").read_text(encoding="utf-8")  # its table's
     assert figures.folder.name not in {unneeded.name for unneeded in plan(Store(runs))}
     link.unlink()
     assert figures.folder.name in {unneeded.name for unneeded in plan(Store(runs))}

@@ -62,7 +62,7 @@ class View(Watcher):
         if "dev_perplexity" in metrics:
             self._plain_line(step.label, f"update {event['step']:,}  dev perplexity {metrics['dev_perplexity']:.2f}")
             for sample in metrics["samples"]:
-                self._plain_line(step.label, f"{sample['source']} -> {sample['translation']}")
+                self._plain_line(step.label, f"{sample['source']} -> {sample['translation'] or '(empty)'}")
         if "total" not in event:
             return
         rate = f"{event['tokens_s']:,.0f} tokens/s" if event.get("tokens_s") else ""

@@ -20,7 +20,7 @@ from workflows.figures.page import render
 from workflows.figures.trained import PRINTED_FIGURES
 
 FigureNumber = Literal[3, 4, 5]
-CHOOSERS: dict[int, Callable[..., Choice]] = {3: choice.all_heads, 4: choice.one_antecedent, 5: choice.two_heads}
+CHOOSE: dict[FigureNumber, Callable[..., Choice]] = {3: choice.all_heads, 4: choice.one_antecedent, 5: choice.two_heads}
 """The function that chooses heads and word, by figure number."""
 
 
@@ -85,7 +85,7 @@ def draw_figures(context: Context, checkpoint: Checkpoint, settings: FigureSetti
     translator = AttentionTranslator(checkpoint.folder, settings.decoding, context.device)
     sentences = [translator.attend(sentence) for sentence in settings.sentences]
     drawn = []
-    for number, choose in CHOOSERS.items():
+    for number, choose in CHOOSE.items():
         wanted = settings.wanted(number)
         sentence = _sentence_for(number, sentences, wanted)
         printed_sentence, printed_word = PRINTED_FIGURES.get(number, ("", ""))
@@ -110,7 +110,7 @@ def draw_figures(context: Context, checkpoint: Checkpoint, settings: FigureSetti
         if number == 4:  # the page opens with its word and first head
             heads = chosen.heads if settings.heads else chosen.heads[:1]
             opened = {"sentence": sentences.index(sentence), "layer": chosen.layer, "heads": heads, "word": chosen.word}
-        context.progress(len(drawn), len(CHOOSERS), "figures")
+        context.progress(len(drawn), len(CHOOSE), "figures")
     files = {figure.caption: context.folder / f"figure{figure.number}.svg" for figure in drawn}
     page = render(settings.name, sentences, settings.decoding, {"kind": choice.KIND, **opened}, files)
     (context.folder / "attention.html").write_text(page, encoding="utf-8")

@@ -26,8 +26,8 @@ from workflows.profiles.profile import Recipe
 from workflows.quantities import key
 
 Part = TypeVar("Part")
-N_SAMPLES = 10
-"""The number of samples of a model's output."""
+N_SAMPLES, EMPTY = 10, "(empty)"
+"""The number of samples of a model's output, and what stands for an empty one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ def deciding(scores: ScoringRecord) -> str:
 
 
 def samples(cell: Cell) -> list[dict[str, str]]:
-    """Returns samples of a model's output: lines at regular intervals through the test set, or the first trees."""
+    """Returns samples of a model's output: lines at regular intervals through its set, or the first trees."""
     if cell.parses:
         pairs = islice(zip(cell.parses.gold, cell.parses.trees, strict=True), N_SAMPLES)
         return [{"gold": bracketed(gold), "parse": bracketed(tree)} for gold, tree in pairs]
@@ -190,4 +190,7 @@ def samples(cell: Cell) -> list[dict[str, str]]:
 
 def listed(samples: Iterable[Mapping[str, str]]) -> str:
     """Returns samples as text, each with a line per side."""
-    return "\n\n".join("\n".join(f"{f'{name}:':12} {text}" for name, text in each.items()) for each in samples) + "\n"
+    return (
+        "\n\n".join("\n".join(f"{f'{name}:':12} {text or EMPTY}" for name, text in each.items()) for each in samples)
+        + "\n"
+    )

@@ -24,7 +24,7 @@ from workflows.quantities import SCORES, duration, flop_text, rate_text, rounded
 from workflows.tables.corpus import CorpusReport, collections, lengths_figure, title
 from workflows.tables.corpus import facts as corpus_facts
 from workflows.tables.facts import facts
-from workflows.tables.measured import Cell, Measured, samples
+from workflows.tables.measured import EMPTY, Cell, Measured, samples
 from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import hardware, mfu, span
 from workflows.tables.render import differences_table, render_markdown, template
@@ -202,12 +202,10 @@ def learning_figure(models: Sequence[Measured], name: str, title: str = "", file
 
 def translations(cell: Cell) -> Section:
     """Returns the section of a model's sample translations, with differing words marked."""
-    explanation = (
-        "Sentences at regular intervals through the test set, not picked by hand. Words missing from the other side, "
-        "or out of order, are marked."
-    )
+    of, marks = cell.test_set.load().name, "Words missing from the other side, or out of order, are marked."
+    explanation = f"Sentences at regular intervals through {of}, not picked by hand. {marks}"
     shown = [
-        {"source": escape(source), "reference": marked(right, found), "translation": marked(found, right)}
+        {"source": escape(source), "reference": marked(right, found), "translation": marked(found or EMPTY, right)}
         for source, right, found in (sample.values() for sample in samples(cell))
     ]
     return Section(f"Translations, {cell.label}", explanation, samples=shown)

@@ -257,11 +257,8 @@ class MlflowWatcher(Watcher):
         if known is None:
             histories = [client.get_metric_history(run, metric) for metric in client.get_run(run).data.metrics]
             known = {(point.key, point.step): point.value for each in histories for point in each}
-        lacking = [
-            point
-            for point in points
-            if (point.key, point.step) not in known or (point.step == 0 and known[point.key, 0] != point.value)
-        ]
+        keyed = [((point.key, point.step), point) for point in points]
+        lacking = [each for at, each in keyed if at not in known or (at[1] == 0 and known[at] != each.value)]
         if lacking:
             client.log_batch(run, metrics=lacking)
         self._known[run] = known | {(point.key, point.step): point.value for point in lacking}

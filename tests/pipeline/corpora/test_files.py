@@ -137,8 +137,7 @@ def test_one_file_may_have_both_columns(folder: Path, tmp_path: Path, caplog: py
 
 def test_identity_follows_content_not_path(folder: Path, tmp_path: Path) -> None:
     def identities(folder: Path) -> list[dict[str, Any]]:
-        settings = FilesSettings.load(folder / "corpus.toml")
-        return [text.identity() for text in settings.texts()]
+        return [text.identity() for text in FilesSettings.load(folder / "corpus.toml").texts()]
 
     original = identities(folder)
     moved = Path(shutil.copytree(folder, tmp_path / "moved"))

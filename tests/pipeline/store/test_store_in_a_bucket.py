@@ -84,8 +84,7 @@ def test_who_has_lost_the_lock_neither_keeps_nor_removes(store: Store, elsewhere
         with ours.opened() as folder:
             (folder / "metrics.jsonl").write_text("ours\n")
             ours.keep("metrics.jsonl")
-            successor = Owner("far", 1, "train", time.time()).written()
-            store.bucket.write("store/.locks/training-1.json", successor)
+            store.bucket.write("store/.locks/training-1.json", Owner("far", 1, "train", time.time()).written())
             store.bucket.write("store/.making-training-1/metrics.jsonl", b"theirs")
             for act in (ours.keep, ours.drop, lambda part: ours.set_aside([part])):
                 with pytest.raises(LockLostError, match=r"^another command has taken over .* went silent"):

@@ -117,9 +117,8 @@ def test_flop_are_those_of_all_pairs(dataset: EncodedDataset, monkeypatch: pytes
 def test_no_padded_pass_of_a_run_is_larger_than_those_tried_first(dataset: EncodedDataset, pass_tokens: int) -> None:
     settings = with_fields(pass_tokens=pass_tokens, updates=30 * EPOCH_UPDATES)
     updates = Updates(EncodedSplit.open(dataset, "train"), settings, Workers(), torch.float32, "padded")
-    passes = [
-        batch for update in updates.between(0, settings.updates) for part in update.mine for batch in part.batches
-    ]
+    run = updates.between(0, settings.updates)
+    passes = [batch for update in run for part in update.mine for batch in part.batches]
     for size in (tokens_of, lambda batch: batch.source.tokens_N.numel(), lambda batch: batch.targets_N.numel()):
         assert max(map(size, updates.largest())) == max(map(size, passes))
 

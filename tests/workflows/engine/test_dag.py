@@ -45,10 +45,8 @@ def test_damaged_artifacts_count_as_missing(tmp_path: Path) -> None:
         _publish(made, Store(tmp_path))
     (Store(tmp_path).folder(step.name) / "words.txt").write_text("joim")
     (Store(tmp_path).folder(left.name) / "words.txt").unlink()
-    damages = {
-        left: "damaged: words.txt is missing",
-        step: "damaged: words.txt does not match its sha256 in manifest.json",
-    }
+    of_step = "damaged: words.txt does not match its sha256 in manifest.json"
+    damages = {left: "damaged: words.txt is missing", step: of_step}
     assert to_run([step], Store(tmp_path)) == damages
     shutil.rmtree(Store(tmp_path).folder(right.name))
     assert to_run([step], Store(tmp_path)) == {left: damages[left], right: "", step: damages[step]}

@@ -20,8 +20,7 @@ LONG_S = 480.0
 
 def _take_over(context: Context) -> None:
     """Takes the lock, like a file server, and restarts the artifact."""
-    name = context.folder.name.removeprefix(".making-")
-    (context.folder.parent / ".locks" / f"{name}.lock").write_bytes(SUCCESSOR)
+    (context.folder.parent / ".locks" / f"{context.folder.name.removeprefix('.making-')}.lock").write_bytes(SUCCESSOR)
     (context.folder / "words.txt").write_text("theirs")
 
 

@@ -93,8 +93,7 @@ class Tiny:
         return table.text, failures
 
     def step(self, failures: Mapping[str, str]) -> Step[Words]:
-        pairs = [Pair(step) for name, step in self.results.items() if name not in failures]
-        return JOIN("table", pairs, self._log)
+        return JOIN("table", [Pair(step) for name, step in self.results.items() if name not in failures], self._log)
 
 
 def _text(label: str, text: str) -> Step[Words]:

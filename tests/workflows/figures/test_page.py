@@ -38,8 +38,7 @@ def test_text_from_outside_is_text(attended: tuple[Attended, ...]) -> None:
     assert "<i>" not in html
     assert "en-de &lt;i&gt;base&lt;/i&gt;" in html
     assert data_of(html)["sentences"][1]["sentence"] == "The man who sees the <b>dog</b> sleeps & dreams."
-    closing = attended[0].__class__(**{**vars(attended[0]), "sentence": "</script><script>alert(1)</script>"})
-    html = page((closing,))
+    html = page((attended[0].__class__(**{**vars(attended[0]), "sentence": "</script><script>alert(1)</script>"}),))
     assert html.count("</script>") == 2
     assert Reader(html).misnested == []
 

@@ -9,6 +9,7 @@ from scipy import stats
 from tests.support.html_reader import Reader, csv_files, drawings, page_of
 from workflows.command_line import CommandLine
 from workflows.tables import table3_page
+from workflows.tables.measured import EMPTY, listed
 from workflows.tables.table3 import RowTrainings
 
 COMMAND = CommandLine(typed="python -m workflows.reproduce_table3 --rows 'F<b>1'")
@@ -17,7 +18,7 @@ COMMAND = CommandLine(typed="python -m workflows.reproduce_table3 --rows 'F<b>1'
 @pytest.fixture(scope="module")
 def report(trained_row: Callable[..., RowTrainings], tmp_path_factory: pytest.TempPathFactory) -> str:
     rows = [
-        trained_row("base", 7.0, 7.4),
+        trained_row("base", 7.0, 7.4, translated=["", "Ein", "Sie"]),
         trained_row("A1", 9.0),
         RowTrainings("B1", {"d_k": 4}, (), "no room on <i>node 2</i>"),
         trained_row("B2", 8.0, 9.0),
@@ -38,6 +39,8 @@ def test_first_screen_says_what_came_out_and_text_from_outside_is_escaped(report
     text = " ".join(Reader(report).text.split())
     assert all(shown in text for shown in ("F<b>1", "<i>node 2</i>"))
     assert "Base reaches perplexity 7.20 and BLEU" in text
+    assert "at regular intervals through dev, not picked by hand" in text
+    assert (text.count(EMPTY), listed([{"translation": ""}])) == (1, f"translation: {EMPTY}\n")
     assert "By perplexity, 2 of 3 rows differ from base in the paper's direction." in text
     assert cells_of(report, "A1")[4:7:2] == ["+0.37", "+1.80"]
     assert cells_of(report, "B1")[4:7:2] == ["+0.24", "failed"]

@@ -106,8 +106,7 @@ def test_a_removed_file_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     folder = tmp_path / "wh?at #1 per%20cent 50 % 'ü' \"d@t\" [bold]"
     folder.mkdir()
     server = Server(default_uri(folder), "table2", folder)
-    run = server.client.create_run(server.experiment_id).info.run_id
-    server.client.log_text(run, "a text", "samples.txt")
+    server.client.log_text(server.client.create_run(server.experiment_id).info.run_id, "a text", "samples.txt")
     server.mark_complete("workflow")
     assert server.is_complete("workflow")
     assert [path.read_text() for path in folder.rglob("samples.txt")] == ["a text"]
