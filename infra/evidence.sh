@@ -47,6 +47,7 @@ kept=(--profile multi30k "${multi30k[@]}" --seeds 5 --set recipes.base.training.
 longer=(--set={recipes.base.training.updates=20000,recipes.{recurrent,convolutional}.training.updates=20536})
 rows=(--config examples/table3_multi30k.toml "${multi30k[@]}" --seeds 3)
 searches=(--choose-decoding --set 'choice.beam_sizes=[1,2,4,8,16]' --set 'choice.length_penalties=[0,0.6,1,1.4,1.8]')
+
 parts() {
     if has multi30k published; then
         missing "$out/published/text.toml" && "$python" examples/multi30k_published.py "$DATA/multi30k" "$out/published"
@@ -65,6 +66,7 @@ parts() {
         for last in 1 5 10 20; do
             table "averaging-$last" table2 "${kept[@]}" --models base --set "recipes.base.averaging.last=$last"
         done
+        [[ $mode == plan ]] || "$python" examples/paired_gains.py "$out"/averaging-{1,5,10,20}-1.csv >"$out/averaging.md"
         table beam-and-alpha table2 "${kept[@]}" --models base "${searches[@]}"
     fi
     if has tatoeba_en_de sizes; then
@@ -80,6 +82,8 @@ parts() {
     table competitors-longer table2 --profile multi30k "${multi30k[@]}" --models base,recurrent,convolutional --seeds 3 "${longer[@]}"
     if has multi30k published-3; then table published-3 table2 "${published[@]}" --seeds 3; fi
 }
+mkdir -p "$out"
+echo "missing runs of each part: FLOP, time, disk"
 parts
 if [[ ${OPTIONS:-} == *--plan* ]]; then mode=plan; else mode=run; fi
 parts
