@@ -3,7 +3,8 @@
 # on where it was stopped, since the store keeps what is done; build/evidence/ gets a page after each.
 #   DATA=folder OPTIONS='--address auto' bash infra/evidence.sh
 # DATA has multi30k/, tatoeba_en_de/ and europarl_sample/: without it, Multi30k is downloaded, and parts with other text are left out.
-# STORE: default runs. PEER: the python of an environment with JoeyNMT (docs/benchmarks.md). OPTIONS=--plan shows what would run.
+# STORE: default runs. HARDWARE='--gpus 8 --gpu h100': forecast for it instead of this machine. OPTIONS=--plan shows what would run.
+# PEER: the python of an environment with JoeyNMT (docs/benchmarks.md).
 set -euo pipefail
 python=${PYTHON:-.venv/bin/python} store=${STORE:-runs} out=${OUT:-build/evidence} mode=forecast
 aiayn() { "$python" -m workflows.cli "$@"; }
@@ -13,7 +14,7 @@ has() { # FOLDER PART: whether DATA has the text of a part
 }
 train() { # PART TABLE MODULE WORD...: a table's runs and their page; at first their FLOP, hours and disk
     if [[ $mode == forecast ]]; then
-        "$python" -m "$3" forecast "${@:4}" --store "$store" | sed -nE "s/^total +/$1: /p; s/.*(has all runs.*)/$1: \1/p"
+        "$python" -m "$3" forecast "${@:4}" --store "$store" ${HARDWARE:-} | sed -nE "s/^total +/$1: /p; s/.*(has all runs.*)/$1: \1/p"
     else
         "$python" -m "$3" "${@:4}" --store "$store" ${OPTIONS:-}
         [[ $mode == plan ]] || aiayn results "$store/$2/multi30k/newest" --out "$out/$1.md" --title "$1"
@@ -82,8 +83,7 @@ parts() {
     table competitors-longer table2 --profile multi30k "${multi30k[@]}" --models base,recurrent,convolutional --seeds 3 "${longer[@]}"
     if has multi30k published-3; then table published-3 table2 "${published[@]}" --seeds 3; fi
 }
-mkdir -p "$out"
 echo "missing runs of each part: FLOP, time, disk"
 parts
-if [[ ${OPTIONS:-} == *--plan* ]]; then mode=plan; else mode=run; fi
+if [[ ${OPTIONS:-} == *--plan* ]]; then mode=plan; else mode=run && mkdir -p "$out"; fi
 parts
