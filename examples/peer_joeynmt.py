@@ -62,7 +62,7 @@ def main() -> None:
         parser.add_argument(option, type=int, default=default)
     given = parser.parse_args()
     prepared, out = given.prepared.absolute(), given.out.absolute()
-    (out / "model").mkdir(parents=True)
+    (out / "model").mkdir(parents=True, exist_ok=True)
     described, averaged = configuration(prepared, out, given.updates)
     (out / "config.yaml").write_text(json.dumps(described | {"random_seed": given.seed}, indent=2))  # JSON is YAML
 

@@ -4,8 +4,8 @@ aiayn split text.en text.de --out own                               # holds out 
 python -m examples.scaling_with_data cut own/text.toml cut          # 5000.toml, 10000.toml, 20000.toml, ...
 python -m examples.scaling_with_data --profile multi30k --files cut/5000.toml --files cut/10000.toml --plan
 
-The options are those of `aiayn table2`. Each subset is a language pair of its own, such as en-x-5000-de. All use the
-vocabulary of the last file, so name the largest last.
+The options are those of `aiayn table2`; `forecast` before them forecasts the runs. Each subset is a language pair, such
+as en-x-5000-de. All use the vocabulary of the last file, so name the largest last.
 """
 
 import sys
@@ -20,6 +20,7 @@ from pipeline.corpora.splitting import hash_of
 from pipeline.text.lines import read_pairs, write_pairs
 from workflows import reproduce_table2
 from workflows.cli.console import run_app
+from workflows.cli.forecast import FORECAST, Hardware, app_for, print_forecast
 from workflows.cli.reproduce import Asked, app_of
 from workflows.command_line import CommandLine, typed
 from workflows.engine.dag import Step, in_order, resolved
@@ -31,7 +32,7 @@ MODULE, SMALLEST = "examples.scaling_with_data", 5_000  # pairs; the next is twi
 
 def cut(text: Path, out: Path) -> None:
     """Writes the largest subset in parts, by the hash of the source sentence, and a description of each subset."""
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     settings = FilesSettings.load(text)
     source, target = settings.source, settings.target
     pairs = [pair for sides in settings.train for pair in read_pairs(sides.source, sides.target)]
@@ -74,5 +75,8 @@ def main(**options: Any) -> tuple[Reproduction, Asked]:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["cut"]:
         cut(*map(Path, sys.argv[2:]))
+    elif sys.argv[1:2] == ["forecast"]:
+        del sys.argv[1]
+        run_app(app_for(MODULE, print_forecast, Hardware, FORECAST), f"python -m {MODULE} forecast")
     else:
         run_app(app_of(MODULE), f"python -m {MODULE}")
