@@ -271,4 +271,4 @@ def test_an_unrecorded_graph_is_told(dataset: EncodedDataset, tmp_path: Path, mo
     assert (segment.packed, segment.captured) == (True, False)
     (warning,) = (event["warning"] for event in events if "warning" in event)
     assert "1 of 1 workers compute passes without a CUDA graph" in warning
-    assert "CUDAGraph" in warning
+    assert any(cause in warning for cause in ("CUDAGraph", "CUDA error"))  # as torch is for CPUs or GPUs
