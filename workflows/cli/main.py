@@ -63,7 +63,7 @@ from workflows.profiles.changes import changes_typed, checked, read_config
 from workflows.profiles.loading import load_profile
 from workflows.quantities import SCORES
 
-EXPORT = """Exports a trained model for other programs.
+EXPORT = """Export a trained model for other programs.
 
 aiayn export ctranslate2 averaged --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
 aiayn export huggingface averaged --out marian   for Hugging Face's transformers, as MarianMTModel
