@@ -95,9 +95,9 @@ constraints: .venv/installed-dev ## pin constraints.txt to the versions now in .
 build/lowest.txt: pyproject.toml
 	$(PYTHON) -m venv build/lowest
 	build/lowest/bin/pip install --quiet uv
-	build/lowest/bin/uv pip compile --quiet --resolution lowest-direct --extra dev pyproject.toml --output-file $@
+	build/lowest/bin/uv pip compile --quiet --resolution lowest-direct --all-extras pyproject.toml --output-file $@
 
-test-lowest: build/lowest.txt ## run the tests with the lowest versions allowed, in build/lowest; UV_TORCH_BACKEND=cpu spares 4 GB of CUDA
+test-lowest: build/lowest.txt ## run the tests of `make test` with the lowest versions allowed, in build/lowest; UV_TORCH_BACKEND=cpu spares 4 GB of CUDA
 	build/lowest/bin/uv pip install --quiet --python build/lowest --requirement build/lowest.txt --editable .
 	build/lowest/bin/python -m pytest --numprocesses 2 --dist loadgroup --deselect tests/infra/test_files.py  # of the pinned versions
 

@@ -30,6 +30,8 @@ def main(first: Path, *others: Path) -> None:
         for pair, model in dict.fromkeys(key[:2] for key in rows):
             keys = [key for key in rows if key[:2] == (pair, model) and key in base]
             for metric in (name for key in keys[:1] for name in rows[key] if name.startswith(METRICS)):
+                if not all(each[key].get(metric) for key in keys for each in (rows, base)):
+                    continue  # Moses BLEU, say, of a language without words
                 gains = [float(rows[key][metric]) - float(base[key][metric]) for key in keys]
                 mean, n = fmean(gains), len(gains)
                 half = float(t.ppf(0.975, n - 1)) * stdev(gains) / n**0.5 if n > 1 else float("nan")

@@ -22,7 +22,7 @@ def main(pieces: Path, out: Path) -> None:
     """Writes a model with these pieces into a new folder."""
     config = replace(BASE, vocabulary_size=SentencePieceProcessor(model_file=str(pieces)).get_piece_size())
     torch.manual_seed(1)
-    out.mkdir(parents=True)
+    out.mkdir(parents=True, exist_ok=True)
     write_weights(out, Transformer(config).state_dict(), asdict(config))
     shutil.copy(pieces, out / "joint.model")
 

@@ -35,7 +35,9 @@ def cut(text: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     settings = FilesSettings.load(text)
     source, target = settings.source, settings.target
-    pairs = [pair for sides in settings.train for pair in read_pairs(sides.source, sides.target)]
+    pairs = [pair for sides in settings.train for pair in read_pairs(sides.source, sides.target, drop=lambda _: None)]
+    if len(pairs) < SMALLEST:
+        raise SystemExit(f"{text} has {len(pairs):,} training pairs; the smallest subset has {SMALLEST:,}")
     pairs.sort(key=lambda pair: hash_of(pair[0]))
     parts, size, rest = list[str](), SMALLEST, iter(pairs)
     while size <= len(pairs):

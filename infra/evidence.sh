@@ -24,7 +24,7 @@ table() { train "$1" "$2" workflows.cli "${@:2}"; } # PART TABLE OPTION...
 
 # What is no table: JoeyNMT on the same pairs, and decoding by the paper's base with random weights.
 peer() {
-    missing "$out/prepared" && aiayn prepare --profile multi30k "${multi30k[@]}" --out "$out/prepared"
+    missing "$out/prepared/profile.json" && aiayn prepare --profile multi30k "${multi30k[@]}" --out "$out/prepared"
     missing "$out/peer/result.json" && "$PEER" examples/peer_joeynmt.py "$out/prepared" "$out/peer"
     for set in "$out"/peer/test_*; do
         aiayn score --hyp "$set" --ref "$out/prepared/evaluation-${set##*/}/${set##*/}.de" --lang de
@@ -32,8 +32,8 @@ peer() {
 }
 width_512() {
     missing "$out/europarl" && aiayn split "$DATA"/europarl_sample/train.{en,de}.gz --out "$out/europarl"
-    missing "$out/pieces" && aiayn prepare --files "$out/europarl/text.toml" --set vocabulary.size=37000 --out "$out/pieces"
-    missing "$out/random" && "$python" -m examples.random_model "$out/pieces/vocabulary/joint.model" "$out/random"
+    missing "$out/pieces/profile.json" && aiayn prepare --files "$out/europarl/text.toml" --set vocabulary.size=37000 --out "$out/pieces"
+    missing "$out/random/joint.model" && "$python" -m examples.random_model "$out/pieces/vocabulary/joint.model" "$out/random"
     head -n 16 "$out/europarl/test.en" >"$out/16.en"
     "$python" -m benchmarks.decoding "$out/random" --src "$out/16.en"
 }

@@ -167,8 +167,7 @@ def text_of(
     train, *sets = settings.texts()
     of_sets = Stage(f"evaluation_set.{stage_name}", read_set, EvaluationSet, version + 2, cpus=0)  # of normalisation
     steps = {each.name: of_sets(f"{label} {each.name}", each) for each in sets}
-    of_corpus = Stage(stage_name, read, Corpus, version + 1, cpus=0, resumes=True)  # of reading and cleaning in one
-    return of_corpus(label, train, cleaning), steps
+    return Stage(stage_name, read, Corpus, version + 1, cpus=0, resumes=True)(label, train, cleaning), steps
 
 
 def word_by_word(text: Prepared, settings: Settings) -> Step[Scores] | None:

@@ -34,11 +34,13 @@ def curves(
     """Show a table's curves in MLflow. On this machine only, until ctrl-C; a server's address is printed."""
     in_store = Store.at(store).checked()
     last = max(((each.time, each.name) for each in runs_in(in_store) if isinstance(each, Run)), default=(0, ""))[1]
-    of_run = named_run(run if run and store == "runs" else in_store.root / (run or last))
+    if not (run or last):
+        raise UserError(f"no runs in {store} yet; aiayn table2 starts one")
+    of_run = named_run(run if run and (run.exists() or store == "runs") else in_store.root / (run or last))
     server = Server(default_uri(of_run.root), of_run.name.partition("/")[0], of_run.root)
     page = server.page()
     if server.uri.startswith("http"):
-        say(f"curves: {public_address(server.uri)}/{page}")
+        say(f"curves: {public_address(server.uri).rstrip('/')}/{page}")
         return
     with socket.create_server((HOST, 0 if _listens(PORT) else PORT)) as free:
         port = free.getsockname()[1]

@@ -26,7 +26,7 @@ forecast = Imported("workflows.forecast:forecast")
 class Hardware:
     """The options beside the table's."""
 
-    gpus: Annotated[int | None, typer.Option(min=1, max=100_000, help="How many.  [default: this machine's]")] = None
+    gpus: Annotated[int | None, typer.Option(min=1, max=100_000, help="How many GPUs.  [default: all]")] = None
     gpu: Annotated[str | None, typer.Option(help="GPU model, e.g. h100.  [default: this machine's]")] = None
 
 

@@ -49,7 +49,9 @@ def steps_of(targets: Sequence[Step[Artifact]], stage: str, option: str) -> list
     raise UserError(f"--{option} {stage}: there is no such stage; choose one of {names}, or a stage's full name")
 
 
-def to_run(targets: Sequence[Step[Any]], store: Store, forced: Iterable[Step[Any]] = ()) -> dict[Step[Any], str]:
+def to_run(
+    targets: Sequence[Step[Artifact]], store: Store, forced: Iterable[Step[Artifact]] = ()
+) -> dict[Step[Artifact], str]:
     """Returns the steps that must run to build `targets`, inputs first, with the cause of each, empty if missing.
 
     A published artifact needs no inputs. It is rebuilt if it is damaged, `forced`, or was built from other content than

@@ -20,7 +20,8 @@ from workflows.figures.page import render
 from workflows.figures.trained import PRINTED_FIGURES
 
 FigureNumber = Literal[3, 4, 5]
-CHOOSE: dict[FigureNumber, Callable[..., Choice]] = {3: choice.all_heads, 4: choice.one_antecedent, 5: choice.two_heads}
+Choose = Callable[[Attended, Wanted], Choice]
+CHOOSE: dict[FigureNumber, Choose] = {3: choice.all_heads, 4: choice.one_antecedent, 5: choice.two_heads}
 """The function that chooses heads and word, by figure number."""
 
 

@@ -215,7 +215,7 @@ def _shorten(described: dict[str, Any], updates: Any, where: str) -> None:
         raise UserError(f"{where}: updates is {updates!r}; give a number of updates, for all models")
     for trained in (*described["recipes"].values(), described["grid"]):
         training, optimizer = trained["training"], trained["training"]["optimizer"]
-        with suppress(TypeError, ZeroDivisionError):  # of a wrong value, which is told when all are known
+        with suppress(TypeError, ValueError, ZeroDivisionError):  # of a wrong value, which is told when all are known
             full, before = training["updates"], optimizer["warmup_steps"]
             rows = [row for row in trained.get("rows", {}).values() if isinstance(row, dict)]
             for settings in (optimizer, training, *rows):

@@ -197,8 +197,7 @@ def last_fall(metrics: Sequence[Mapping[str, Any]], updates: int) -> float | Non
     start = (1 - LAST_PART) * updates
     for (update, before), (next_update, after) in pairwise(curve):
         if update <= start < next_update:
-            at_start = before + (after - before) * (start - update) / (next_update - update)
-            return -math.expm1(curve[-1][1] - at_start)
+            return -math.expm1(curve[-1][1] - (before + (after - before) * (start - update) / (next_update - update)))
     return None
 
 

@@ -88,7 +88,7 @@ def forest(cells: Mapping[str, Sequence[Measured]]) -> list[Markup]:
         return []
     effects = [welch([(1, of_row), (-1, base)]) for of_row in values.values()]
     here, margins = [each.value for each in effects], [each.margin(ALPHA / 2) if each.df else None for each in effects]
-    texts = [f"{x:+.3f}" + (f" ± {margin:.3f}" if margin else "") for x, margin in zip(here, margins, strict=True)]
+    texts = [f"{x:+.3f}" + ("" if of_x is None else f" ± {of_x:.3f}") for x, of_x in zip(here, margins, strict=True)]
     logs = {name: math.log(float(each.perplexity)) for name, each in VARIATIONS.items()}
     printed, at = [logs.get(name, math.nan) - logs["base"] for name in values], range(len(texts))
 

@@ -169,9 +169,12 @@ class Server:
         if self._has_own_file and not self._database.exists():
             raise UserError(f"{self._database}: no MLflow database; the table's command, typed again, fills one")
         try:
-            return f"#/experiments/{self.experiment_id}/runs?compareRunsMode=CHART"
+            known = self.client.get_experiment_by_name(self.experiment)
         except Exception as error:  # as in `check_address`
             raise self.rejected(error) from None
+        if known is None or known.lifecycle_stage == "deleted":
+            raise UserError(f"no experiment {self.experiment} in MLflow; the table's command, typed again, makes one")
+        return f"#/experiments/{known.experiment_id}/runs?compareRunsMode=CHART"
 
     def _follow(self) -> None:
         """Replaces another folder in all addresses by this one. MLflow's API cannot change any."""

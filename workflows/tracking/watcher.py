@@ -320,8 +320,7 @@ def datasets_of(model: Cell, store: Store) -> list[Any]:
     for step in in_order(model.results):
         if step.stage.makes in (Corpus, EvaluationSet):
             place = f"{store.uri}/{step.name}" if store.uri else store.folder(step.name).absolute().as_uri()
-            source = json.dumps({"uri": place})
-            dataset = Dataset(step.label, step.fingerprint, "s3" if store.uri else "local", source)
+            dataset = Dataset(step.label, step.fingerprint, "s3" if store.uri else "local", json.dumps({"uri": place}))
             context = "training" if step.stage.makes is Corpus else "evaluation"
             datasets.append(DatasetInput(dataset, [InputTag("mlflow.data.context", context)]))
     return datasets
