@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from workflows.claims.claims import CLAIMS, MARGINS, judge
-from workflows.claims.inference import ALPHA
 from workflows.claims.seeds import Run, Runs
+from workflows.claims.welch import ALPHA
 
 Deviations = Callable[[np.random.Generator, Sequence[str]], Sequence[float]]
 """Draws the standard deviation between seeds of each model of a table."""

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from workflows.claims.welch import ALPHA, welch
-from workflows.claims.welch import Effect as _Effect  # docs/results/2026-11-29_error-rates.md uses this name
+from workflows.claims.welch import ALPHA, Effect, welch
 
 Decided = Literal["holds", "fails", "undecided"]
 
@@ -110,7 +109,7 @@ class Groups:
         lead = self.best(name, others, Region(-region.high, -region.low))
         return replace(lead, value=0 - lead.value, low=-lead.high, high=-lead.low)
 
-    def _effect(self, weights: Mapping[str, float]) -> _Effect:
+    def _effect(self, weights: Mapping[str, float]) -> Effect:
         return welch([(weight, self.values[name]) for name, weight in weights.items()])
 
     def _smallest(self, contrasts: Sequence[Mapping[str, float]], region: Region) -> Estimate:

@@ -26,17 +26,17 @@ HOST, PORT = "127.0.0.1", 5000
 
 
 def curves(
-    run: Annotated[
-        Path | None, typer.Argument(help="Run or its folder, e.g. table2/embedded.  [default: last]")
-    ] = None,
+    run: Annotated[Path | None, typer.Argument(help="Name or folder: table2/embedded.  [default: last]")] = None,
     store: StoreOption = "runs",
 ) -> None:
     """Show a table's curves in MLflow. On this machine only, until ctrl-C; a server's address is printed."""
     in_store = Store.at(store).checked()
-    last = max(((each.time, each.name) for each in runs_in(in_store) if isinstance(each, Run)), default=(0, ""))[1]
-    if not (run or last):
+    if run:
+        of_run = named_run(run if run.exists() or store == "runs" else in_store.root / run)
+    elif runs := [each for each in runs_in(in_store) if isinstance(each, Run)]:
+        of_run = max(runs, key=lambda each: each.time)
+    else:
         raise UserError(f"no runs in {store} yet; aiayn table2 starts one")
-    of_run = named_run(run if run and (run.exists() or store == "runs") else in_store.root / (run or last))
     server = Server(default_uri(of_run.root), of_run.name.partition("/")[0], of_run.root)
     page = server.page()
     if server.uri.startswith("http"):
