@@ -73,12 +73,13 @@ def main() -> None:
     from joeynmt.training import TrainManager
 
     class Manager(TrainManager):
-        """Keeps the checkpoints to average instead of translating the dev set, so seconds are of training."""
+        """Keeps the weights to average instead of translating the dev set, so seconds are of training."""
 
         def _validate(self, valid_data: Any) -> None:
             if self.stats.steps in averaged:
-                self._save_checkpoint(False, math.nan)
+                states[self.stats.steps] = {name: weight.clone() for name, weight in self.model.state_dict().items()}
 
+    states: dict[int, dict[str, Any]] = {}  # JoeyNMT deletes the older of two checkpoints without a score
     torch.set_num_threads(given.threads)
     config = load_config(out / "config.yaml")
     args = parse_global_args(config, rank=0, mode="train")
@@ -91,14 +92,14 @@ def main() -> None:
     result["peak_memory_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
     result["parameters"] = sum(weight.numel() for weight in model.parameters())
     result["target_tokens"] = manager.stats.total_tokens
-    states = [torch.load(args.model_dir / f"{update}.ckpt", weights_only=True)["model_state"] for update in averaged]
-    model.load_state_dict({name: sum(state[name] for state in states) / len(states) for name in states[0]})
+    last = states[manager.stats.steps] = model.state_dict()
+    model.load_state_dict({name: sum(state[name] for state in states.values()) / len(states) for name in last})
     model.loss_function = "crossentropy", 0.0  # no smoothing
     how = {"model": model, "device": args.device, "n_gpu": 0, "normalization": "tokens", "autocast": args.autocast}
     search = args.test._replace(batch_size=64)
     teacher_forced = search._replace(return_prob="ref", return_attention=True, beam_size=1)
     scores, *_ = predict(data=dev, compute_loss=True, args=teacher_forced, **how)
-    result |= {"averaged": averaged, "dev_nll": scores["loss"], "dev_accuracy": scores["acc"]}
+    result |= {"averaged": sorted(states), "dev_nll": scores["loss"], "dev_accuracy": scores["acc"]}
     for folder in sorted(prepared.glob("evaluation-test*")):
         name = folder.name.removeprefix("evaluation-")
         *_, test = load_data(config["data"] | {"test": str(folder / name)}, datasets=["test"])

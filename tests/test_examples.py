@@ -87,3 +87,34 @@ def test_attention_by_hand_is_what_the_page_prints_and_the_model_computes() -> N
     steps = {part.splitlines()[0]: part.splitlines()[1:] for part in re.split(r"\n(?=\S)", done.stdout.strip())}
     ends = [steps["4. Times the values, weighted means of V:"], steps["6. Their weighted means of V:"]]
     assert ends == [lines for what, lines in steps.items() if what.startswith("model.attention")]
+
+
+def test_subsets_are_nested_and_share_one_vocabulary(tmp_path: Path, command_line: CommandLine) -> None:
+    """The second subset has the first's file and 5,000 pairs more, and the first is encoded with its vocabulary."""
+    files, own, cut = (
+        [str(tmp_path / f"all.{language}") for language in ("en", "de")],
+        tmp_path / "own",
+        tmp_path / "cut",
+    )
+    for file in files:
+        Path(file).write_text("".join(f"{file[-2:]} {n}\n" for n in range(13_000)))
+    assert command_line.here("workflows.cli", "split", *files, "--out", str(own)).returncode == 0
+    module, texts = "examples.scaling_with_data", [str(cut / f"{size}.toml") for size in (5000, 10000)]
+    assert command_line.in_process(module, "cut", str(own / "text.toml"), str(cut)) == (0, "", "")
+    assert re.findall(r'source = "(\w+\.en)"', Path(texts[1]).read_text())[:2] == ["5000.en", "10000.en"]
+    assert len({line for each in cut.glob("*.en") for line in each.read_text().splitlines()}) == 10_000
+    options = ["--profile", "multi30k", "--files", texts[0], "--files", texts[1], "--store", str(tmp_path / "runs")]
+    planned = command_line.in_process(module, *options, "--plan", "--json").stdout
+    inputs = {step["label"]: step["inputs"] for step in json.loads(planned)["steps"]}
+    (vocabulary,) = (label for label in inputs if label.startswith("vocabulary"))
+    assert all(vocabulary in inputs[f"encode en-x-{size}-de"] for size in (5000, 10000))
+
+
+def test_gains_are_paired_by_seed(tmp_path: Path) -> None:
+    """Gains of 1, 2 and 3 have a mean of 2, a deviation of 1 and t = 4.303; a fourth seed has no partner."""
+    for file, scores in (("1.csv", (30, 35, 40)), ("5.csv", (31, 37, 43, 50))):
+        rows = (f"en-de,base,{seed},{score}\n" for seed, score in enumerate(scores))
+        (tmp_path / file).write_text("pair,model,seed,sacrebleu.test\n" + "".join(rows))
+    command = [sys.executable, ROOT / "examples" / "paired_gains.py", tmp_path / "1.csv", tmp_path / "5.csv"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert printed[2:] == ["| 5 | en-de base | sacrebleu.test | +2.000 | [-0.484, +4.484] | 3 |"]

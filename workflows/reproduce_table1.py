@@ -1,8 +1,8 @@
 """Table 1 of the paper (§4): the cost of five layer types over length n and width d, measured beside the paper's O(·).
 
-python -m workflows.reproduce_table1                                      # minutes on two cores; uses a GPU if present
-python -m workflows.reproduce_table1 --set layers.window=64               # another r of restricted self-attention
-python -m workflows.reproduce_table1 --plan                               # what would run, and why
+python -m workflows.reproduce_table1                         # minutes; on a GPU if present
+python -m workflows.reproduce_table1 --set layers.window=64  # r of restricted attention
+python -m workflows.reproduce_table1 --plan                  # what would run, and why
 """
 
 from dataclasses import replace

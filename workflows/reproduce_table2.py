@@ -1,13 +1,13 @@
 """Table 2 of the paper (§6.1): BLEU and training cost of the base and big Transformer, printed and measured.
 
-python -m workflows.reproduce_table2                                      # generated text, minutes
-python -m workflows.reproduce_table2 --profile multi30k --data DIR        # real text, small
-python -m workflows.reproduce_table2 --profile wmt14 --address auto       # the paper's text and settings
-python -m workflows.reproduce_table2 --dev-bleu                           # BLEU over time on the dev set, in MLflow
-python -m workflows.reproduce_table2 --choose-decoding                    # beam and α by BLEU on the dev set (§6.1)
-python -m workflows.reproduce_table2 --models base,recurrent,convolutional   # competitors of base's size
-python -m workflows.reproduce_table2 --seeds 3                            # every model: mean and standard deviation
-python -m workflows.reproduce_table2 --plan                               # what would run, and why
+python -m workflows.reproduce_table2                                        # generated text, minutes
+python -m workflows.reproduce_table2 --profile multi30k --data DIR          # real text, small
+python -m workflows.reproduce_table2 --profile wmt14 --address auto         # the paper's
+python -m workflows.reproduce_table2 --dev-bleu                             # dev BLEU over time
+python -m workflows.reproduce_table2 --choose-decoding                      # beam, α (§6.1)
+python -m workflows.reproduce_table2 --models base,recurrent,convolutional  # competitors
+python -m workflows.reproduce_table2 --seeds 3                              # means, deviations
+python -m workflows.reproduce_table2 --plan                                 # what would run, and why
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Table 3 of the paper (§6.2): ablations of the base Transformer, printed and measured.
 
-python -m workflows.reproduce_table3                                      # generated text: all 20 rows
-python -m workflows.reproduce_table3 --profile multi30k --rows base,A1,B  # real text, some rows; a letter is a group
-python -m workflows.reproduce_table3 --seeds 3                            # every row: mean and standard deviation
+python -m workflows.reproduce_table3                                      # generated text, all rows
+python -m workflows.reproduce_table3 --profile multi30k --rows base,A1,B  # some; B: B1 and B2
+python -m workflows.reproduce_table3 --seeds 3                            # means, deviations
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """Table 4 of the paper (§6.3): English constituency parsing by the Transformer, F1 printed and measured.
 
-python -m workflows.reproduce_table4                                      # generated trees, minutes
-python -m workflows.reproduce_table4 --treebank DIR                       # a treebank; WSJ: the paper's settings
-python -m workflows.reproduce_table4 --treebank DIR --silver FILE         # also the semi-supervised row
-python -m workflows.reproduce_table4 --plan                               # what would run, and why
+python -m workflows.reproduce_table4                               # generated trees, minutes
+python -m workflows.reproduce_table4 --treebank DIR                # WSJ has the paper's settings
+python -m workflows.reproduce_table4 --treebank DIR --silver FILE  # also the semi-supervised row
+python -m workflows.reproduce_table4 --plan                        # what would run, and why
 """
 
 from collections.abc import Mapping

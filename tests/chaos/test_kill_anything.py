@@ -195,10 +195,7 @@ class Killer:
 
 
 def _completed(workflow: Workflow, killer: Killer | None = None) -> None:
-    """Restarts the workflow until it has made its table.
-
-    Fails if the workflow hangs, or ends with an error that no kill explains.
-    """
+    """Restarts the workflow until its table is made. Fails if it hangs, or ends with an error no kill explains."""
     workflow.start()
     if killer:
         killer.begin()

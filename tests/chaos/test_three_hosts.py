@@ -174,8 +174,7 @@ def test_a_lost_host_is_no_loss(nodes: Nodes, undisturbed: dict[str, list[Any]],
     next(host for host in nodes.hosts[1:] if _trains(host)).power_off()
     disturbed.finish()
     assert max(disturbed.checkpoints()) == OURS["updates"]
-    found = outcome(nodes.fetched(uri) if uri else disturbed.store)
-    assert differences(undisturbed, found) == []
+    assert differences(undisturbed, outcome(nodes.fetched(uri) if uri else disturbed.store)) == []
 
 
 def _trains(host: Host) -> bool:

@@ -99,8 +99,7 @@ def test_additive_attention_is_its_formula() -> None:
     for b, h, i, j in torch.cartesian_prod(*map(torch.arange, scores_BHLM.shape)).tolist():
         hidden_X = torch.tanh(function.w_HKX[h].T @ q_BHLK[b, h, i] + function.u_HKX[h].T @ k_BHMK[b, h, j])
         scores_BHLM[b, h, i, j] = function.v_HX1[h, :, 0] @ hidden_X
-    expected_BHLV = (scores_BHLM + bias_M).softmax(-1) @ v_BHMV
-    torch.testing.assert_close(function(q_BHLK, k_BHMK, v_BHMV, bias_M), expected_BHLV)
+    torch.testing.assert_close(function(q_BHLK, k_BHMK, v_BHMV, bias_M), (scores_BHLM + bias_M).softmax(-1) @ v_BHMV)
 
 
 def test_parameters_follow_the_dtype_of_the_queries() -> None:

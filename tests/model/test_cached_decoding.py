@@ -53,7 +53,6 @@ def test_cached_decoding_is_uncached(name: str, pruned: bool, device: str, monke
         parents_BW = torch.randint(tokens_BWT.shape[1], (len(source_BS), width)).to(device)
         cache.branch(parents_BW)
         grown_BWT = tokens_BWT.gather(1, parents_BW[:, :, None].expand(-1, -1, tokens_BWT.shape[2]))
-        new_BW1 = torch.randint(4, 23, (len(source_BS), width, 1)).to(device)
-        tokens_BWT = torch.cat((grown_BWT, new_BW1), dim=2)
+        tokens_BWT = torch.cat((grown_BWT, torch.randint(4, 23, (len(source_BS), width, 1)).to(device)), dim=2)
     if name not in NAMES:
         assert (cache.bias_BWM.shape[2] < 1 + 1 + 4 + 3 + 3 + 5) == pruned

@@ -157,8 +157,7 @@ class OddLengths:
         return self
 
     def allowed(self) -> Tensor:
-        tokens_V = torch.arange(11, device=self.last_BW.device)
-        allowed_BWV = tokens_V != self.last_BW[..., None]
+        allowed_BWV = torch.arange(11, device=self.last_BW.device) != self.last_BW[..., None]
         allowed_BWV[..., END_ID] = self.n_tokens % 2 == 1
         return allowed_BWV
 

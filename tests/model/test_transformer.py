@@ -45,8 +45,7 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
     same = [([ours.embedding.weight], embedding_VD), *copy_layers(ours, encoder, decoder)]
 
     def embed(tokens_BL: Tensor) -> Tensor:
-        positions_LD = sinusoids(tokens_BL.shape[1], 12).double()
-        return F.embedding(tokens_BL, embedding_VD) * math.sqrt(12) + positions_LD
+        return F.embedding(tokens_BL, embedding_VD) * math.sqrt(12) + sinusoids(tokens_BL.shape[1], 12).double()
 
     padding_BS = source_BS == PAD_ID
     memory_BSD = embed(source_BS)
@@ -83,8 +82,7 @@ def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
         q = x_BLD @ attention.w_q.weight[2 * head : 2 * head + 2].T
         k = encoded_BMD @ w_k[2 * head : 2 * head + 2].T
         v = encoded_BMD @ w_v[5 * head : 5 * head + 5].T
-        scores = q @ k.mT / math.sqrt(2) + bias_B11M[:, 0]
-        heads.append(torch.softmax(scores, dim=-1) @ v)
+        heads.append(torch.softmax(q @ k.mT / math.sqrt(2) + bias_B11M[:, 0], dim=-1) @ v)
     expected = torch.cat(heads, dim=-1) @ attention.w_o.weight.T
     keys = attention.keys(EncoderOutput(encoded_BMD.flatten(0, 1), PaddedLayout(2, 6, bias_B11M)))
     x_ND = attention(x_BLD.flatten(0, 1), PaddedLayout(2, 4, None), keys)

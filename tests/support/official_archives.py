@@ -53,10 +53,7 @@ def write_official(folder: Path, target: Wmt14Target, train: Mapping[str, Pairs]
 
 
 def settings_of(folder: Path, target: Wmt14Target, dev_pairs: int, test_pairs: int) -> dict[str, Any]:
-    """Fields of Wmt14Settings for the archives of `write_official` instead of the official ones.
-
-    Archives without a published checksum have none here either.
-    """
+    """Fields of Wmt14Settings for `write_official`'s archives; checksums that nobody published are absent."""
     archives = {}
     for name, archive in official_archives(target).items():
         size_bytes = (folder / archive.path).stat().st_size

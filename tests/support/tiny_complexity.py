@@ -23,8 +23,7 @@ def counts() -> records.Counts:
         sizes = [records.SizeCounts(length=n, width=d, counted_flop=1000 * n**a * d**b) for n, d in SWEEP.points(name)]
         return records.LayerCounts(name=name, sizes=sizes)
 
-    layers = tuple(map(layer, LAYER_TYPES))
-    return records.Counts(layers=layers, settings=SETTINGS, sweep=SWEEP)
+    return records.Counts(layers=tuple(map(layer, LAYER_TYPES)), settings=SETTINGS, sweep=SWEEP)
 
 
 def measurements(seconds: Callable[[LayerType, int, int], float]) -> records.Measurements:

@@ -117,10 +117,7 @@ def train_in_processes(
     until: int | None = None,
     native: Sequence[bool] = (),
 ) -> Path:
-    """Trains with `size` processes on this machine, up to update `until`, and returns the folder.
-
-    `native`: for each rank, whether it emulates a CPU with native bfloat16.
-    """
+    """Trains with `size` processes up to update `until`; `native`: whether each rank emulates native bfloat16."""
     start_processes(work, (size, free_port(), dataset, settings, folder, until, native), size)
     return folder
 

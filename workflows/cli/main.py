@@ -1,22 +1,22 @@
 """`aiayn` reproduces the paper's tables, and runs their stages one at a time, on folders and text files.
 
-aiayn table2 --plan                                     what Table 2 would run; without --plan, the table
-aiayn settings table2 --profile multi30k updates        each setting, its value, the paper's, and what it means
-aiayn forecast table2 --profile wmt14 --gpu h100        disk, FLOP and hours of the runs that it lacks
-aiayn split text.en text.de --out own                   text -> training text, dev set, test set, own/text.toml
-aiayn prepare --files corpus.toml --out prepared        text -> clean text, vocabulary, token ids, a report
-aiayn train prepared/dataset --out run                  token ids -> checkpoints
-aiayn average run --out averaged                        checkpoints -> one model
+aiayn table2 --plan                                # without --plan, the table
+aiayn settings table2 --profile multi30k updates
+aiayn forecast table2 --profile wmt14 --gpu h100
+aiayn split text.en text.de --out own              # training, dev, test set
+aiayn prepare --files own/text.toml --out prepared         # token ids
+aiayn train prepared/dataset --out run                      # checkpoints
+aiayn average run --out averaged                   # one model
 aiayn translate averaged < text.en > text.de
 aiayn score --hyp text.de --ref reference.de --lang de
-aiayn parse table4/embedded/supervised < words > trees  sentences -> bracketed trees (Table 4)
+aiayn parse table4/embedded/supervised < words > trees
 aiayn score-trees --gold gold.trees --test parsed.trees
-aiayn claims seeds.csv                                  judges the paper's claims by a table's seeds
-aiayn results table3/multi30k --out page.md             one page of finished runs
-aiayn curves table2/embedded                            a table's curves in MLflow
-aiayn export ctranslate2 averaged --out fast            one model -> a model for CTranslate2
-aiayn export huggingface averaged --out marian          one model -> a model for Hugging Face's transformers
-aiayn export mlflow table2/multi30k/en-de-base          one model -> MLflow's registry, to be served over HTTP
+aiayn claims seeds.csv
+aiayn results table3/multi30k --out page.md        # one page of finished runs
+aiayn curves table2/embedded
+aiayn export ctranslate2 averaged --out fast
+aiayn export huggingface averaged --out marian
+aiayn export mlflow table2/multi30k/en-de-base
 """
 
 import json
@@ -65,9 +65,9 @@ from workflows.quantities import SCORES
 
 EXPORT = """Export a trained model for other programs.
 
-aiayn export ctranslate2 averaged --out fast     for CTranslate2: C++, no torch, 8-bit weights on request
-aiayn export huggingface averaged --out marian   for Hugging Face's transformers, as MarianMTModel
-aiayn export mlflow table2/multi30k/en-de-base   for HTTP: in MLflow's registry, with vocabulary and code
+aiayn export ctranslate2 table2/embedded/en-de-base --out fast
+aiayn export huggingface table2/embedded/en-de-base --out marian
+aiayn export mlflow table2/embedded/en-de-base       # to be served over HTTP
 """
 
 

@@ -53,8 +53,7 @@ def recurrent(w: Weights, config: Any, source: list[int], inputs: list[int]) -> 
 def normalised(w: Weights, name: str) -> tuple[Tensor, Tensor]:
     """w = g v / ‖v‖ of each output (Salimans and Kingma 2016, eq. 2), and the bias."""
     g, v = (w[f"{name}.parametrizations.weight.original{i}"] for i in range(2))
-    rows = [g[i] * v[i] / v[i].square().sum().sqrt() for i in range(len(v))]
-    return torch.stack(rows), w[f"{name}.bias"]
+    return torch.stack([g[i] * v[i] / v[i].square().sum().sqrt() for i in range(len(v))]), w[f"{name}.bias"]
 
 
 def gated(w: Weights, name: str, window: list[Tensor]) -> Tensor:

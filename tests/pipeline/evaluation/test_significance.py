@@ -57,8 +57,7 @@ def test_p_is_uniform_where_nothing_differs() -> None:
         assert (found.p < 0.05) is not (found.interval[0] <= 0 <= found.interval[1])
         p.append(found.p)
         of_sacrebleu.append(found.sacrebleu_p)
-    steps = np.arange(1, 201) / 200
-    assert np.abs(np.sort(p) - steps).max() < 0.115
+    assert np.abs(np.sort(p) - np.arange(1, 201) / 200).max() < 0.115
     assert np.mean(np.array(of_sacrebleu) < 0.05) > 0.08
     assert bootstrap(metric, [models[:1], models[:1]]).p == 1
 
@@ -74,5 +73,4 @@ def test_seeds_are_drawn() -> None:
     assert found.difference == pytest.approx(np.mean(scores[2:]) - np.mean(scores[:2]))
     assert found.interval == pytest.approx((scores[3] - scores[0], scores[2] - scores[1]), abs=1e-4)
     # Only the best seed, drawn twice of three, is better than the second best: one of nine draws
-    best_of_three = bootstrap(metric, [[seeds[0], *seeds[2:]], [seeds[1]]], resamples=4000)
-    assert best_of_three.p == pytest.approx(2 / 9, abs=0.03)
+    assert bootstrap(metric, [[seeds[0], *seeds[2:]], [seeds[1]]], resamples=4000).p == pytest.approx(2 / 9, abs=0.03)

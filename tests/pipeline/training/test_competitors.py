@@ -26,8 +26,7 @@ pytestmark = [pytest.mark.spawns, pytest.mark.usefixtures("many_recoveries")]
 
 def settings_of(name: Any, **fields: Any) -> TrainingSettings:
     positions = "learned" if name == "convolutional" else "sinusoidal"
-    model = replace(TINY.model, n_layers=2, architecture=name, positions=positions)
-    return with_fields(model=model, **fields)
+    return with_fields(model=replace(TINY.model, n_layers=2, architecture=name, positions=positions), **fields)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -141,8 +141,7 @@ def test_lost_nodes_are_waited_for(dataset: EncodedDataset, tmp_path: Path, monk
 
 def nodes(*resources: dict[str, float], group: str = "") -> list[dict[str, Any]]:
     """Lists synthetic nodes like `ray.nodes`. Nodes with a group come from an autoscaler."""
-    labels = {NODE_GROUP: group} if group else {}
-    return [{"Alive": True, "Resources": each, "Labels": labels} for each in resources]
+    return [{"Alive": True, "Resources": each, "Labels": ({NODE_GROUP: group} if group else {})} for each in resources]
 
 
 HEAD = nodes({"CPU": 8.0}, group="head")

@@ -53,10 +53,7 @@ def test_error_of_one_worker_ends_all(
     dataset: EncodedDataset,
     tmp_path: Path,
 ) -> None:
-    """An error of the last rank's own code, before the first all-reduce or in mid-update, is raised with its traceback.
-
-    It is not retried.
-    """
+    """An error of the last rank's code, in mid-update or before, is raised with its traceback and not retried."""
     ended = ending(dataset, tmp_path, workers, fault, in_update)
     check(ended, workers, error, message)
     assert "in _begin_fault\n" in "".join(traceback.format_exception(ended.error))

@@ -46,10 +46,7 @@ def _only(seed: int) -> list[str]:
 
 
 def test_a_run_whose_folder_is_removed_goes(store: Store) -> None:
-    """Only its own artifacts go. The text, an input of others, stays, and the others stay fully cached.
-
-    Its command rebuilds only what was deleted.
-    """
+    """Only its own artifacts go; an input of others stays. Its command rebuilds only what was deleted."""
     assert _names(store) == []
     shutil.rmtree(store.root / "table2" / "embedded" / "1")
     shown, before = plan(store), listing(store.root)

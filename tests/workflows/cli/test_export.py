@@ -52,8 +52,7 @@ def test_the_printed_code_translates(kind: str, tmp_path: Path) -> None:
     assert len(lines) <= 6
     files = {path.name for path in (tmp_path / "the model's").iterdir()}
     assert files == {*EXPORTED[kind], "README.md", "manifest.json"}
-    manifest = json.loads((tmp_path / "the model's/manifest.json").read_text())
-    assert set(manifest["files"]) == files - {"manifest.json"}
+    assert set(json.loads((tmp_path / "the model's/manifest.json").read_text())["files"]) == files - {"manifest.json"}
     in_card = (tmp_path / "the model's/README.md").read_text().partition("```python\n")[2].partition("```")[0]
     outputs = set()
     for code, folder in (("\n".join(lines), tmp_path), (in_card, tmp_path / "the model's")):

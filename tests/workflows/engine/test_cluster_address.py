@@ -59,10 +59,7 @@ def _home(folder: Path, token: str) -> Path:
 
 @contextmanager
 def _ray_start(environment: Mapping[str, str], address: str = "", within: Sequence[str] = ()) -> Iterator[Path]:
-    """Starts a head node on a free port, or a node of the cluster at `address`, and cleans up after it.
-
-    Yields the file that it prints to.
-    """
+    """Starts a head node, or a node of the cluster at `address`; cleans up. Yields the file that it prints to."""
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:  # pytest's temporary paths are too long for sockets
         printed = Path(folder) / "printed"
         head = ["--head", "--port=0", f"--temp-dir={folder}", "--include-dashboard=False"]

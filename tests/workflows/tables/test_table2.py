@@ -75,8 +75,7 @@ def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
         return DecodingChoiceRecord(scores=tuple(scores), settings=settings)
 
     base = choice((4, 0.6), (1, 0.6, 20), (1, 1, 19.5), (4, 0.6, 21.25), (4, 1, 21))
-    big = choice((4, 0.6), (4, 0.6, 23))
-    (table,) = table2.chosen_searches({"EN-DE base": base, "EN-DE big": big})
+    (table,) = table2.chosen_searches({"EN-DE base": base, "EN-DE big": choice((4, 0.6), (4, 0.6, 23))})
     assert [column.label for column in table.columns] == ["model", "beam", "α 0.6", "α 1", "chosen"]
     assert [[column.text(row) for column in table.columns] for row in table.rows] == [
         ["EN-DE base", "1", "20.00", "19.50", ""],

@@ -97,8 +97,7 @@ def test_no_call_waits_for_the_server(server: TrackingServer, tmp_path: Path, mo
     server.pause()
     resumed = Timer(HANGS_S, server.resume)
     resumed.start()
-    workflow = Workflow("f", "embedded", {}, CELLS)
-    watcher = MlflowWatcher(Server(server.uri, "hangs", tmp_path), workflow, store)
+    watcher = MlflowWatcher(Server(server.uri, "hangs", tmp_path), Workflow("f", "embedded", {}, CELLS), store)
     watcher.begin({BASE: Reason("never built")}, [])
     watcher.failed("en-de base", CELLS["en-de base"].results, "its loss is NaN")
     assert resumed.is_alive(), "a call has waited for the server"
