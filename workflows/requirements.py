@@ -47,11 +47,10 @@ def unmet(required: Iterable[str], *, missing: bool = True, too_new: bool = Fals
 
 def hiding(folders: Iterable[str]) -> Path | None:
     """Returns a file in the first of these folders, up to ours, that would be imported in place of a package."""
-    names = [*OURS, *map(_name, requirements())]
     for folder in map(Path, folders):
         if folder.resolve() == ROOT.resolve():
             return None
-        modules = (folder / f"{name}.py" for name in names)
+        modules = (folder / f"{name}.py" for name in [*OURS, *map(_name, requirements())])
         packages = (folder / name / "__init__.py" for name in OURS)
         if file := next((file for file in (*modules, *packages) if file.is_file()), None):
             return file

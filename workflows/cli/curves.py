@@ -38,7 +38,7 @@ def curves(
     else:
         raise UserError(f"no runs in {store} yet; aiayn table2 starts one")
     server = Server(default_uri(of_run.root), of_run.name.partition("/")[0], of_run.root)
-    page = server.page()
+    page = server.page(of_run.record.table.rpartition("-")[2])
     if server.uri.startswith("http"):
         say(f"curves: {public_address(server.uri).rstrip('/')}/{page}")
         return

@@ -21,8 +21,7 @@ from workflows.engine.dag import inputs_of
 from workflows.names import named_folder, store_beside
 from workflows.runs import DEFAULT_ROOT
 from workflows.tracking.addresses import default_uri
-from workflows.tracking.server import Server
-from workflows.tracking.watcher import TRAINING_TAG, WORKFLOW_TAG
+from workflows.tracking.server import TRAINING_TAG, WORKFLOW_TAG, Server
 
 RESERVED_ALIAS = re.compile(r"newest|latest|v\d+|", re.IGNORECASE)
 

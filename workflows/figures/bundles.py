@@ -96,10 +96,9 @@ def _draw_panel(axes: Axes, panel: Panel, rows: float) -> None:
     _words(axes, queries, query_rows, -0.06, "right", set(drawn))
     square = 0.0 if panel.word is None else min(0.05, 0.4 / len(panel.heads))
     _words(axes, keys, key_rows, 1.06 + square * len(panel.heads), "left", set(range(len(keys.texts))))
-    spread = 0.3 / max(1, len(panel.heads) - 1)
     lines, colors = [], []
     for order, head in enumerate(panel.heads):
-        shift = spread * (order - (len(panel.heads) - 1) / 2)
+        shift = 0.3 * (order - (len(panel.heads) - 1) / 2) / max(1, len(panel.heads) - 1)
         for query in drawn:
             for key, weight in enumerate(weights_HLM[head, query].tolist()):
                 if weight >= FAINT:

@@ -126,9 +126,8 @@ def _sentence_for(number: FigureNumber, attended: Sequence[Attended], wanted: Wa
     If this sentence lacks the user's word, returns the first one with it. Raises UserError if no sentence has the word,
     or the model lacks the layer or a head.
     """
-    order = [attended[0 if number == 3 else min(1, len(attended) - 1)], *attended]
     problems = []
-    for sentence in order:
+    for sentence in [attended[0 if number == 3 else min(1, len(attended) - 1)], *attended]:
         try:
             wanted.within(sentence)
             return sentence

@@ -28,12 +28,11 @@ def render(
     figures: Mapping[str, Path],
 ) -> str:
     """Returns the page of `figures`, SVG files by caption. It opens with `start`; its numbers are from 0."""
-    data = {"kinds": KIND_NAMES, "colors": HEAD_COLORS, "start": start, "sentences": [*map(described, sentences)]}
     page = template("workflows.figures", "attention.html.j2")
     page.environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "separators": (",", ":")}
     return page.render(
         model=model,
-        data=data,
+        data={"kinds": KIND_NAMES, "colors": HEAD_COLORS, "start": start, "sentences": [*map(described, sentences)]},
         beam_size=settings.beam_size,
         length_penalty=settings.length_penalty,
         figures={caption: base64.b64encode(path.read_bytes()).decode() for caption, path in figures.items()},

@@ -17,7 +17,7 @@ from pipeline.text.languages import tag_of
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import behind, inputs_of
 from workflows.names import named_folder, store_beside
-from workflows.runs import MODEL_STAGES, Run, runs_in
+from workflows.runs import MODEL_STAGES, Run, run_numbers, runs_in
 
 PRINTED_FIGURES: Mapping[int, tuple[str, str]] = {
     3: (
@@ -64,13 +64,14 @@ class ExaminedModel:
 
 
 def newest(store: Store) -> ExaminedModel:
-    """Returns the newest model of Table 2, else the newest translator, else the newest parser.
+    """Returns a model of the run of Table 2 that finished last, else the newest translator, else the newest parser.
 
     Table 2 comes first because other tables' models are small or trained on little text. Raises UserError if the store
     has no model.
     """
     runs = (run for run in runs_in(store) if isinstance(run, Run) and run.name.startswith("table2/"))
-    named = {name for run in runs for name in run.record.artifacts.values()}
+    last = (run for run in runs if int(run.folder.name) == run_numbers(run.folder.parent)[0])
+    named = {name for run in last for name in run.record.artifacts.values()}
     found = [[name for name in store.names() if name.startswith(f"{kind}-")] for kind in MODEL_STAGES]
     chosen: list[str] = next(filter(None, ([name for name in found[0] if name in named], *found)), [])
     checkpoints = {

@@ -101,11 +101,10 @@ def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILE
         *(Column(key(cost, pair), COSTS[cost], pair.upper(), unit="FLOP") for pair, cost in product(pairs, COSTS)),
     ]
     in_paper = [_printed(row) for row in paper.TABLE_2 if not run.keys().isdisjoint(row.bleu)]
-    rows = [*in_paper, *_word_by_word(models), *_models(cells, pairs, failures)]
     choices = {labelled(model, cells): model.choice for model in models if model.choice}
     further = (*_measured_models(cells, has_seeds), *model_differences(cells), *chosen_searches(choices))
     return Results(
-        [Table("Table 2", columns, rows), *further],
+        [Table("Table 2", columns, [*in_paper, *_word_by_word(models), *_models(cells, pairs, failures)]), *further],
         differences([first for first, *_ in cells.values()]),
         _notes(models, cells, failures),
         _metrics(cells),

@@ -16,6 +16,7 @@ from itertools import product
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
+from urllib.parse import quote
 
 from pipeline.errors import UserError
 from pipeline.store.locks import guarded
@@ -41,6 +42,7 @@ LOCATIONS = (
     ("datasets", "dataset_source"),
 )
 """The tables and columns of MLflow's SQLite file with absolute addresses."""
+WORKFLOW_TAG, TRAINING_TAG = "aiayn.workflow", "aiayn.training"
 AWAY_S = 60.0
 """Seconds before the next request to a server that did not answer."""
 
@@ -164,8 +166,8 @@ class Server:
             self.client.restore_experiment(known.experiment_id)
         return str(known.experiment_id)
 
-    def page(self) -> str:
-        """Returns the experiment's place in MLflow's interface. Raises UserError if MLflow cannot have it."""
+    def page(self, workflow: str) -> str:
+        """Returns the place of a workflow's models in MLflow's interface. Raises UserError if MLflow cannot have it."""
         if self._has_own_file and not self._database.exists():
             raise UserError(f"{self._database}: no MLflow database; the table's command, typed again, fills one")
         try:
@@ -174,7 +176,12 @@ class Server:
             raise self.rejected(error) from None
         if known is None or known.lifecycle_stage == "deleted":
             raise UserError(f"no experiment {self.experiment} in MLflow; the table's command, typed again, makes one")
-        return f"#/experiments/{known.experiment_id}/runs?compareRunsMode=CHART"
+        page = f"#/experiments/{known.experiment_id}/runs?compareRunsMode=CHART"
+        models = f"tags.`{WORKFLOW_TAG}` = '{workflow}' and tags.`{TRAINING_TAG}` != ''"
+        if not self.client.search_runs([known.experiment_id], models, max_results=1):
+            return page  # Table 1's
+        # In order of time, MLflow would show the table's run, which has no curves, in place of its models.
+        return f"{page}&orderByKey=attributes.%60run_name%60&orderByAsc=true&searchFilter={quote(models)}"
 
     def _follow(self) -> None:
         """Replaces another folder in all addresses by this one. MLflow's API cannot change any."""

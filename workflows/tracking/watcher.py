@@ -31,7 +31,7 @@ from workflows.runs import Run, runs_in
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.measured import Cell, listed, measured, samples
 from workflows.tracking.addresses import without_password
-from workflows.tracking.server import Server
+from workflows.tracking.server import TRAINING_TAG, WORKFLOW_TAG, Server
 
 LIVE_S = 5.0
 """Seconds between exports of running models."""
@@ -39,10 +39,8 @@ CHECK_S = 10.0
 """Seconds that the start waits for MLflow."""
 NOT_EXPORTED = "not exported: the store lacks its results, or MLflow rejected them"
 Status = Literal["FINISHED", "FAILED", "KILLED"]
-WORKFLOW_TAG, NAME_TAG, TRAINING_TAG = "aiayn.workflow", "aiayn.name", "aiayn.training"
-PARENT_TAG = "mlflow.parentRunId"
-FAILURE_TAG, SENT_TAG = "aiayn.failure", "aiayn.sent"
-"""The tags for the reason of a failure, and of runs that lack nothing."""
+NAME_TAG, PARENT_TAG, FAILURE_TAG, SENT_TAG = "aiayn.name", "mlflow.parentRunId", "aiayn.failure", "aiayn.sent"
+"""The last two: the reason of a failure, and of runs that lack nothing."""
 
 
 @dataclass(frozen=True)

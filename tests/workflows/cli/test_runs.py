@@ -20,7 +20,7 @@ from workflows.cli.results import LOCAL
 from workflows.runs import begin_run, begun
 from workflows.stages import TRAIN
 from workflows.tracking.addresses import default_uri
-from workflows.tracking.server import Server
+from workflows.tracking.server import TRAINING_TAG, WORKFLOW_TAG, Server
 
 
 @pytest.fixture
@@ -78,19 +78,24 @@ def test_curves_until_ctrl_c(store: Store, command_line: CommandLine, monkeypatc
     arguments = ["workflows.cli", "curves", "--store", str(store.root)]
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert "mlflow.db: no MLflow database" in command_line.here(*arguments).stderr
-    page = f"#/experiments/{Server(default_uri(store.root), 'table2', store.root).experiment_id}/runs"
+    server, record = Server(default_uri(store.root), "table2", store.root), store.root / "table2/multi30k/1/run.json"
+    page = f"#/experiments/{server.experiment_id}/runs?compareRunsMode=CHART"
+    workflow = json.loads(record.read_text())["table"].rpartition("-")[2]
+    server.client.create_run(server.experiment_id, tags={WORKFLOW_TAG: workflow, TRAINING_TAG: "a model's"})
     with subprocess.Popen([sys.executable, "-m", *arguments], stdout=subprocess.PIPE, text=True) as serving:
         assert serving.stdout
         shown = serving.stdout.readline()
         place = shown.removeprefix("curves: http://127.0.0.1:").partition("/")[0]
-        assert f":{place}/{page}" in shown
         with urlopen(f"http://127.0.0.1:{place}/ajax-api/3.0/mlflow/ui-telemetry") as answer:
-            assert json.load(answer)["disable_ui_telemetry"]
+            sends_nothing = json.load(answer)["disable_ui_telemetry"]
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@127.0.0.1:{place}")
-        done = command_line.here(*arguments[:2], f"{store.root}/table2/multi30k")
-        assert done.stdout.startswith(f"curves: http://127.0.0.1:{place}/{page}")
+        without_models = command_line.here(*arguments[:2], f"{store.root}/table2/embedded").stdout
         serving.send_signal(signal.SIGINT)
         assert (serving.stdout.read(), serving.wait()) == ("MLflow ends\n", 0)
+    assert sends_nothing
+    assert f":{place}/{page}&orderByKey=attributes.%60run_name%60" in shown
+    assert f"{workflow}%27%20and%20tags.%60{TRAINING_TAG}%60" in shown
+    assert without_models == f"curves: http://127.0.0.1:{place}/{page}\n"
 
 
 def test_a_damaged_record_is_one_line(store: Store, command_line: CommandLine) -> None:

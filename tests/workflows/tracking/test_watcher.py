@@ -35,8 +35,8 @@ from workflows.reproduce_table2 import cells_of
 from workflows.runs import Record, Run
 from workflows.tracking import watcher as watcher_module
 from workflows.tracking.addresses import default_uri
-from workflows.tracking.server import Server
-from workflows.tracking.watcher import FAILURE_TAG, PARENT_TAG, TRAINING_TAG, MlflowWatcher, Workflow
+from workflows.tracking.server import TRAINING_TAG, Server
+from workflows.tracking.watcher import FAILURE_TAG, PARENT_TAG, MlflowWatcher, Workflow
 
 HANGS_S = 120.0
 """Ends the server's pause if a call waits for it."""
