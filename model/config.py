@@ -106,6 +106,7 @@ class OptimizerConfig:
     epsilon: float = 1e-9
     warmup_steps: int = 4000
     learning_rate_scale: float = 1.0
+    """Factor of the learning rate of equation 3."""
     label_smoothing: float = 0.1
 
     def __post_init__(self) -> None:

@@ -143,8 +143,7 @@ def _works(attempt: Callable[[], object], device: str, what: str, change: str) -
     try:
         attempt()
     except Exception as error:  # Dynamo, Inductor, Triton and their compilers raise various exceptions
-        reason = " ".join(str(error).split())[:300]
-        log.warning("on %s %s cannot be %s (%s)", device, what, change, reason)
+        log.warning("on %s %s cannot be %s (%s)", device, what, change, " ".join(str(error).split())[:300])
         return False
     return True
 

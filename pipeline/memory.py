@@ -19,8 +19,7 @@ def peak_memory_bytes(device: str = "cpu") -> int:
     with suppress(OSError):  # Linux, whose ru_maxrss is inherited from the parent process
         lines = Path("/proc/self/status").read_text().split("\n")
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def reset_peak_memory(device: str) -> None:

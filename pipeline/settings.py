@@ -158,12 +158,14 @@ class TrainingSettings(Settings):
     model: TransformerConfig = TransformerConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     updates: Count = 100_000
+    """Steps of the optimizer (§5.2)."""
     budget_tokens: Count = 25_000
     """Mean number of tokens of an update's fuller side, source or target (§5.1)."""
     mixes_lengths: bool = False
     """Each update has sentences of all lengths; the paper's has those of approximately one length (§5.1)."""
     seed: Seed = 1
     dtype: Dtype = "auto"
+    """auto, float32 or bfloat16; auto: the faster on the machine."""
     exact_reduction: bool = False
     """Sum gradients in a fixed order, in passes of an eighth of the update, and use only deterministic kernels on GPUs:
     bit-identical results for 1 to 8 workers. On GPUs, nothing else is reproducible, not even after an interruption."""
@@ -183,6 +185,7 @@ class TrainingSettings(Settings):
     threads: int = not_in_fingerprint(1, ge=0, le=4096)
     """CPU threads per worker; 0: two, or where a table trains several models, one in a single worker each."""
     device: Device = not_in_fingerprint("auto")
+    """auto, cpu or cuda; auto: GPUs if there are any."""
     gpu_share: GpuShare = not_in_fingerprint(1.0)
     """Share of a GPU that a single worker reserves, so that other models use the rest. Several have one GPU each."""
     speed: Literal["auto", "plain"] = not_in_fingerprint("auto")
@@ -234,6 +237,7 @@ class AveragingSettings(Settings):
     """Checkpoint averaging (§6.1)."""
 
     last: Count = 5
+    """Number of checkpoints in the mean, up to the last."""
 
 
 class DecodingSettings(Settings):
@@ -241,11 +245,13 @@ class DecodingSettings(Settings):
 
     beam_size: BeamSize = SearchConfig.beam_size
     length_penalty: LengthPenalty = SearchConfig.length_penalty
+    """α: log-probabilities are divided by ((5 + length) / 6)^α; 0: not divided."""
     max_extra_tokens: int = Field(SearchConfig.max_extra_tokens, ge=1, le=1_000_000)
     """The output may be this many tokens longer than the input."""
     well_formed: bool = False
     """Constrain outputs to trees with as many words as the input (§6.3, for parsers: `pipeline.parsing.constraint`)."""
     dtype: Dtype = "auto"
+    """As that of training."""
     batch_tokens: int = not_in_fingerprint(0, ge=0, le=MAX_COUNT)
     """Source tokens decoded at once, beams not counted; 0: 4,096 on a CPU, up to 16,384 on a GPU as memory allows."""
     workers: int = not_in_fingerprint(0, ge=0, le=MAX_WORKERS)
@@ -254,6 +260,7 @@ class DecodingSettings(Settings):
     threads: int = not_in_fingerprint(1, ge=1, le=4096)
     """CPU threads per worker."""
     device: Device = not_in_fingerprint("auto")
+    """As that of training."""
     gpu_share: GpuShare = not_in_fingerprint(1.0)
     """The most of a GPU that a worker reserves; by default, workers divide the GPUs among them."""
 

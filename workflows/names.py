@@ -40,7 +40,7 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
     runs = (run.record.artifacts for root, rest in _in_stores(path) for run in _runs_at(root, rest.parent))
     labels = (label for run in runs for label, name in run.items() if name.startswith(MADE_BY[marker]))
     known = ", ".join(dict.fromkeys(map(short_name, labels)))
-    there = f"{path.parent} has {known}" if known else f"names are looked for in {DEFAULT_ROOT.absolute()}"
+    there = f"{path.parent} has {known}" if known else f"`aiayn runs` lists those in {DEFAULT_ROOT.absolute()}"
     raise UserError(f"{path} is not a folder; {remedy}; {there}")
 
 

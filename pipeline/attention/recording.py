@@ -35,8 +35,7 @@ class AttentionWeights(NamedTuple):
 def attentions(model: Transformer, kind: Kind) -> list[MultiHeadAttention]:
     """Returns the attention modules of one kind, first layer first."""
     if kind == "encoder":
-        layers = (layer for layer in model.encoder if isinstance(layer, EncoderLayer))
-        return [layer.attention for layer in layers]
+        return [layer.attention for layer in model.encoder if isinstance(layer, EncoderLayer)]
     return [layer.self_attention if kind == "decoder" else layer.cross_attention for layer in model.decoder]
 
 

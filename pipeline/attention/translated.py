@@ -140,5 +140,4 @@ def by_word(weights_LM: NDArray[np.float32], queries: Pieces, keys: Pieces) -> N
     """Sums weights over a word's keys and averages them over its queries: (..., words, words). Rows still sum to 1."""
     summed = np.add.reduceat(weights_LM, [begin for begin, _ in keys.words], axis=-1)
     starts, sizes = zip(*((begin, end - begin) for begin, end in queries.words), strict=True)
-    means = np.add.reduceat(summed, starts, axis=-2) / np.array(sizes)[:, None]
-    return means.astype(np.float32)
+    return (np.add.reduceat(summed, starts, axis=-2) / np.array(sizes)[:, None]).astype(np.float32)

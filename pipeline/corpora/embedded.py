@@ -105,8 +105,7 @@ def substitute(context: Context, text: EvaluationSet) -> Hypotheses:
     """Translates word by word with the grammar's dictionary: a baseline for models to beat."""
     hypotheses, language = Hypotheses(context.folder), text.load().target
     started = time.perf_counter()
-    lines = (word_by_word(line, language) for line in read_lines(text.source))
-    sentences = write_lines(hypotheses.path(text), lines)
+    sentences = write_lines(hypotheses.path(text), (word_by_word(line, language) for line in read_lines(text.source)))
     record = {"sentences": sentences, "seconds": time.perf_counter() - started, "settings": {}}
     hypotheses.write_json("decoding.json", record)
     return hypotheses

@@ -56,9 +56,9 @@ def split(folder: Path, sides: tuple[Path, Path], languages: tuple[str, str], si
         counts[name] = write_pairs(folder / f"{name}.{languages[0]}", folder / f"{name}.{languages[1]}", pairs)
     found = ", ".join(f"{count:,} pairs for {name}" for name, count in counts.items())
     if not all(counts.values()):
-        raise UserError(f"{sides[0]} has too few lines, or too few different ones: {found}; lower --dev and --test")
+        raise UserError(f"{sides[0]} has too few different lines of text: {found}; lower --dev and --test")
     (folder / "text.toml").write_text(DESCRIPTION.format(*languages), encoding="utf-8")
-    return found
+    return found + "; smaller --dev and --test leave more for train" * (2 * counts["train"] < sum(counts.values()))
 
 
 def _held_out(sides: tuple[Path, Path], sizes: Mapping[str, int]) -> dict[int, str]:

@@ -224,8 +224,7 @@ class Translator:
         tokens, limit = tokens[:-1], self._longest_tokens - (3 if self.settings.well_formed else 1)
         parts = []
         while len(tokens) > limit:
-            words = (i for i in range(limit, limit // 2, -1) if self._begins_word[tokens[i]])
-            end = next(words, limit)
+            end = next((i for i in range(limit, limit // 2, -1) if self._begins_word[tokens[i]]), limit)
             parts.append([*tokens[:end], END_ID])
             tokens = tokens[end:]
         parts.append([*tokens, END_ID])

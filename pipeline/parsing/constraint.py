@@ -80,8 +80,7 @@ class WellFormed:
         for i, (n, limit) in enumerate(zip(self.n_words, limits, strict=True)):
             if not 1 <= n <= limit - 3:
                 raise ValueError(f"sentence {i} has {n} words, but its tree at most {limit} tokens")
-        words_left_BW = torch.tensor(self.n_words, device=limit_B.device)[:, None]
-        return OpenTrees(self, words_left_BW, limit_B.clone())
+        return OpenTrees(self, torch.tensor(self.n_words, device=limit_B.device)[:, None], limit_B.clone())
 
 
 @dataclass

@@ -197,8 +197,7 @@ class EncodedSplit:
             for batch in _open(dataset.folder / split / f"{i:05d}.arrow", counts["pairs"])
         ]
         source, target = (_Mapped.of([batch.column(name) for batch in batches]) for name in SIDES)
-        rows = np.cumsum([0, *(batch.num_rows for batch in batches)])
-        return cls(dataset, split, rows, (source, target))
+        return cls(dataset, split, np.cumsum([0, *(batch.num_rows for batch in batches)]), (source, target))
 
     def __len__(self) -> int:
         return int(self._chunk_rows[-1])

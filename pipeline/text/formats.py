@@ -67,6 +67,8 @@ def check_is_text(head: bytes, name: str) -> bool:
     # At least every 20th character is a space, digit or Latin letter. A stray NUL is rarely at a line end.
     if many > max(2, len(head) / 40) and head.count(line_end) >= 0.9 * head.count(b"\n"):
         encoding = f"UTF-{32 if few > len(head) / 5 else 16}{order}"
+        if "\ufffd" in head[: len(head) // 4 * 4].decode(encoding, "replace"):
+            raise _other_format(name, "a binary file", "name a file of text")
         remedy = f"convert it: iconv -f {encoding} -t UTF-8 {{}} > NEW"
         raise _other_format(name, f"{encoding} without a byte order mark", remedy)
     return False

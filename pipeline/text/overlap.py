@@ -36,8 +36,8 @@ class Overlap:
 
     def __str__(self) -> str:
         return (
-            f"{self.pairs:,} of {self.sentences:,} pairs of {self.name} ({self.source:,} source and "
-            f"{self.target:,} target sentences)"
+            f"{self.source:,} source and {self.target:,} target sentences of {self.name}'s {self.sentences:,} "
+            f"({self.pairs:,} whole pairs)"
         )
 
 
@@ -101,7 +101,7 @@ def count(context: Context, corpus: Corpus, sets: Sequence[EvaluationSet]) -> Ov
         most = overlap.source if corpus.symbols else max(overlap.source, overlap.target)
         if most >= WARN_FRACTION * len(lines):
             remedy = "remove them from one of the two (overlap.tsv lists them)"
-            log.warning("%s are in the training text, so scores are too good; %s", overlap, remedy)
+            log.warning("%s are in the training text, so scores may be too good; %s", overlap, remedy)
         overlaps.append(overlap)
     write_lines(context.folder / "overlap.tsv", rows)
     return Overlaps(context.folder).write(OverlapRecord(overlaps))

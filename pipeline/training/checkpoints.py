@@ -120,8 +120,7 @@ class CheckpointWriter:
             if kept:  # first, because the recovery checkpoint relies on it
                 self._publish(KEPT, update, weights, config)
             if recovery:
-                optimizer = _optimizer_tensors(copies_P, step)
-                self._publish(RECOVERY, update, weights, config, optimizer, progress)
+                self._publish(RECOVERY, update, weights, config, _optimizer_tensors(copies_P, step), progress)
                 self.prune(1 if end else MAX_RECOVERIES)
                 self._recovery_began_s, self._recovery_took_s = began_s, time.monotonic() - began_s
 

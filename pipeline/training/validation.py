@@ -35,8 +35,7 @@ def batches(
     if not len(chosen):
         return []
     order = by_length(split.source_lengths, split.target_lengths, chosen)
-    bounds = cut(*split.lengths_of(order), limit_tokens)
-    return np.split(order, bounds[1:-1])
+    return np.split(order, cut(*split.lengths_of(order), limit_tokens)[1:-1])
 
 
 def largest_batch(split: EncodedSplit) -> NDArray[np.int64]:

@@ -38,10 +38,7 @@ def drawings(html: str) -> list[str]:
 
 
 def assert_asks_for_nothing_outside(html: str) -> None:
-    """Asserts that there are no scripts, addresses or files, so the report reads the same offline and in an email.
-
-    Links lead to parts of the page or contain their data, like images.
-    """
+    """Asserts that there are no scripts, addresses or files: links lead into the page or contain their data."""
     reader = Reader(html)
     assert reader.misnested == []
     assert not {"script", "link", "iframe", "object"} & set(reader.tags)

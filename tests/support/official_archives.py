@@ -32,10 +32,7 @@ def sgml(lines: Sequence[str]) -> bytes:
 
 
 def write_official(folder: Path, target: Wmt14Target, train: Mapping[str, Pairs], dev: Pairs, test: Pairs) -> None:
-    """All archives of a language pair in a server's folders; `train` by the archive's name.
-
-    They also contain the other language pair's members, with other text, so that the right ones must be chosen.
-    """
+    """All archives of a pair, with the other pair's members and other text, too; `train` by the archive's name."""
     other = "fr" if target == "de" else "de"
     for name, archive in official_archives(target).items():
         members = {}

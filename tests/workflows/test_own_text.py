@@ -66,8 +66,8 @@ def test_a_split_keeps_lines_as_they_are_and_equal_sources_together(tmp_path: Pa
     assert set(split((pairs + bad)[::-1], "again", 60)[2]) == set(parts[2])
     (tmp_path / "t").write_text("".join(f"{i}\t{i}\n" for i in range(20)))
     arguments = ["workflows.cli", "split", f"{tmp_path}/t", f"--out={tmp_path}/x", "--source=en", "--target=de"]
-    assert "too few lines, or too few different ones: 0 pairs for train, 20 " in command_line.here(*arguments).stderr
-    assert ": 13 pairs for train, 6 " in command_line.here(*arguments, "--dev", "1", "--test", "6").stdout
+    assert "too few different lines of text: 0 pairs for train, 20 " in command_line.here(*arguments).stderr
+    assert " 7 pairs for dev; smaller --dev " in command_line.here(*arguments, "--dev", "7", "--test", "6").stdout
 
 
 def test_every_size_has_settings_that_work() -> None:

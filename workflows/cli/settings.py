@@ -6,11 +6,10 @@ for setting in settings_in(profile): print(setting.name, setting.value, setting.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import shorten
+from textwrap import fill
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from pipeline.errors import UserError
 from pipeline.settings import settings_in
@@ -53,12 +52,8 @@ def print_settings(_experiment: Reproduction, request: Asked, words: Words) -> N
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return
     say(request.profile.in_force(request.overrides))
-    table = Table(box=None, pad_edge=False)
-    table.add_column("setting", no_wrap=True, min_width=max(len(each.name) for each in found))
-    for title in ("value", "the paper's", "meaning"):
-        table.add_column(title)
     for each in found:
         others = paper.get(each.name, each.text)
-        values = (shorten(text, 60) for text in (each.text, others if others != each.text else ""))
-        table.add_row(each.name, *values, each.meaning)
-    console.print(table)
+        say(f"{each.name}={each.text}" + f"  (the paper: {others})" * (others != each.text))
+        if each.meaning:
+            say(fill(each.meaning, console.width, initial_indent=4 * " ", subsequent_indent=4 * " "))

@@ -204,7 +204,8 @@ def print_plan(
 ) -> None:
     """Prints one line per model, or per stage if `verbose`: the steps to run, and why (`reasons`)."""
     console.print(_stages(targets, store, found) if verbose else _models(targets, models, found))
-    console.print(f"{len(found)} stages to run; store: {store}", highlight=False, soft_wrap=True)
+    stages = f"{len(found)} stage{'s' * (len(found) != 1)}"
+    console.print(f"{stages} to run; store: {store}", highlight=False, soft_wrap=True)
 
 
 def _stages(targets: Sequence[Step[Artifact]], store: Store, found: Mapping[Step[Artifact], Reason]) -> Table:

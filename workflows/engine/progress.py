@@ -36,7 +36,7 @@ class View(Watcher):
         self._bars = Progress(*columns, console=console, disable=off, auto_refresh=False, speed_estimate_period=RATE_S)
         if steps:
             inputs = f", using {len(cached)} from the store" if cached else ""
-            self._console.print(f"{len(steps)} stages to run{inputs}", highlight=False)
+            self._console.print(f"{len(steps)} stage{'s' * (len(steps) > 1)} to run{inputs}", highlight=False)
             for line in grouped(steps):
                 self._console.print(line, highlight=False, soft_wrap=True, markup=False)
             self._bars.start()

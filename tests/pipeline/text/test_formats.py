@@ -56,6 +56,7 @@ def archived(kind: str) -> bytes:
         ("UTF-16BE without a byte order mark", TEXT.encode("utf-16-be")),
         ("UTF-32BE without a byte order mark", TEXT.encode("utf-32-be")),
         ("UTF-16LE without a byte order mark", (LINES[0] * 9).encode("utf-16-le")),
+        ("a binary file", Path(sys.executable).read_bytes()[:100_000]),
         ("a web page", b"\n<!DOCTYPE html><p>404"),
         ("a pointer of Git LFS", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
         ("XML", b"<?xml version='1.0'?>\n<dataset id='wmt21'><doc></doc></dataset>"),

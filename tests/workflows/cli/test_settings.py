@@ -92,11 +92,10 @@ def test_settings_have_the_paper_s_values_and_meanings(command_line: CommandLine
     asked = ("settings", "table2", "--profile", "multi30k")
     found = json.loads(command_line.here("workflows.cli", *asked, "--json", "Base.Training.MODEL.d_k").stdout)
     assert found == [{"name": "recipes.base.training.model.d_k", "value": "64", "meaning": "", "paper": "64"}]
-    shown = command_line.here("workflows.cli", *asked, "size of the learned position table").stdout.splitlines()
-    assert [line.split() for line in shown[1:3]] == [
-        ["setting", "value", "the", "paper's", "meaning"],
-        ["recipes.base.training.model.max_positions", "1024", "Size", "of", "the", "learned", "position", "table"],
-    ]
+    shown = command_line.here("workflows.cli", *asked, "learned position table").stdout.splitlines()
+    assert shown[1:3] == ["recipes.base.training.model.max_positions=1024", "    Size of the learned position table"]
+    shown = command_line.here("workflows.cli", *asked, "base.training.updates").stdout.splitlines()
+    assert shown[1] == "recipes.base.training.updates=5600  (the paper: 100000)"
     done = command_line.here("workflows.cli", *asked, "warmth")
     assert (done.returncode, done.stderr) == (
         2,

@@ -12,7 +12,7 @@ from tests.support.tiny_text import prepare_text
 from workflows.tables import table2
 from workflows.tables.corpus import CorpusReport, report_corpus
 
-OVERLAP = "9 of 500 pairs of dev (12 source and 10 target sentences)"
+OVERLAP = "12 source and 10 target sentences of dev's 500 (9 whole pairs)"
 REASONS = ("blank", "too_long", "ratio", "invalid", "too_many_tokens")
 
 
