@@ -32,8 +32,7 @@ def results(
             raise UserError(f"{run.folder} has no finished table; rerun its command: {record.command}")
         heading, *table = tables[0].read_text(encoding="utf-8").splitlines()
         lines += ["", f"#{heading}: {run.name}", "", f"    {LOCAL.sub('', record.command)}", ""]
-        day = "%Y-%m-%d " * (record.ended.date() != record.began.date())
-        ended = record.ended.strftime(f"{day}%H:%M")
+        ended = record.ended.strftime("%Y-%m-%d " * (record.ended.date() != record.began.date()) + "%H:%M")
         lines += [f"Commit {record.commit or 'unknown'}, {record.began:%Y-%m-%d %H:%M} to {ended} UTC."]
         lines += [f"Failed: {record.reason}."] * bool(record.reason)
         if (seeds := run.folder / "seeds.csv").exists():

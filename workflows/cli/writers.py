@@ -1,5 +1,6 @@
 """`aiayn translate` and `aiayn parse`: standard input to translations or trees, in UTF-8."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count, islice
@@ -14,6 +15,7 @@ from pipeline.parsing.trees import bracketed, drawn
 from pipeline.settings import DecodingSettings
 from pipeline.text.formats import noticing
 from pipeline.text.lines import is_utf8, lines_of
+from workflows.cli.console import INTERRUPTED
 from workflows.profiles.changes import checked
 
 CHUNK_LINES = 2000
@@ -58,6 +60,7 @@ def _stream(outputs: Callable[[Sequence[str]], Iterable[str]]) -> None:
     buffer: Any = sys.stdin.buffer
     if typed:
         print("type a sentence and press Enter; ctrl-D quits", file=sys.stderr, flush=True)
+        signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))  # there is nothing to continue
     lines = noticing(lines_of(buffer, name, "surrogateescape" if typed else "strict"), name, tokenized=False)
     while chunk := list(islice(lines, 1 if typed else CHUNK_LINES)):
         if not all(map(is_utf8, chunk)):  # typed

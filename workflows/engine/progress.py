@@ -119,7 +119,6 @@ class View(Watcher):
             self._line(label, text)
 
     def _line(self, label: str, text: str) -> None:
-        elapsed_s = time.monotonic() - self._began
         count = f"{self._n_finished}/{self._n_steps}"
-        line = f"{elapsed_s:7.1f} s  {count:>6}  {label:<28} {text}"
+        line = f"{time.monotonic() - self._began:7.1f} s  {count:>6}  {label:<28} {text}"
         self._console.print(line, highlight=False, soft_wrap=True, markup=False)
