@@ -88,9 +88,7 @@ def merge(
             wanted = next(iter(flatten({full_key: value})), full_key)
             near = [name for name in every if name.endswith(f".{wanted}")] or get_close_matches(wanted, every)
             known = ", ".join(near[:4] or settings)
-            raise UserError(
-                f"{where}: there is no setting {wanted!r}; choose one of {known}; see aiayn settings --help"
-            )
+            raise UserError(f"{where}: there is no setting {wanted!r}; choose one of {known}; see `aiayn settings`")
         group = settings.get(key)
         if isinstance(group, Settings):
             raise UserError(f"{where}: {full_key} comes from the --files file; change it there")
