@@ -48,7 +48,7 @@ help: ## list these targets
 	$(REPORT)
 
 reproduce: .venv/installed ## reproduce Table 2 on generated text
-	$(BIN)/python -m workflows.reproduce_table2
+	$(BIN)/aiayn table2
 
 # Two processes, since most tests compute on one core; one of them runs all tests of Ray.
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist loadgroup

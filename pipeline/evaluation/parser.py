@@ -33,7 +33,7 @@ class Parser(Translator):
         if not writes_trees(self._vocabulary):
             raise UserError(
                 f"{folder} is not a parser: its vocabulary has no piece {WORD_SYMBOL}; "
-                "name a folder parser_choice-* made by workflows.reproduce_table4"
+                "name a folder parser_choice-* made by aiayn table4"
             )
 
     def parse(self, lines: Sequence[str]) -> list[Rebuilt | None]:

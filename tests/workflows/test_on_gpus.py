@@ -34,8 +34,7 @@ def test_any_number_of_gpus_ends_in_the_same_weights(device: str, tmp_path: Path
     }
     weights = set()
     with cluster(None):
-        n_devices = min(int(ray.cluster_resources()["GPU"]), 8) if device == "cuda" else 2
-        for workers in sorted({1, n_devices}):
+        for workers in sorted({1, min(int(ray.cluster_resources()["GPU"]), 8) if device == "cuda" else 2}):
             text = stages.prepared(EMBEDDED.model_copy(update={"corpora": corpora}), PAIR)
             run = stages.TRAIN("train", text.dataset, recipe.model_copy(update={**settings, "workers": workers}))
             checkpoint = stages.AVERAGE("average", run, AveragingSettings(last=1))

@@ -69,8 +69,7 @@ def test_killed_here_and_continued_there(at_s3: S3Server, tmp_path: Path) -> Non
     assert _start(store.uri, third_log, AIAYN_CACHE=str(tmp_path / "third")).wait(END_S) == 0, third_log.read_text()
     assert "done in" not in third_log.read_text()  # no work was left
     assert not [*(tmp_path / "third").rglob("*.arrow")]
-    names = [name for name in store.bucket.folders("store") if store.find(name)]
-    for name in names:
+    for name in [name for name in store.bucket.folders("store") if store.find(name)]:
         store.fetch(name)
     assert differences(outcome(local), outcome(store.root)) == []
     assert not any(name.startswith(".making-") for name in store.bucket.folders("store"))

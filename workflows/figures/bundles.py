@@ -8,6 +8,7 @@ each head's weights for one query.
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill, wrap
 from typing import Any, NamedTuple
 
 from matplotlib import rc_context
@@ -26,8 +27,8 @@ HEAD_COLORS = (
 )  # fmt: skip
 """One colour per head, repeated after the last. Legible on white and on near-black."""
 INK, SOFT = "#1d1f22", "#6a6f76"
-ROW_IN, GAP_ROWS, PANEL_IN = 0.2, 0.35, 4.2
-"""Height of a piece; distance between words, in pieces; width of a panel."""
+ROW_IN, GAP_ROWS, PANEL_IN, LINE = 0.2, 0.35, 4.2, 44
+"""Height of a piece; distance between words, in pieces; width of a panel, and in letters of its titles."""
 FAINT = 0.01
 """Weights below this are not drawn."""
 
@@ -46,10 +47,10 @@ class Panel(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The panel's title."""
-        heads = ", ".join(str(head + 1) for head in self.heads)
-        name = f"layer {self.layer + 1}, head{'s' if len(self.heads) > 1 else ''} {heads}"
-        return name if self.word is None else f"“{self.attended.sides(self.kind)[0].word(self.word)}”: {name}"
+        """The panel's title, on as many lines as it needs."""
+        word = "" if self.word is None else f"“{self.attended.sides(self.kind)[0].word(self.word)}”: "
+        heads = f"head{'s' * (len(self.heads) > 1)} {', '.join(str(head + 1) for head in self.heads)}"
+        return fill(f"{word}layer {self.layer + 1}, {heads}", LINE)
 
 
 def draw(panels: Sequence[Panel], title: str, path: Path) -> None:
@@ -62,15 +63,17 @@ def draw(panels: Sequence[Panel], title: str, path: Path) -> None:
         "text.parse_math": False,
         "text.color": INK,
     }
+    lines = wrap(title, LINE * len(panels), break_on_hyphens=False)
     rows = max(_rows(side)[-1] + 1 for panel in panels for side in panel.attended.sides(panel.kind))
     with rc_context(style):
-        figure = Figure(figsize=(PANEL_IN * len(panels), ROW_IN * rows + 0.9))
+        above_in = 0.35 + ROW_IN * (len(lines) + max(panel.title.count("\n") + 1 for panel in panels))
+        figure = Figure(figsize=(PANEL_IN * len(panels), height_in := ROW_IN * rows + 0.15 + above_in))
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
             _draw_panel(axes, panel, rows)
-        figure.suptitle(title, x=0.02, ha="left", fontsize=10, fontweight="bold")
-        figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=1 - 0.75 / (ROW_IN * rows + 0.9), wspace=0.04)
-        no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(path.with_suffix(".svg"), facecolor="white", metadata=no_metadata)
+        figure.suptitle("\n".join(lines), x=0.02, ha="left", fontsize=10, fontweight="bold")
+        figure.subplots_adjust(left=0.01, right=0.99, bottom=0.02, top=1 - above_in / height_in, wspace=0.04)
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(path.with_suffix(".svg"), facecolor="white", metadata=metadata)
 
 
 def color_of(head: int) -> str:

@@ -55,8 +55,7 @@ class ExaminedModel:
         """
         if self.generated:
             texts = (derivation.english for derivation in held_out(self.generated.seed, "test"))
-            late = (text for text in texts if "it" in text.split(" ")[PRONOUN_AFTER_WORDS:])
-            return tuple(islice(late, N_GENERATED))
+            return tuple(islice((text for text in texts if "it" in text.split(" ")[PRONOUN_AFTER_WORDS:]), N_GENERATED))
         if self.dev and tag_of(self.dev.load().source).language != "en":
             first = list(read_lines(self.dev.source))
             return tuple(line for line in first if 40 <= len(line) <= 160)[:N_DEV] or tuple(first[:1])

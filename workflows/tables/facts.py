@@ -73,7 +73,8 @@ def of_settings(names: Mapping[str, str], values: object, *without: str) -> Fact
 
 
 def _listed(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{symbol} {value}".strip() for symbol, value in settings.items())
+    short = {name: float(f"{value:.4g}") if isinstance(value, float) else value for name, value in settings.items()}
+    return ", ".join(f"{symbol} {value}".strip() for symbol, value in short.items())
 
 
 def facts(model: Measured) -> dict[str, Fact]:

@@ -34,8 +34,8 @@ from workflows.tables.table import NAME, Column, Results, ResultsArtifact, Row, 
 ResultsArtifactT = TypeVar("ResultsArtifactT", bound=ResultsArtifact)
 REPORT, SEEDS = "report.html", "seeds.csv"
 TITLES = {
-    "loss": "training loss",
-    "dev_perplexity": "dev perplexity",
+    "loss": "training loss, nats per token",
+    "dev_perplexity": "dev perplexity of single checkpoints",
     **{f"dev_{score}": f"{SCORES[score]}, dev set" for score in ("paper_bleu", "sacrebleu", "f1")},
     "learning_rate": "learning rate",
 }

@@ -6,7 +6,7 @@ Measured numbers come from artifacts' files, and are means over the seeds of a m
 say so.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise, product
 from statistics import fmean, stdev
 from types import MappingProxyType
@@ -100,15 +100,14 @@ def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILE
         ),
         *(Column(key(cost, pair), COSTS[cost], pair.upper(), unit="FLOP") for pair, cost in product(pairs, COSTS)),
     ]
-    in_paper = [_printed(row) for row in paper.TABLE_2 if not run.keys().isdisjoint(row.bleu)]
+    rows = [_printed(row, run) for row in paper.TABLE_2 if not run.keys().isdisjoint(row.bleu)]
+    rows += [*_word_by_word(models), *_models(cells, pairs, failures)]
     choices = {labelled(model, cells): model.choice for model in models if model.choice}
     further = (*_measured_models(cells, has_seeds), *model_differences(cells), *chosen_searches(choices))
-    return Results(
-        [Table("Table 2", columns, [*in_paper, *_word_by_word(models), *_models(cells, pairs, failures)]), *further],
-        differences([first for first, *_ in cells.values()]),
-        _notes(models, cells, failures),
-        _metrics(cells),
-    )
+    found = differences([first for first, *_ in cells.values()])
+    texts = [f"{each.paper} (printed); {each.here} (measured)" for each in found if each.what == "test set"]
+    main = Table("Table 2", columns, rows, " ".join(f"Scores are not comparable: {each}." for each in texts))
+    return Results([main, *further], found, _notes(models, cells, pairs, failures), _metrics(cells))
 
 
 def labelled(model: Measured, cells: Cells) -> str:
@@ -140,13 +139,13 @@ def _measured_models(cells: Cells, has_seeds: bool) -> Iterator[Table]:
         Column("train_s", "time", "training", unit="s"),
         Column("tokens_s", "target tokens/s", "training", spec=",.0f"),
         Column("dev_nll", "dev NLL", "quality", spec=".3f", spread="dev_nll.deviation" * has_seeds),
-        *(
-            Column(name, SCORES[name], "quality", spec=".2f", spread=f"{name}.deviation" * has_seeds)
-            for name in FURTHER
-        ),
+        *(Column(name, SCORES[name], "quality", ".2f", spread=f"{name}.deviation" * has_seeds) for name in FURTHER),
     ]
     if rows:
-        explanation = "Dev NLL: nats a target token, unsmoothed. Test set: sacreBLEU of lower-cased lines, and chrF."
+        explanation = (
+            "Dev NLL: nats a target token, unsmoothed, of the averaged weights; curves have single checkpoints. "
+            "The other scores are of the test set; lower-cased means sacreBLEU of lower-cased lines."
+        )
         yield Table("Models", columns, rows, explanation)
 
 
@@ -200,12 +199,13 @@ def chosen_searches(choices: Mapping[str, DecodingChoiceRecord]) -> Iterator[Tab
         yield Table("Chosen on the dev set: beam and α", columns, rows, explanation)
 
 
-def _printed(row: paper.PrintedRow) -> Row:
+def _printed(row: paper.PrintedRow, pairs: Collection[str]) -> Row:
     scores = {key("paper_bleu", pair): bleu for pair, bleu in row.bleu.items()}
     costs = {key("paper_way_flop", pair): flop for pair, flop in row.cost_flop.items()}
     digits = {name: len(bleu.partition(".")[2]) for name, bleu in scores.items()}
     values = {name: float(bleu) for name, bleu in scores.items()}
-    return Row(row.name, "paper", values | costs, digits, footnote=row.footnote)
+    footnote = row.footnote * (row.footnote.partition(" ")[0].lower() in pairs)  # it begins with its pair
+    return Row(row.name, "paper", values | costs, digits, footnote=footnote)
 
 
 def _word_by_word(models: Sequence[Measured]) -> Iterator[Row]:
@@ -250,14 +250,13 @@ def _metrics(cells: Cells) -> dict[str, float]:
     """Returns Moses BLEU of each measured cell, else sacreBLEU, e.g. {"paper_bleu.EN-DE base": 27.3, ...}."""
     metrics = {}
     for of_cell in cells.values():
-        name = key(deciding(of_cell[0].main), of_cell[0].cell.label)
-        metrics[name] = fmean(model.main.deciding for model in of_cell)
+        metrics[key(deciding(of_cell[0].main), of_cell[0].cell.label)] = fmean(model.main.deciding for model in of_cell)
     for pair, scores in baselines([model for of_cell in cells.values() for model in of_cell]).items():
         metrics[key(deciding(scores), f"{pair.upper()} {WORD_BY_WORD}")] = scores.deciding
     return metrics
 
 
-def _notes(models: Sequence[Measured], cells: Cells, failures: Mapping[str, str]) -> list[str]:
+def _notes(models: Sequence[Measured], cells: Cells, pairs: Collection[str], failures: Mapping[str, str]) -> list[str]:
     """Explains how to read scores and costs, and lists the measured sustained rates and the other test sets."""
     once = "; variation between seeds was not measured" * (len(models) == len(cells))
     return [
@@ -268,7 +267,7 @@ def _notes(models: Sequence[Measured], cells: Cells, failures: Mapping[str, str]
         "if a run changed devices. The paper's devices are rated in single precision, other devices in the dtype of "
         "the run. Counted cost is the number of operations in the model's matrix products.",
         *rate_notes(models),
-        paper.ONE_COST_NOTE,
+        *[paper.ONE_COST_NOTE] * ({*paper.PAIRS} <= {*pairs}),
         *(
             f"{labelled(model, cells)} on {name}: {scores.text}."
             for model in models
@@ -301,11 +300,9 @@ def over_budgets(models: Sequence[Measured]) -> list[Markup]:
             after = [(line["update"], line["train_s"]) for line in model.metrics]
             reached_s = {update: next(s for at, s in after if at >= update) for update in series}
             scored.append(Curve(label, [(reached_s[update], bleu) for update, bleu in series.items()]))
-    title, passed = "dev NLL, nats per token, over", "seconds of training"
-    drawings = [
-        curves(f"{title} time", passed, seconds, "dev-nll-over-seconds-of-training", cut=True),
-        curves(f"{title} FLOP", "FLOP", operations, "dev-nll-over-flop", cut=True),
-    ]
+    title, passed = "dev NLL of single checkpoints, nats per token", "seconds of training"
+    drawings = [curves(title, passed, seconds, "dev-nll-over-seconds-of-training", cut=True)]
+    drawings += [curves(title, "FLOP", operations, "dev-nll-over-flop", cut=True)]
     if scored:
         drawings.append(curves(page.TITLES["dev_sacrebleu"], passed, scored, "dev-sacrebleu-over-seconds-of-training"))
     return drawings

@@ -67,31 +67,31 @@ def test_scores_are_sacrebleu_s_own(parallel_text: Path, monkeypatch: pytest.Mon
     references = list(read_lines(parallel_text / "multi30k" / "test_2016_flickr.de.gz"))[:300]
     hypotheses = [" ".join(line.split(" ")[::-1][:2] + line.split(" ")[2:]) for line in references]
     others = [" ".join(line.split(" ")[1:][::-1]) for line in references]
-    scores, signatures = score_texts(hypotheses, [references, others], "de"), []
-    of_tokens, *of_lines = BLEU(tokenize="none", smooth_method="none", force=True), BLEU(), BLEU(lowercase=True), CHRF()
-    for name, metric in zip(("paper_bleu", "sacrebleu", "lowercased", "chrf"), (of_tokens, *of_lines), strict=True):
+    scores = score_texts(hypotheses, [references, others], "de")
+    metrics = {"paper_bleu": BLEU(tokenize="none", smooth_method="none", force=True), "sacrebleu": BLEU()}
+    further = {"lowercased": BLEU(lowercase=True), "chrf": CHRF()}
+    for name, metric in {**metrics, **further}.items():
         sides = [hypotheses, references, others]
-        if metric is of_tokens:
+        if name == "paper_bleu":
             sides = [[paper_tokens(line, "de") for line in side] for side in sides]
         score = metric.corpus_score(sides[0], sides[1:]).score
         assert getattr(scores, name) == score
-        signatures.append(str(metric.get_signature()))
+        signature = str(metric.get_signature())
+        assert getattr(scores, f"{name}_signature".removeprefix("sacrebleu_"), signature) == signature
         if interval := getattr(scores, f"{name}_interval", None):
             own: Any = metric.corpus_score(sides[0], sides[1:], n_bootstrap=1000)
             assert interval == pytest.approx((own._mean - own._ci, own._mean + own._ci))
             assert 0 < interval[0] < score < interval[1] < 100
-    assert [scores.signature, scores.lowercased_signature, scores.chrf_signature] == signatures[1:]
     assert scores.signature.startswith("nrefs:2|")
 
     monkeypatch.setattr(scoring, "MAX_RESAMPLED", 299)
-    without = {"paper_bleu_interval": None, "sacrebleu_interval": None}
+    without: dict[str, None] = {"paper_bleu_interval": None, "sacrebleu_interval": None}
     assert score_texts(hypotheses, [references, others], "de") == scores.model_copy(update=without)
-    without |= dict.fromkeys(("lowercased", "lowercased_signature", "chrf", "chrf_signature"))
+    without |= dict.fromkeys((*further, *(f"{name}_signature" for name in further)))
     plain = score_texts(hypotheses, [references, others], "de", bleu_only=True)
     assert plain == scores.model_copy(update=without)
-    assert plain.defined == {"paper_bleu": scores.paper_bleu, "sacrebleu": scores.sacrebleu}
-    low_and_high = [f"{name}_{end}" for name in ("paper_bleu", "sacrebleu") for end in ("low", "high")]
-    assert [*scores.defined] == [*plain.defined, "lowercased", "chrf", *low_and_high]
+    assert plain.defined == {name: getattr(scores, name) for name in metrics}
+    assert [*scores.defined] == [*metrics, *further, *(f"{name}_{end}" for name in metrics for end in ("low", "high"))]
 
 
 NEARLY = {

@@ -148,8 +148,7 @@ def test_symbols_of_trees_are_pieces(tmp_path: Path, byte_fallback: bool) -> Non
     pieces = [processor.id_to_piece(i) for i in range(len(processor)) if not processor.is_byte(i)]
     assert [piece for piece in pieces if "(" in piece or ")" in piece or "XX" in piece] == ["▁" + s for s in symbols]
     words = ["XX dogs", "(S", "(Sx", "dogs (SBAR -LRB-", "XXL"]
-    unseen = ["aXX", "(SX", "a(S", "X", "(", "(VP )VP (NPX"] if byte_fallback else []
-    for text in words + unseen:
+    for text in words + (["aXX", "(SX", "a(S", "X", "(", "(VP )VP (NPX"] if byte_fallback else []):
         assert processor.decode(processor.encode(text)) == text
 
 

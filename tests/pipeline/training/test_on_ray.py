@@ -62,8 +62,7 @@ def _kill_once_and_list(path: Path, earlier: set[tuple[int, str]], event: dict[s
     """Kills this process at update 5, and lists its raylet's processes at the end, except earlier ones."""
     kill_once(path / "killed", 5, event)
     if event.get("done") == TINY.updates:
-        listed = _titles(psutil.Process(os.getppid())) - earlier
-        (path / "titles").write_text("\n".join(title for _, title in listed))
+        (path / "titles").write_text("\n".join(title for _, title in _titles(psutil.Process(os.getppid())) - earlier))
 
 
 def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp_path: Path) -> None:

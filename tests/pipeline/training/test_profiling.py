@@ -34,8 +34,7 @@ def train(
 ) -> list[str]:
     """Trains TINY with a profile, to its end or to an update, and returns the warnings."""
     events: list[dict[str, Any]] = []
-    settings = with_fields(profile_updates=profiled)
-    emitting_warnings(events.append, train_as, Workers(), dataset, settings, folder, until)
+    emitting_warnings(events.append, train_as, Workers(), dataset, with_fields(profile_updates=profiled), folder, until)
     return [event["warning"] for event in events]
 
 

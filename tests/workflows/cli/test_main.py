@@ -105,11 +105,11 @@ def test_text_to_score(
     assert [each["sacrebleu"] < 99 for each in printed["hypotheses"]] == [False, True, False]
     worse, equal = printed["differences"]
     assert worse["sacrebleu"]["difference"] == printed["hypotheses"][1]["sacrebleu"] - scores["sacrebleu"]
-    assert (equal["chrf"]["p"], [*equal]) == (1, ["file", "sacrebleu", "chrf"])
+    assert (equal["chrf"]["p"], [*equal][:3]) == (1, ["file", "sacrebleu", "chrf"])
     main.score(**files, lang="zh")
     lines = capfd.readouterr().out.splitlines()
     assert f"{tmp_path / 'worse'} minus {tmp_path / 'hypothesis'}:" in lines
-    assert "sacreBLEU +0.00 [0.00, 0.00], p 1.000 (sacrebleu --paired-bs: 0.001)  nrefs:1|bs:1000|" in lines[-3]
+    assert "sacreBLEU +0.00 [0.00, 0.00], p 1.000 (sacrebleu --paired-bs: 0.001)  nrefs:1|bs:1000|" in "".join(lines)
     (tmp_path / "other").write_text("Ein Test.\nNoch einer.\n")
     with pytest.raises(UserError, match=r"hypothesis has 1 lines, .*other has 2; align"):
         main.score(hyp=references[::-1], ref=references[1:], lang="de")

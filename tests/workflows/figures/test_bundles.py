@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pipeline.attention.translated import Attended, Pieces
-from workflows.figures.bundles import FAINT, Panel, color_of, draw
+from workflows.figures.bundles import FAINT, LINE, Panel, color_of, draw
 
 SIDE = Pieces(("gard", "en", "<b>", "⟨end⟩"), ((0, 2), (2, 3), (3, 4)), (3,))
 
@@ -30,7 +30,9 @@ def test_lines_are_the_weights(attended: Attended, tmp_path: Path) -> None:
     svg = (tmp_path / "all.svg").read_text(encoding="utf-8")
     assert lines_of(svg, color_of(0)) == [1.0] * 4
     assert sorted(lines_of(svg, color_of(1))) == pytest.approx(sorted([0.9, 0.06, 0.035] * 4))
-    draw([Panel(attended, "encoder", 0, (1,), 0)], "one", tmp_path / "one")
+    draw([Panel(attended, "encoder", 0, (1,), 0)], "one " * 20, tmp_path / "one")
     svg = (tmp_path / "one.svg").read_text(encoding="utf-8")
     assert len(lines_of(svg, color_of(1))) == 6
     assert not lines_of(svg, color_of(0))
+    titles = [*re.findall(r">([^<\n]+)</t", svg), *Panel(attended, "encoder", 0, (0, 1) * 12, 0).title.split("\n")]
+    assert max(map(len, titles)) <= LINE

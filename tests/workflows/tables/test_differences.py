@@ -117,8 +117,8 @@ CASES: list[tuple[Change, dict[str, str]]] = [
     (lambda model: on(model, count=4), {"hardware": "4 × NVIDIA P100, float32"}),
     (lambda model: on(model, dtype="bfloat16"), {"hardware": "8 × NVIDIA P100, bfloat16"}),
     (
-        lambda model: optimized(model, beta_2=0.98, warmup_steps=400, label_smoothing=0.0),
-        {"optimizer": "warmup 400, ε_ls 0.0"},
+        lambda model: optimized(model, beta_2=0.98, warmup_steps=400, label_smoothing=0.12343210),
+        {"optimizer": "warmup 400, ε_ls 0.1234"},
     ),
     (lambda model: trained_with(model, mixes_lengths=True), {"lengths in an update": "all mixed"}),
     (

@@ -30,14 +30,13 @@ def shown(results: Results, *names: str) -> list[list[str]]:
 
 def test_printed_scores_keep_their_digits_and_their_column(cell: Cell) -> None:
     """26.30 as printed, and 24.6 with a figure space, so that the decimal points align."""
-    main = table2.compute([cell("en-de", "base")]).tables[0]
+    (main, *_), (french, *_) = (table2.compute([cell(pair, "base")]).tables for pair in ("en-de", "en-fr"))
     texts = {row.name: main.columns[1].text(row) for row in main.rows if row.origin == "paper"}
-    assert (texts["GNMT + RL ensemble"], texts["GNMT + RL"], "Deep-Att + PosUnk" in texts) == (
-        "26.30",
-        "24.6\u2007",
-        False,
-    )
-    assert [row.name for row in main.rows if row.title.endswith(" *")] == ["Transformer (big)"]
+    names = ("GNMT + RL ensemble", "GNMT + RL", "Deep-Att + PosUnk")
+    assert [*map(texts.get, names)] == ["26.30", "24.6\u2007", None]
+    noted = [[row.name for row in table.rows if row.title.endswith(" *")] for table in (main, french)]
+    assert noted == [[], ["Transformer (big)"]]
+    assert main.explanation.endswith("newstest2014, 3,003 sentences (printed); test_a, 3 sentences (measured).")
     assert {column.block for column in main.columns} == {"", "EN-DE"}
 
 
@@ -49,7 +48,7 @@ def test_a_cpu_has_no_cost_by_the_papers_method(cell: Cell) -> None:
     assert [note for note in results.notes if "a small CPU" in note][1:] == [
         "No cost by the paper's method on a small CPU: a CPU's rate depends on what else runs."
     ]
-    (measured,) = (note for note in results.notes if note.startswith("NVIDIA H100"))
+    (measured,) = (note for note in results.notes if note.startswith(("NVIDIA H100", "The paper gives one")))
     assert measured.endswith("0.05 TFLOP/s per device.")
 
 
@@ -117,6 +116,7 @@ def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
     assert "±" in shown(results, "Transformer (base)")[0][1]
     (model,) = results.tables[1].rows
     assert "±" in results.tables[1].columns[4].text(model)
+    assert "of the averaged weights; curves have single checkpoints" in results.tables[1].explanation
     assert "Each measured cell is the mean of 2 seeds ± their standard deviation" in " ".join(results.notes)
     assert {"EN-DE base failed: seed 3: killed"} < {*results.notes}
     assert any(note.startswith("EN-DE base, seed 2 on test_b: ") for note in results.notes)
@@ -176,8 +176,8 @@ def test_every_part_is_there_and_text_from_outside_is_escaped(report: str) -> No
     parts = ("Transformer (base)", "not run", "Differences", "tok:13a", "N 2, d_model 128", "1.4 M", "7.389")
     for shown in (*parts, "three sentences, 3 pairs", "She sleeps & dreams."):
         assert shown in text
-    # In each cell's sample, the wrong word is marked
-    assert text.count("Das alte Haus steht auf dem Hügel.") == 2
+    assert '<span class="whole">EN-DE base</span>' in report  # no line breaks within it
+    assert text.count("Das alte Haus steht auf dem Hügel.") == 2  # in each cell's sample, the wrong word is marked
     assert report.count("auf dem <mark>Berg.</mark>") == report.count("auf dem <mark>Hügel.</mark>") == 2
 
 
@@ -187,7 +187,7 @@ def test_each_figure_has_its_data_and_alternative_text(report: str) -> None:
     assert data["loss.csv"][1] == ["EN-DE base", "50", "5.5"]
     assert len(data["dev_perplexity.csv"]) == 1 + 2 * 9
     assert len(re.findall(r'<img alt="[^"]+"', report)) == len(drawings(report))
-    assert 'alt="training loss against update: EN-DE base ends at 3.5' in report
+    assert 'alt="training loss, nats per token against update: EN-DE base ends at 3.5' in report
 
 
 def test_several_models_are_drawn_over_seconds_and_flop(cell: Cell) -> None:
@@ -197,6 +197,7 @@ def test_several_models_are_drawn_over_seconds_and_flop(cell: Cell) -> None:
     names = ("dev-nll-over-seconds-of-training", "dev-nll-over-flop", "dev-sacrebleu-over-seconds-of-training")
     nll_s, nll_flop, bleu_s = (files[f"{name}.csv"] for name in names)
     assert {row[0] for row in nll_s[1:]} == {row[0] for row in nll_flop[1:]} == {"EN-DE base", "EN-DE recurrent"}
+    assert nll_s[0] == ["curve", "seconds of training", "dev NLL of single checkpoints, nats per token"]
     assert [row[1:] for row in bleu_s[1:]] == [["12.5", "21"], ["37.5", "22.6"], ["100", "28"]]  # update / 4 seconds
     assert table2.over_budgets([base]) == []
 
