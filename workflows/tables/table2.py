@@ -301,8 +301,8 @@ def over_budgets(models: Sequence[Measured]) -> list[Markup]:
             reached_s = {update: next(s for at, s in after if at >= update) for update in series}
             scored.append(Curve(label, [(reached_s[update], bleu) for update, bleu in series.items()]))
     title, passed = "dev NLL of single checkpoints, nats per token", "seconds of training"
-    drawings = [curves(title, passed, seconds, "dev-nll-over-seconds-of-training", cut=True)]
-    drawings += [curves(title, "FLOP", operations, "dev-nll-over-flop", cut=True)]
+    drawings = [curves(f"{title}, over time", passed, seconds, "dev-nll-over-seconds-of-training", cut=True)]
+    drawings += [curves(f"{title}, over FLOP", "FLOP", operations, "dev-nll-over-flop", cut=True)]
     if scored:
         drawings.append(curves(page.TITLES["dev_sacrebleu"], passed, scored, "dev-sacrebleu-over-seconds-of-training"))
     return drawings

@@ -197,7 +197,7 @@ def test_several_models_are_drawn_over_seconds_and_flop(cell: Cell) -> None:
     names = ("dev-nll-over-seconds-of-training", "dev-nll-over-flop", "dev-sacrebleu-over-seconds-of-training")
     nll_s, nll_flop, bleu_s = (files[f"{name}.csv"] for name in names)
     assert {row[0] for row in nll_s[1:]} == {row[0] for row in nll_flop[1:]} == {"EN-DE base", "EN-DE recurrent"}
-    assert nll_s[0] == ["curve", "seconds of training", "dev NLL of single checkpoints, nats per token"]
+    assert nll_s[0] == ["curve", "seconds of training", "dev NLL of single checkpoints, nats per token, over time"]
     assert [row[1:] for row in bleu_s[1:]] == [["12.5", "21"], ["37.5", "22.6"], ["100", "28"]]  # update / 4 seconds
     assert table2.over_budgets([base]) == []
 
