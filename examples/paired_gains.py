@@ -12,7 +12,7 @@ from statistics import fmean, stdev
 
 from scipy.stats import t
 
-METRICS = "final_dev_nll", "paper_bleu", "sacrebleu"
+METRICS = "final_dev_nll", "paper_bleu.", "sacrebleu."
 
 
 def read(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
