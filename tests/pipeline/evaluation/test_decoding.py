@@ -110,14 +110,14 @@ def test_another_dtype_ends_decoding_at_once(first_set: EvaluationSet, checkpoin
 def test_workers_wait_for_the_cpus_of_other_work(
     checkpoint: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As runs say it, and without a warning, which would stand in the report."""
+    """As runs say it, and without a warning as long as they wait, which would stand in the report."""
     monkeypatch.setattr(decoding, "PATIENCE_S", 0.5)
-    work, events = ray.remote(num_cpus=2)(lambda: time.sleep(5)).remote(), list[dict[str, Any]]()
+    work, events = ray.remote(num_cpus=2)(lambda: time.sleep(5) or time.time()).remote(), list[dict[str, Any]]()
     until(lambda: not ray.available_resources().get("CPU"), 30)
     run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", FAST, events.append)
-    ray.get(work)
+    freed_s = ray.get(work)
     assert events[0] in [{"waiting": f"room for {n} of 1 CPU"} for n in ("1 decoding worker", "2 decoding workers")]
-    assert "no result" not in caplog.text
+    assert not [each for each in caplog.records if "no result" in each.message and each.created < freed_s]
 
 
 def test_killed_actor_is_no_loss(ray_cluster: None, checkpoint: Checkpoint, tmp_path: Path, small_chunks: None) -> None:
