@@ -69,7 +69,8 @@ def newest(store: Store) -> ExaminedModel:
     has no model.
     """
     runs = (run for run in runs_in(store) if isinstance(run, Run) and run.name.startswith("table2/"))
-    last = (run for run in runs if int(run.folder.name) == run_numbers(run.folder.parent)[0])
+    finished = (run for run in runs if run.status == "finished")
+    last = (run for run in finished if int(run.folder.name) == run_numbers(run.folder.parent)[0])
     named = {name for run in last for name in run.record.artifacts.values()}
     found = [[name for name in store.names() if name.startswith(f"{kind}-")] for kind in MODEL_STAGES]
     chosen: list[str] = next(filter(None, ([name for name in found[0] if name in named], *found)), [])

@@ -23,7 +23,7 @@ def test_a_model_is_found_with_its_lineage(store: Store, checkpoint: Checkpoint)
 
 
 def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
-    """However new other tables' models are, and those without heads. Without one, a translator precedes a parser."""
+    """However new others are, as of runs that have not finished. Without one, a translator precedes a parser."""
     store = Store(tmp_path / "runs")
 
     def publish_one(name: str, hour: int) -> None:
@@ -37,7 +37,9 @@ def test_the_newest_is_a_model_of_table_2(tmp_path: Path) -> None:
     publish_one("averaging-c", 3)
     assert newest(store).checkpoint.folder.name == "averaging-c"
     run = begin_run(store, "table2", "embedded", table_of(1))
-    run.save(artifacts={name: f"averaging-{name}" for name in ("a", "b", "not-made-yet", "recurrent")})
+    named = {name: f"averaging-{name}" for name in ("a", "b", "not-made-yet", "recurrent")}
+    run.save(artifacts=named, status="finished")
+    begin_run(store, "table2", "not finished", table_of(2)).save(artifacts={"c": "averaging-c"})
     publish_one("averaging-recurrent", 5)
     config = json.dumps(asdict(TransformerConfig(architecture="recurrent")))
     (store.folder("averaging-recurrent") / "model.json").write_text(config)
