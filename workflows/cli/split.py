@@ -28,8 +28,7 @@ def split_text(
     checked(FilesSettings, source=languages[0], target=languages[1], train="-", dev="-", test={"a": "-"})
 
     def build(folder: Path) -> Artifact:
-        found = split(folder, (text[0], text[-1]), languages, {"test": test, "dev": dev})
-        say(f"{out / 'text.toml'}: {found}")
+        say(f"{out / 'text.toml'}: " + split(folder, (text[0], text[-1]), languages, {"test": test, "dev": dev}))
         return Artifact(folder)
 
     publish(out.absolute(), build, {"stage": "split"})

@@ -176,12 +176,11 @@ class Server:
             raise self.rejected(error) from None
         if known is None or known.lifecycle_stage == "deleted":
             raise UserError(f"no experiment {self.experiment} in MLflow; the table's command, typed again, makes one")
-        page = f"#/experiments/{known.experiment_id}/runs?compareRunsMode=CHART"
         models = f"tags.`{WORKFLOW_TAG}` = '{workflow}' and tags.`{TRAINING_TAG}` != ''"
-        if not self.client.search_runs([known.experiment_id], models, max_results=1):
-            return page  # Table 1's
+        found = self.client.search_runs([known.experiment_id], models, max_results=1)  # none: Table 1
         # In order of time, MLflow would show the table's run, which has no curves, in place of its models.
-        return f"{page}&orderByKey=attributes.%60run_name%60&orderByAsc=true&searchFilter={quote(models)}"
+        shown = f"&orderByKey=attributes.%60run_name%60&orderByAsc=true&searchFilter={quote(models)}" if found else ""
+        return f"#/experiments/{known.experiment_id}/runs?compareRunsMode=CHART{shown}"
 
     def _follow(self) -> None:
         """Replaces another folder in all addresses by this one. MLflow's API cannot change any."""
