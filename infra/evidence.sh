@@ -46,6 +46,9 @@ multi30k=(--pairs en-de)
 published=(--config examples/multi30k_published.toml --files "$out/published/text.toml" --models base)
 kept=(--profile multi30k "${multi30k[@]}" --seeds 5 --set recipes.base.training.keep_checkpoints=20) # to average 20
 longer=(--set={recipes.base.training.updates=20000,recipes.{recurrent,convolutional}.training.updates=20536})
+rate=training.optimizer.learning_rate_scale
+lower=(--set={recipes.base.$rate=0.35,recipes.recurrent.$rate=0.7,recipes.convolutional.$rate=2.8}) # half of the profile's
+higher=(--set={recipes.base.$rate=1.4,recipes.recurrent.$rate=2.8,recipes.convolutional.$rate=11.2}) # twice
 rows=(--config examples/table3_multi30k.toml "${multi30k[@]}" --seeds 3)
 searches=(--choose-decoding --set 'choice.beam_sizes=[1,2,4,8,16]' --set 'choice.length_penalties=[0,0.6,1,1.4,1.8]')
 
@@ -60,6 +63,8 @@ parts() {
         echo "peer: left out, PEER is not set"
     fi
     table competitors table2 "${kept[@]}" --models base,recurrent,convolutional
+    table rates-lower table2 --profile multi30k "${multi30k[@]}" --models base,recurrent,convolutional "${lower[@]}"
+    table rates-higher table2 --profile multi30k "${multi30k[@]}" --models base,recurrent,convolutional "${higher[@]}"
     table table3-first table3 "${rows[@]}" --rows base,A1,A4,B1,C1,D1,D3,E
     if [[ $mode == forecast ]]; then
         echo "averaging, beam and α: minutes, after the runs of competitors"

@@ -74,4 +74,4 @@ def test_the_commands_of_the_evidence_have_plans(tmp_path: Path) -> None:
     env = os.environ | {"PYTHON": sys.executable, "STORE": str(tmp_path), "OPTIONS": "--plan", "HARDWARE": "--gpu h100"}
     done = subprocess.run(["bash", INFRA / "evidence.sh"], cwd=ROOT, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("stages to run") == 10
+    assert done.stdout.count("stages to run") == 12
