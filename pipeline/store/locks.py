@@ -10,7 +10,6 @@ process, however that ends; on NFS 4 the server enforces it across hosts.
 import errno
 import fcntl
 import json
-import logging
 import os
 import socket
 import time
@@ -28,8 +27,6 @@ from pipeline.store.artifact import report_full_disk
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 POLL_S = 0.5
 MAX_LINE_BYTES = 4096
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -127,9 +124,6 @@ class FileLock(Lock):
             try:
                 _flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB, self.path)
                 _flock(file.fileno(), fcntl.LOCK_EX, self.path)  # waits for those who look (`holder`), for microseconds
-                if left := file.read(MAX_LINE_BYTES):
-                    owner = Owner.read(left)
-                    logger.warning("taking over the lock on %s (%s) from %s", self._target.name, owner.task, owner)
                 self.line = Owner.here(self._task).written()
                 file.truncate(0)
                 os.pwrite(file.fileno(), self.line, 0)
