@@ -185,7 +185,7 @@ class TrainingSettings(Settings):
     threads: int = not_in_fingerprint(1, ge=0, le=4096)
     """CPU threads per worker; 0: two, or where a table trains several models, one in a single worker each."""
     device: Device = not_in_fingerprint("auto")
-    """auto, cpu or cuda; auto: GPUs if there are any."""
+    """auto, cpu or gpu; auto: GPUs if there are any."""
     gpu_share: GpuShare = not_in_fingerprint(1.0)
     """Share of a GPU that a single worker reserves, so that other models use the rest. Several have one GPU each."""
     speed: Literal["auto", "plain"] = not_in_fingerprint("auto")

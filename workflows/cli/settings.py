@@ -16,7 +16,7 @@ from pipeline.settings import settings_in
 from workflows.cli.console import console
 from workflows.cli.reproduce import Asked, say
 from workflows.experiment import Reproduction
-from workflows.profiles.changes import FIXED, BaseProfile
+from workflows.profiles.changes import BaseProfile
 from workflows.profiles.parsing import ParsingProfile, wsj_profile
 from workflows.profiles.profile import Profile
 from workflows.profiles.translation import WMT14
@@ -29,7 +29,7 @@ def papers(profile: BaseProfile) -> dict[str, str]:
     if not isinstance(profile, Profile):
         return {}
     of_paper = wsj_profile(Path("wsj"), []) if isinstance(profile, ParsingProfile) else WMT14
-    shown = (each for each in settings_in(of_paper, FIXED) if not each.name.startswith(("corpora.", "data")))
+    shown = (each for each in settings_in(of_paper, of_paper.FIXED) if not each.name.startswith(("corpora.", "data")))
     return {each.name: each.text for each in shown}
 
 
@@ -43,7 +43,7 @@ class Words:
 def print_settings(_experiment: Reproduction, request: Asked, words: Words) -> None:
     """Prints the settings. Raises UserError if none has the word."""
     paper, word = papers(request.profile), words.word
-    every = settings_in(request.profile, FIXED)
+    every = settings_in(request.profile, request.profile.FIXED)
     found = [each for each in every if word.lower() in f"{each.name} {each.meaning}".lower()]
     if not found:
         raise UserError(f"no setting has {word!r} in its name or meaning; without it, all are listed")

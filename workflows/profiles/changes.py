@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import ValidationError
 
@@ -23,13 +23,13 @@ from workflows.command_line import typed
 SettingsT = TypeVar("SettingsT", bound=Settings)
 OPEN = ("grid.rows.", "grid.text.", "pairs.")
 """The prefixes below which users may add new keys."""
-FIXED = {"name", "own_pairs", "measured_on"}
-"""The fields that identify a profile; users cannot change them."""
 
 
 class BaseProfile(Settings):
     """All settings of a table."""
 
+    FIXED: ClassVar[set[str]] = {"name", "own_pairs", "measured_on"}
+    """The fields that users cannot change, since they identify a profile, or its tables do not read them."""
     name: str
 
     def in_force(self, changes: str = "") -> str:

@@ -8,7 +8,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -44,6 +44,7 @@ class Choice(Settings):
 class ParsingProfile(Profile):
     """All settings of Table 4; the only recipe is `parser`."""
 
+    FIXED: ClassVar[set[str]] = {*Profile.FIXED, "grid"}
     # Narrower than the base class: only trees can be parsed.
     corpora: dict[str, EmbeddedSettings | TreebankSettings]  # type: ignore[assignment]
     # Unlike the base class: a parser's run is chosen, too, but no length penalty (§6.3).

@@ -25,7 +25,7 @@ from pipeline.settings import (
     VocabularySettings,
     not_in_fingerprint,
 )
-from workflows.profiles.changes import FIXED, BaseProfile, checked, merge, read_config, read_override
+from workflows.profiles.changes import BaseProfile, checked, merge, read_config, read_override
 
 
 class Recipe(Settings):
@@ -133,7 +133,7 @@ class Profile(BaseProfile):
         for pair, corpus in described["corpora"].items():
             if not isinstance(corpus, Settings):  # validated as the corpus's own class, for a clear message
                 described["corpora"][pair] = checked(type(self.corpora[pair]), f"{within}corpora.{pair}.", **corpus)
-        return checked(type(self), within, **{name: getattr(self, name) for name in FIXED}, **described)
+        return checked(type(self), within, **{name: getattr(self, name) for name in self.FIXED}, **described)
 
     @model_validator(mode="after")
     def _texts_are_of_their_pairs(self) -> Self:
@@ -163,10 +163,15 @@ ProfileT = TypeVar("ProfileT", bound=Profile)
 
 def describe(profile: Profile) -> dict[str, Any]:
     """Returns a profile as mutable nested dictionaries, without vocabulary_size, which follows `vocabulary.size`."""
-    described = profile.model_dump(exclude=FIXED)
-    for trained in (*described["recipes"].values(), described["grid"]):
+    described = profile.model_dump(exclude=profile.FIXED)
+    for trained in _trained(described):
         del trained["training"]["model"]["vocabulary_size"]
     return described
+
+
+def _trained(described: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the recipes, and Table 3's grid where the profile has one."""
+    return [*described["recipes"].values(), *filter(None, [described.get("grid")])]
 
 
 def configure(described: dict[str, Any], config: Path | None) -> None:
@@ -204,7 +209,7 @@ def change(described: dict[str, Any], changes: Mapping[str, Any], where: str) ->
             raise UserError(f"{where}: no language pair {pair}; choose one of {', '.join(described['corpora'])}")
         if not isinstance(difference, Mapping):
             raise UserError(f"{where}: pairs.{pair} is a group; set one of its settings")
-    for difference in (*described["pairs"].values(), described["grid"]["text"]):
+    for difference in (*described["pairs"].values(), described.get("grid", {}).get("text", {})):
         _forget(difference, changes)
     merge(described, changes, where)
 
@@ -213,7 +218,7 @@ def _shorten(described: dict[str, Any], updates: Any, where: str) -> None:
     """Sets the updates of all runs, in place; scales warm-ups and intervals, rows' own too; keeps the highest rates."""
     if type(updates) is not int or updates < 1:
         raise UserError(f"{where}: updates is {updates!r}; give a number of updates, for all models")
-    for trained in (*described["recipes"].values(), described["grid"]):
+    for trained in _trained(described):
         training, optimizer = trained["training"], trained["training"]["optimizer"]
         with suppress(TypeError, ValueError, ZeroDivisionError):  # of a wrong value, which is told when all are known
             full, before = training["updates"], optimizer["warmup_steps"]

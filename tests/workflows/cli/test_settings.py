@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import typer
 
+from pipeline.errors import UserError
 from pipeline.settings import settings_in
 from tests.support.command_line import CommandLine
 from workflows.cli.main import app
 from workflows.cli.reproduce import app_of
 from workflows.experiments import EXPERIMENTS
-from workflows.profiles.changes import FIXED
 from workflows.profiles.complexity import load_complexity_profile
 from workflows.profiles.loading import load_profile
 from workflows.profiles.parsing import load_parsing_profile, wsj_profile
@@ -47,7 +47,7 @@ def surface() -> dict[str, Any]:
     for name, experiment in EXPERIMENTS.items():
         add(f"aiayn {name}", typer.main.get_command(app_of(experiment.module)))
     of = {"table1": load_complexity_profile("cpu"), "table2": load_profile("wmt14"), "table4": load_parsing_profile()}
-    settings = {name: [each.name for each in settings_in(profile, FIXED)] for name, profile in of.items()}
+    settings = {name: [each.name for each in settings_in(profile, profile.FIXED)] for name, profile in of.items()}
     return {"commands": commands, "settings": settings}
 
 
@@ -58,10 +58,10 @@ def page() -> str:
     of_layers = [load_complexity_profile(name) for name in ("cpu", "gpu")]
     text = PAGE
     for title, profiles in (("Tables 2 and 3", of_text), ("Table 4", of_trees), ("Table 1", of_layers)):
-        columns = [{each.name: each.text for each in settings_in(profile, FIXED)} for profile in profiles]
+        columns = [{each.name: each.text for each in settings_in(profile, profile.FIXED)} for profile in profiles]
         text += f"\n## {title}\n\n| setting | {' | '.join(each.name for each in profiles)} | meaning |\n"
         text += f"{'|---' * (len(profiles) + 2)}|\n"
-        for each in settings_in(profiles[0], FIXED):
+        for each in settings_in(profiles[0], profiles[0].FIXED):
             if each.name.startswith(("recipes.base.", "recipes.parser.")) or each.name.partition(".")[0] not in HIDDEN:
                 values = " | ".join(column.get(each.name, "") for column in columns)
                 text += f"| `{each.name}` | {values} | {each.meaning} |\n"
@@ -83,9 +83,14 @@ def test_help_has_no_python_types_and_whole_lines(command: str, command_line: Co
 def test_each_listed_setting_is_set_by_its_name_and_text() -> None:
     """All but those that are None, which has no text."""
     profile = load_profile("multi30k")
-    listed = [each for each in settings_in(profile, FIXED) if each.text]
+    listed = [each for each in settings_in(profile, profile.FIXED) if each.text]
     assert len(listed) > 200
     assert load_profile("multi30k", overrides=[f"{each.name}={each.text}" for each in listed]) == profile
+
+
+def test_table_4_has_no_settings_of_table_3() -> None:
+    with pytest.raises(UserError, match=r"no setting 'grid.training.updates'; choose one of recipes.parser.training"):
+        load_parsing_profile(overrides=["grid.training.updates=60"])
 
 
 def test_settings_have_the_paper_s_values_and_meanings(command_line: CommandLine) -> None:
