@@ -64,8 +64,8 @@ def _cpu_quotas() -> Iterator[float]:
 
 def cache_folder() -> Path:
     """Returns this machine's folder for files that may be deleted at any time: `$AIAYN_CACHE` or `~/.cache/aiayn`."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "aiayn")
-    return Path(os.environ.get("AIAYN_CACHE") or default).absolute()
+    chosen = os.environ.get("AIAYN_CACHE")
+    return Path(chosen or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "aiayn")).absolute()
 
 
 def worker_environment() -> dict[str, str]:

@@ -202,9 +202,9 @@ class BleuScores(Record):
         return {name: score for name, score in scores.items() if score is not None}
 
     @property
-    def deciding(self) -> float:
-        """The score by which models and searches are compared: Moses BLEU, or sacreBLEU if that is not defined."""
-        return self.sacrebleu if self.paper_bleu is None else self.paper_bleu
+    def deciding(self) -> tuple[str, float]:
+        """Name and value of the score by which models are compared: Moses BLEU, or sacreBLEU if that is not defined."""
+        return ("sacrebleu", self.sacrebleu) if self.paper_bleu is None else ("paper_bleu", self.paper_bleu)
 
     @property
     def text(self) -> str:

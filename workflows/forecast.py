@@ -78,7 +78,8 @@ def forecast(
         missing[name, model.pair, model.recipe.training.model_copy(update={"seed": 1})] += 1
     if not missing:
         return None
-    finished = {} if gpu else dict(_finished(store))
+    finished = {} if gpu or gpus else dict(_finished(store))
+    gpus = gpus or (1 if gpu else torch.cuda.device_count())
     runs = [_run(profile, *run, times, gpus, gpu, finished) for run, times in missing.items()]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in ("missing run", "parameters", "FLOP", "time", "disk"):
@@ -104,7 +105,7 @@ def forecast(
     shown = f"disk: about {decimal(disk_bytes)}; {folder} has {decimal(free_bytes)} free"
     if disk_bytes > free_bytes:
         shown = f"WARNING: not enough {shown}; choose another --store"
-    where = f"{gpus or 1} × {gpu.upper()}" if gpu else "this machine"
+    where = f"{gpus} × {gpu.upper()}" if gpu else "this machine"
     order = f"{at_once} runs at once" if at_once > 1 else "one run after another"
     notes = f"Times are of {order}, without the other stages, and estimates unless marked as measured."
     if not is_known:
@@ -135,7 +136,7 @@ def _run(
     pair: str,
     training: TrainingSettings,
     times: int,
-    gpus: int | None,
+    gpus: int,
     gpu: str | None,
     finished: Mapping[str, float],
 ) -> Run:
@@ -151,7 +152,7 @@ def _run(
 
 
 def _seconds(
-    training: TrainingSettings, update_flop: float, parameters: int, gpus: int | None, gpu: str | None
+    training: TrainingSettings, update_flop: float, parameters: int, gpus: int, gpu: str | None
 ) -> float | None:
     """Returns the time of a run by the rate of its hardware."""
     on_gpu = gpu is not None or (torch.cuda.is_available() and training.device != "cpu")
@@ -164,7 +165,7 @@ def _seconds(
         rate = min(times * matmul_flop_s("cpu", dtype) for dtype, times in dtypes)  # with as many threads as cores
         used = min(1.0, training.cpus_per_worker * training.worker_bounds[1] / usable_cpus() or 1.0)
         return training.updates * update_flop / (rates[width] * rate * used)
-    devices = min(gpus or torch.cuda.device_count() or 1, training.most_workers)
+    devices = min(gpus, training.most_workers)
     speed = SPEEDS[gpu.lower()] if gpu else matmul_flop_s("cuda", torch.bfloat16) / H200_MATMUL_FLOP_S
     share = -(-training.units // devices) / training.units  # all wait for the one with the most
     fixed_s = parameters * (UPDATE_S_PER_WEIGHT / speed + EXCHANGE_S_PER_WEIGHT * (devices > 1))

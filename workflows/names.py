@@ -20,7 +20,7 @@ MADE_BY = {"model.safetensors": MODEL_STAGES, METRICS: ("training",), "dataset.j
 
 
 def named_folder(maker: str, path: Path, marker: str) -> Path:
-    """Returns the absolute path of an artifact with the file `marker`, given its folder or name; `maker` writes it.
+    """Returns the resolved path of an artifact with the file `marker`, given its folder or name; `maker` writes it.
 
     A name is `<workflow>/<profile>/<label>` or `<workflow>/<profile>/<number>/<label>`, relative to `runs`, or prefixed
     with the folder of `--store`; the label's first word can be left out. Files that are only in a bucket are
@@ -31,7 +31,7 @@ def named_folder(maker: str, path: Path, marker: str) -> Path:
         store_beside(artifact, Store(artifact)).fetch(artifact.name)
         if (folder / marker).is_file():
             Artifact(folder).check()
-            return folder
+            return artifact
         if artifact.parent.name == STORE != path.parent.name and not artifact.exists():
             raise UserError(f"{path} is not finished; run its command again to continue it")
     remedy = f"name a folder written by `aiayn {maker}`, or a label in a run's {RUN}"
@@ -55,15 +55,15 @@ def named_run(path: Path) -> Run:
 def _candidates(path: Path, prefixes: tuple[str, ...]) -> Iterator[Path]:
     """Yields the folders that a name may mean. A run's name means its only artifact of the kind."""
     for root, rest in _in_stores(path):
-        yield (root / rest).resolve()
+        yield root / rest
         for run in _runs_at(root, rest.parent.parent if rest.parent.name == "models" else rest.parent):
             for label, name in run.record.artifacts.items():
                 if name.startswith(prefixes) and file_name(rest.name) in (file_name(label), short_name(label)):
-                    yield (root / STORE / name).resolve()
+                    yield root / STORE / name
         for run in _runs_at(root, rest):
             folders = [root / STORE / name for name in run.record.artifacts.values() if name.startswith(prefixes)]
             if len(there := [folder for folder in folders if folder.exists()]) == 1:
-                yield there[0].resolve()
+                yield there[0]
 
 
 def _runs_at(root: Path, place: Path) -> Iterator[Run]:

@@ -22,7 +22,7 @@ def in_words(key: str) -> str:
 
 def duration(seconds: float) -> str:
     """Formats a duration: `12 s`, `3 min 05 s` or `2 h 03 min`."""
-    if seconds < 60:
+    if round(seconds) < 60:
         return f"{seconds:.0f} s"
     minutes, rest_s = divmod(round(seconds), 60)
     if minutes < 60:

@@ -31,7 +31,8 @@ from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.folders import Inside
 from pipeline.store.locks import FileLock, guarded, holder
 from pipeline.store.store import Store
-from workflows.engine.dag import ROOT, Step, in_order
+from workflows.engine.dag import Step, in_order
+from workflows.requirements import ROOT
 
 RUN, NEWEST = "run.json", "newest"
 DEFAULT_ROOT = Path("runs")
@@ -197,13 +198,13 @@ def begin_run(
 def labelled(table: Step[Artifact]) -> dict[str, Step[Artifact]]:
     """Returns a table and all steps behind it by label, the table last.
 
-    Raises ValueError if two steps share a label or two models a name, since each must identify one artifact.
+    Raises UserError if two steps share a label or two models a name, since each must identify one artifact.
     """
     steps = in_order([table])
     models = [short_name(step.label) for step in steps if step.stage.short_name in MODEL_STAGES]
     for names in ([step.label for step in steps], models):
         if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise ValueError(f"{twice[0]}: two steps have this label, or two models this name")
+            raise UserError(f"{twice[0]}: two steps have this label, or two models this name; rename a row")
     return {step.label: step for step in steps}
 
 

@@ -9,8 +9,9 @@ An attention function's `on_weights` is set meanwhile; it is None otherwise.
 Shapes: B batch, S source length, T target length, L query length, M key length, H heads.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 from torch import Tensor
@@ -44,16 +45,13 @@ def recording(model: Transformer) -> Iterator[AttentionWeights]:
     """Collects the weights of a forward pass in the body, detached."""
     weights = AttentionWeights([], [], [])
 
-    def kept_in(weights: list[Tensor]) -> Callable[[Tensor], Tensor]:
-        def keep(weights_BHLM: Tensor) -> Tensor:
-            weights.append(weights_BHLM.detach())
-            return weights_BHLM
-
-        return keep
+    def keep(kept: list[Tensor], weights_BHLM: Tensor) -> Tensor:
+        kept.append(weights_BHLM.detach())
+        return weights_BHLM
 
     functions = [(one.function, getattr(weights, kind)) for kind in KINDS for one in attentions(model, kind)]
     for function, of_kind in functions:
-        function.on_weights = kept_in(of_kind)
+        function.on_weights = partial(keep, of_kind)
     try:
         yield weights
     finally:

@@ -19,9 +19,10 @@ from sentencepiece import SentencePieceProcessor
 
 from model.batch import Rows
 from model.config import BEGIN_ID, END_ID, UNKNOWN_ID
+from model.transformer import Transformer
 from pipeline.attention.recording import KINDS, Kind, recording
 from pipeline.errors import UserError
-from pipeline.evaluation.translation import Translator, with_heads
+from pipeline.evaluation.translation import Translator
 from pipeline.text.encoding import decode_ids
 from pipeline.text.normalisation import normalised
 from pipeline.text.segmentation import encode_lines
@@ -76,7 +77,10 @@ class AttentionTranslator(Translator):
     def _load(self, folder: Path) -> None:
         """Raises UserError if the model has no heads."""
         super()._load(folder)
-        self._model = with_heads(self._decoder.model, folder)
+        if not isinstance(model := self._decoder.model, Transformer):
+            has = f"a {model.config.architecture} model has no attention heads"
+            raise UserError(f"{folder}: {has}; choose a Transformer")
+        self._model = model
 
     def attend(self, sentence: str) -> Attended:
         """Translates a sentence. Raises UserError if it is blank, or too long for drawing or learned positions."""

@@ -12,9 +12,8 @@ class Exponent(NamedTuple):
     """A fitted exponent b of y = a·x^b."""
 
     value: float
-    low: float
-    """Bounds of its 95% confidence interval (Student's t)."""
-    high: float
+    margin: float
+    """Half of its 95% confidence interval (Student's t)."""
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Exponent:
@@ -28,8 +27,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Exponent:
 
     line = linregress([math.log(x) for x, _ in points], [math.log(y) for _, y in points])
     half = float(t.ppf((1 + CONFIDENCE) / 2, len(points) - 2)) * float(line.stderr)
-    slope = float(line.slope)
-    return Exponent(slope, slope - half, slope + half)
+    return Exponent(float(line.slope), half)
 
 
 def crossing(points: Sequence[tuple[float, float, float]]) -> float | None:

@@ -46,12 +46,15 @@ def fetch(
             problems.append(f"{url}: neither http:// nor https://")
             continue
         server, _, name = url.rpartition("/")
-        store = HTTPStore(
-            server,
-            client_options={"allow_http": True, "timeout": "7d", "read_timeout": timedelta(seconds=timeout_s)},
-            retry_config={"max_retries": retries, "backoff": {"init_backoff": timedelta(seconds=pause_s)}},
-        )
-        problem = _fetch_from(store, name, part, size_bytes, checksum, retries, pause_s)
+        try:
+            store = HTTPStore(
+                server,
+                client_options={"allow_http": True, "timeout": "7d", "read_timeout": timedelta(seconds=timeout_s)},
+                retry_config={"max_retries": retries, "backoff": {"init_backoff": timedelta(seconds=pause_s)}},
+            )
+            problem = _fetch_from(store, name, part, size_bytes, checksum, retries, pause_s)
+        except ValueError as error:  # not an address, such as http://mirror:80a/
+            problem = str(error)
         if problem is None:
             part.replace(path)
             return

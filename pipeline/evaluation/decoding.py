@@ -134,7 +134,7 @@ def decode(
     sources = list(read_lines(text.source))
     texts, done = [""] * len(sources), 0
     seconds, tokens, dtypes = 0.0, 0, set()
-    with nullcontext(translators) if translators else Translators(context, model, settings) as translating:
+    with nullcontext(translators) if translators else Translators(context, settings) as translating:
         for chunk, translated in translating.translated(model, sources, settings):
             texts[chunk.first : chunk.first + len(chunk.lines)] = translated.texts
             tokens += translated.n_tokens
@@ -162,7 +162,7 @@ class Actors(NamedTuple):
     """Share of a GPU that each actor reserves."""
 
 
-def _actors(settings: DecodingSettings, model: Checkpoint) -> Actors:
+def _actors(settings: DecodingSettings) -> Actors:
     """Returns as many actors as the settings say, or as fit; they wait for a GPU requested of an autoscaler."""
     if lack := lacking({"CPU": settings.threads}, ray.nodes()):
         raise UserError(f"decoding reserves {lack} of the Ray cluster; lower threads, or join a larger node")
@@ -215,12 +215,11 @@ def chunks(sources: Sequence[str], beam_size: int, device: str, workers: int) ->
 class Translators:
     """Actors for any number of searches and models, since starting them takes seconds.
 
-    `model` is any of the models, which must have the same size. All settings except the search are fixed by `settings`.
-    Use as a context manager. Raises UserError like `decode`.
+    All settings except the search are fixed by `settings`. Use as a context manager. Raises UserError like `decode`.
     """
 
-    def __init__(self, context: Context, model: Checkpoint, settings: DecodingSettings) -> None:
-        self._layout, self._threads, self._emit = _actors(settings, model), settings.threads, context.emit
+    def __init__(self, context: Context, settings: DecodingSettings) -> None:
+        self._layout, self._threads, self._emit = _actors(settings), settings.threads, context.emit
         actor_class: Any = ray.remote(DecodingWorker)
         options = actor_class.options(
             num_cpus=settings.threads,

@@ -46,7 +46,7 @@ def measure(context: Context, run: TrainingRun, dev: EvaluationSet, settings: De
 
     series: dict[str, dict[int, float]] = {}
     updates = sorted(set(run.load().checkpoints))
-    with Translators(context, run.checkpoint(updates[0]), settings) as translators:
+    with Translators(context, settings) as translators:
         for done, update in enumerate(updates, start=1):
             scores = scores_of(context, run.checkpoint(update), dev, settings, translators)
             for name, score in scores.items():

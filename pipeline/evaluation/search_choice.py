@@ -131,7 +131,7 @@ def _scores(
     from pipeline.evaluation.decoding import Translators  # Ray is slow to import, and the artifact does not need it
 
     if searches:
-        with Translators(context, model, searches[0]) as translators:
+        with Translators(context, searches[0]) as translators:
             for done, search in enumerate(searches, start=1):
                 yield scores_of(context, model, dev, search, translators)
                 context.progress(done, len(searches), unit)

@@ -26,7 +26,7 @@ from model.architectures import make_decoder, make_model
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.flops import count_parameters
 from model.search import SEARCH_ROWS, Hypothesis, beam_search
-from model.transformer import EncoderDecoder, Transformer
+from model.transformer import EncoderDecoder
 from pipeline.artifacts import Checkpoint
 from pipeline.errors import UserError
 from pipeline.hardware import call_mkl_once, dtype_of
@@ -84,13 +84,6 @@ def load_model(folder: Path, device: str = "cpu") -> EncoderDecoder:
     except RuntimeError:
         raise UserError(f"{path} does not match model.json; choose files of one model") from None
     return model.to(device).eval()
-
-
-def with_heads(model: EncoderDecoder, folder: Path) -> Transformer:
-    """Returns a checkpoint's model as a Transformer. Raises UserError if it has no attention heads."""
-    if not isinstance(model, Transformer):
-        raise UserError(f"{folder}: a {model.config.architecture} model has no attention heads; choose a Transformer")
-    return model
 
 
 def load_checkpoint(folder: Path, device: str = "cpu") -> tuple[EncoderDecoder, SentencePieceProcessor]:

@@ -178,8 +178,6 @@ class Bucket:
         """Converts the client's exceptions into a one-line BucketError."""
         try:
             yield
-        except BucketError:
-            raise
         # ValueError: no name of an object
         except (exceptions.BaseError, FileNotFoundError, TimeoutError, ValueError) as error:
             raise BucketError(

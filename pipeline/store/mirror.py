@@ -11,7 +11,6 @@ the first to finish publishes it. An unfinished training run's files are in `sto
 
 import json
 import logging
-import math
 import os
 import secrets
 from collections import Counter
@@ -95,7 +94,7 @@ class Mirror:
             logger.warning("%s was published by another command meanwhile; its files count", name)
         self.bucket.remove_folder(f"store/{BUILD_PREFIX}{name}")
 
-    def pull(self, name: str, published: Published, folder: Path, most_bytes: float = math.inf) -> None:
+    def pull(self, name: str, published: Published, folder: Path, most_bytes: float) -> None:
         """Downloads an artifact, or its files of at most `most_bytes` each, checks it and publishes it as `folder`.
 
         Replaces any folder there, and continues an interrupted call. The caller holds a lock on `folder`. Raises

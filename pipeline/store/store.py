@@ -61,7 +61,7 @@ class Store:
                 raise UserError(
                     f"--store {text}: a URI has two slashes; write {text.replace(':/', '://', 1)}, or ./{text}"
                 )
-            return cls(Path(text).expanduser().absolute())  # no shell expands `--store=~/runs`
+            return cls(Path(os.path.expanduser(text)).absolute())  # no shell expands `--store=~/runs`
         if scheme == "file":
             return cls(Path("/" + unquote(rest).lstrip("/")))
         if scheme != SCHEME or not rest.strip("/"):

@@ -17,7 +17,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -32,6 +32,7 @@ from model.training_step import Adam, TrainingStep, views
 from pipeline.artifacts import METRICS, read_metrics_line
 from pipeline.errors import UserError
 from pipeline.records import Segment
+from pipeline.settings import flatten
 from pipeline.store.artifact import Artifact, publish
 from pipeline.store.build import Build
 from pipeline.store.folders import BUILD_PREFIX
@@ -223,7 +224,9 @@ def load_newest(folder: Path, identity: dict[str, Any], kept: Sequence[int]) -> 
             log.warning("checkpoint %s is damaged (%s); skipping %s", *damaged, checkpoint)
             continue
         state = Artifact(checkpoint).read("state.json", TypeAdapter(TrainingState))
-        differing = list(_differences(state.identity, json.loads(json.dumps(identity))))
+        was, now = flatten(state.identity), flatten(json.loads(json.dumps(identity)))
+        names = [name for name in sorted(was.keys() | now.keys()) if was.get(name) != now.get(name)]
+        differing = [f"{name} was {json.dumps(was.get(name))} and is {json.dumps(now.get(name))}" for name in names]
         if differing:
             raise UserError(
                 f"checkpoint {checkpoint} belongs to another run: {'; '.join(differing)}; "
@@ -298,11 +301,3 @@ def _optimizer_tensors(state: Tensors, step: TrainingStep) -> Tensors:
 def _state_of(adam: Adam) -> Tensors:
     """Returns the state by torch.optim.Adam's names."""
     return {"step": adam.n_steps, "exp_avg": adam.mean_P, "exp_avg_sq": adam.square_P}
-
-
-def _differences(then: Any, now: Any, name: str = "") -> Iterator[str]:
-    if isinstance(then, dict) and isinstance(now, dict):
-        for key in sorted(then.keys() | now.keys()):
-            yield from _differences(then.get(key), now.get(key), f"{name}.{key}" if name else key)
-    elif then != now:
-        yield f"{name} was {json.dumps(then)} and is {json.dumps(now)}"

@@ -10,7 +10,6 @@ seed, update and sentence pair (`model.dropout`), so workers and passes change o
 import gc
 import logging
 import time
-from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +22,6 @@ from model.architectures import make_model
 from model.config import SearchConfig, TransformerConfig
 from model.loss import perplexity_of
 from model.training_step import TrainingStep
-from model.transformer import EncoderDecoder
 from pipeline.artifacts import METRICS, EncodedDataset
 from pipeline.context import Listener, ignore
 from pipeline.environment import Laps
@@ -108,8 +106,6 @@ class Training:
     Every rank constructs one with the same arguments. Rank 0 writes checkpoints and `metrics.jsonl`, shares them with
     other nodes through `build`, and emits events; other ranks do not use `folder`.
 
-    `make` builds the model from the seeded random state. Checkpoints do not record it, so resume with the same one.
-
     Every method raises UserError at every rank if the settings do not fit the dataset, a device does not support the
     run's dtype, an update does not fit into memory, the disk is full, or a loss or gradient is not finite. Others,
     as of memory that runs out later, are raised at one rank, while others may wait: the caller must end all processes.
@@ -123,7 +119,6 @@ class Training:
         folder: Path,
         emit: Listener = ignore,
         build: Build | None = None,
-        make: Callable[[TransformerConfig], EncoderDecoder] = make_model,
         start: Laps | None = None,
     ) -> None:
         self.workers, self.settings, self.folder, self.start = workers, settings, folder, start or Laps()
@@ -145,7 +140,7 @@ class Training:
         epoch = self.state.target_tokens // max(train.target_tokens, 1)  # an epoch has all target tokens once
         self.updates = Updates(train, settings, workers, self.negotiated.dtype, self.negotiated.form, epoch)
         self.start.end("data", "making the model")
-        self.step = self._make_step(make)
+        self.step = self._make_step()
         restore_all(workers, checkpoint, self.step)  # seeded draws differ between CPU models in the last bits
         self.start.end("model", "compiling layers, and trying the largest passes")
         self.exact_sum = ExactSum(workers, self.step.sums) if settings.exact_reduction else None
@@ -163,11 +158,11 @@ class Training:
         self.writer.set_aside(newest[0] if newest else None)
         return newest or (None, TrainingState(identity=identity))
 
-    def _make_step(self, make: Callable[[TransformerConfig], EncoderDecoder]) -> TrainingStep:
+    def _make_step(self) -> TrainingStep:
         """Returns the step of a model drawn from the seed, on the device."""
         settings, (dtype, compiled, form, _) = self.settings, self.negotiated
         torch.manual_seed(settings.seed)
-        master = make(settings.model).to(self.workers.device)
+        master = make_model(settings.model).to(self.workers.device)
         master.reserve_positions(self.data.longest_tokens + SearchConfig.max_extra_tokens)  # a graph reads the table
         return TrainingStep(master, settings.optimizer, dtype, compiled, form == "packed")
 

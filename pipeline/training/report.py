@@ -15,7 +15,7 @@ from torch import Tensor
 
 from model.loss import perplexity_of
 from pipeline.artifacts import METRICS
-from pipeline.context import Listener
+from pipeline.context import CHECK_S, Listener
 from pipeline.errors import UserError
 from pipeline.memory import peak_memory_bytes
 from pipeline.settings import TrainingSettings
@@ -26,8 +26,6 @@ from pipeline.training.workers import Workers
 
 PROGRESS_S = 1.0
 """Minimum time between progress events."""
-CHECK_S = 5.0
-"""Minimum time between checks that no other process has taken over the run."""
 
 
 class Applied(NamedTuple):

@@ -27,15 +27,10 @@ SUMMED_COLUMNS = 4096
 """The number of sums behind a hash of weights. Rounding errors could cancel in one sum, but not in all of them."""
 
 
-def batches(
-    split: EncodedSplit, of_rows: NDArray[np.int64] | None = None, limit_tokens: int = BATCH_TOKENS
-) -> list[NDArray[np.int64]]:
-    """Splits the computable rows of a split, optionally only those among `of_rows`, into batches of similar length."""
-    chosen = split.computed_rows if of_rows is None else np.intersect1d(split.computed_rows, of_rows)
-    if not len(chosen):
-        return []
-    order = by_length(split.source_lengths, split.target_lengths, chosen)
-    return np.split(order, cut(*split.lengths_of(order), limit_tokens)[1:-1])
+def batches(split: EncodedSplit) -> list[NDArray[np.int64]]:
+    """Splits the computable rows of a split, of which there are some, into batches of similar length."""
+    order = by_length(split.source_lengths, split.target_lengths, split.computed_rows)
+    return np.split(order, cut(*split.lengths_of(order), BATCH_TOKENS)[1:-1])
 
 
 def largest_batch(split: EncodedSplit) -> NDArray[np.int64]:
@@ -59,7 +54,7 @@ def split_sums(
 ) -> Tensor:
     """Sums label-smoothed loss, NLL and target tokens over one worker's batches: float64, (3,).
 
-    Batch i belongs to rank i % workers. With `of_rows`, only those pairs count. Pairs longer than LONGEST_TOKENS never
+    Batch i belongs to rank i % workers. `of_rows`, if given, are the only batch. Pairs longer than LONGEST_TOKENS never
     count. The number of correct argmax predictions is added to `n_correct`, an integer tensor on the model's device, if
     given. The model computes in evaluation mode and is then restored to its previous mode.
     """
@@ -67,7 +62,7 @@ def split_sums(
     sums = torch.zeros(3, dtype=torch.float64, device=weight_VD.device)
     model.eval()
     with torch.no_grad():
-        for rows in batches(split, of_rows)[rank::workers]:
+        for rows in batches(split)[rank::workers] if of_rows is None else [of_rows]:
             source_BS, target_BT = (tokens.to(weight_VD.device) for tokens in split.batch(rows))
             batch = Batch.padded(source_BS, target_BT, weight_VD.dtype)
             hidden_ND = model(batch.source, batch.inputs)

@@ -12,7 +12,7 @@ which other machines cannot reach.
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -54,8 +54,9 @@ def connect(
     host, port = address
     interface = interface_towards(host)
     chosen = dict.fromkeys(INTERFACE, interface) if interface else {}
-    (traces := cache_folder() / "nccl").mkdir(parents=True, exist_ok=True)
-    chosen |= FLIGHT_RECORDER | {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(traces / f"{port}_rank_")}
+    with suppress(OSError, RuntimeError):  # a home that is missing or read-only costs the traces alone
+        (traces := cache_folder() / "nccl").mkdir(parents=True, exist_ok=True)
+        chosen |= FLIGHT_RECORDER | {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(traces / f"{port}_rank_")}
     for name, value in chosen.items():
         os.environ.setdefault(name, value)
     store = dist.TCPStore(

@@ -27,7 +27,8 @@ def key(tmp_path: Path) -> Iterator[Path]:
         for name, address in MACHINES.items():
             where = f"--network aiayn-machines --ip {address} --hostname {name} --volume aiayn-shared:/shared".split()
             podman("run", "--detach", "--init", "--name", name, "--cpuset-cpus=0,1", "--shm-size=2g", *where, "host")
-            keys = f"echo {_public(path)} >~/.ssh/authorized_keys; chmod 600 ~/.ssh/authorized_keys"
+            public = shlex.quote(path.with_suffix(".pub").read_text(encoding="utf-8").strip())
+            keys = f"echo {public} >~/.ssh/authorized_keys; chmod 600 ~/.ssh/authorized_keys"
             podman("exec", "--user", "aiayn", name, "sh", "-c", keys)
         yield path
     finally:
@@ -65,10 +66,6 @@ def test_the_typed_commands_go_on_without_a_lost_machine(key: Path, tmp_path: Pa
         terminal.run(f"{down} --yes")
     kept = [name for name in MACHINES if name != lost]
     until(lambda: not any("raylet" in podman("exec", name, "ps", "aux") for name in kept), TIMEOUT_S, lambda: kept)
-
-
-def _public(key: Path) -> str:
-    return shlex.quote(key.with_suffix(".pub").read_text(encoding="utf-8").strip())
 
 
 def _ray_log(head: str) -> str:

@@ -44,7 +44,7 @@ def test_the_papers_base_and_a_counted_run() -> None:
 
 def test_a_run_of_the_same_settings_is_its_own_forecast() -> None:
     training = WMT14.recipes["base"].training
-    run = _run(WMT14, "base", "en-de", training, 1, None, None, {_key(training.model_copy(update={"seed": 7})): 123.0})
+    run = _run(WMT14, "base", "en-de", training, 1, 0, None, {_key(training.model_copy(update={"seed": 7})): 123.0})
     assert (run.seconds, run.measured) == (123.0, True)
 
 

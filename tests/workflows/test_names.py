@@ -64,6 +64,8 @@ def test_names_for_folders(runs: Path) -> None:
     assert _model(f"runs/store/{first.name}") == first
     for name in ("en-de-base", "1", "1/train en-de base"):
         assert _training(f"table2/embedded/{name}").name.startswith("training-")
+    (runs.parent / "my-model").symlink_to(first)
+    assert _model("my-model") == first  # so that its store and run are found
     os.chdir(runs.parent.parent)
     assert _model(runs.relative_to(Path.cwd()) / "table2/embedded/en-de-base") == second
 

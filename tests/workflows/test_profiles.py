@@ -45,7 +45,6 @@ def test_a_profile_without_changes_is_the_profile() -> None:
         (["nonsense=1"], "no setting 'nonsense'; choose one of data, corpora, cleaning"),
         (["updates=many"], "updates is 'many'; give a number of updates"),
         (["decoding.beam_size"], "write it as key=value"),
-        (["decoding.beam_size=0"], "decoding.beam_size: .*greater than or equal to 1"),
         (["recipes.base.averaging.last=50"], "averaging.last is 50, but training.keep_checkpoints is 5"),
         (["recipes.base.training.checkpoint_updates=275"], "averaging.last is 5, but 1100 updates .* write only 4"),
         (["recipes.base.training.model.dropout=1.0"], "dropout is 1.0; it must be at least 0 and below 1"),
@@ -59,12 +58,12 @@ def test_a_profile_without_changes_is_the_profile() -> None:
             r"pairs\.en-de: there is no setting 'pairs\.en-fr\.vocabulary\.size'",
         ),
         (["pairs.en-de=1", "vocabulary.size=900"], r"pairs\.en-de is a group; set one of its settings"),
+        (["pairs.en-de.recipes.base=100", "updates=50"], r"pairs\.en-de: recipes\.base is a group"),
         (["pairs.en-fr.vocabulary.size=2"], r"pairs\.en-fr\.vocabulary\.size: .*greater than or equal to 8"),
         (["grid.text.vocabulary.siz=9"], r"grid\.text: there is no setting 'vocabulary\.siz'"),
         (["grid.text.grid.text.vocabulary.size=9"], r"grid\.text: there is no setting 'grid\.text\.vocabulary\.size'"),
         (["corpora.en-de.target=fr"], r"corpora\.en-de\.target is 'fr', which is not the target of en-de"),
         (["name=multi30k"], "there is no setting 'name'"),
-        (["own_pairs=7"], "there is no setting 'own_pairs'"),
     ],
 )
 def test_a_wrong_setting_is_reported_in_one_line(overrides: list[str], message: str) -> None:
@@ -151,7 +150,10 @@ def test_a_treebank_gets_the_profile_of_its_size(tmp_path: Path) -> None:
         ({"name": "multi30k"}, "no profile 'multi30k'; choose one of embedded"),
         ({"overrides": ["choice.attention_dropouts=[1]"]}, "choice.attention_dropouts.0: .*less than 1"),
         ({"overrides": ["corpora.supervised.target=de"]}, "target is 'de'; a parser writes trees"),
-        ({"overrides": ["choice.beams=[1]"]}, "no setting 'choice.beams'; choose one of choice.beam_sizes"),
+        (
+            {"overrides": ["grid.training.updates=60"]},
+            "no setting 'grid.training.updates'; choose one of recipes.parser",
+        ),
         ({"overrides": ["decoding.well_formed=true", "decoding.max_extra_tokens=1"]}, "max_extra_tokens to 2 or more"),
     ],
 )

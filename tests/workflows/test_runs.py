@@ -122,7 +122,7 @@ def test_a_parser_chosen_from_one_and_that_one_have_two_names(tmp_path: Path) ->
 def test_two_steps_of_one_label_are_refused(tmp_path: Path) -> None:
     """A run could name only one of them, and `aiayn clean` would delete the other."""
     alike = [TRAIN("train en-de base", None, SeedSettings(seed=seed)) for seed in (1, 2)]
-    with pytest.raises(ValueError, match="train en-de base: two steps have this label"):
+    with pytest.raises(UserError, match="train en-de base: two steps have this label"):
         begin_run(Store(tmp_path), "table2", "embedded", AVERAGE("average", *alike))
     assert not (tmp_path / "table2").exists()
 

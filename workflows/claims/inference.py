@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from workflows.claims.welch import ALPHA, Effect, welch
+from workflows.claims.welch import ALPHA, welch
 
 Decided = Literal["holds", "fails", "undecided"]
 
@@ -109,12 +109,10 @@ class Groups:
         lead = self.best(name, others, Region(-region.high, -region.low))
         return replace(lead, value=0 - lead.value, low=-lead.high, high=-lead.low)
 
-    def _effect(self, weights: Mapping[str, float]) -> Effect:
-        return welch([(weight, self.values[name]) for name, weight in weights.items()])
-
     def _smallest(self, contrasts: Sequence[Mapping[str, float]], region: Region) -> Estimate:
         """Tests the smallest of several effects (see `best`). For a single effect this is Welch's test."""
-        effects, several = [self._effect(weights) for weights in contrasts], len(contrasts)
+        of_rows = [[(weight, self.values[name]) for name, weight in weights.items()] for weights in contrasts]
+        effects, several = [welch(of_row) for of_row in of_rows], len(contrasts)
 
         def p_above(limit: float) -> float:
             return max(effect.p_above(limit) for effect in effects)

@@ -33,7 +33,7 @@ def write_card(exported: Path, checkpoint: Checkpoint, library: str, example: st
 
     `library` loads the model; `example` is Python code that does so from the model's folder.
     """
-    folder = checkpoint.folder.resolve()
+    folder = checkpoint.folder
     manifest = checkpoint.manifest if (folder / MANIFEST).exists() else {}
     made = {manifest.get("stage", "").partition(".")[0]: manifest}
     if folder.parent.name != STORE and "run" in manifest:  # by `aiayn average`: the store is its training run's

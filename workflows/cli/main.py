@@ -239,7 +239,7 @@ def average(
         "stage": stages.AVERAGE.name,
         "settings": [settings.model_dump(mode="json")],
         "inputs": [{"label": known["label"], "fingerprint": known["fingerprint"]}] if known else [],
-        "run": str(made_by.folder.resolve()),
+        "run": str(made_by.folder),
     }
     _publish(out, "average", lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
     console.print(f"model: {out}", highlight=False, soft_wrap=True)

@@ -68,7 +68,7 @@ def recorded(named: Path, dataset: Path) -> Profile | None:
 
 def searched(named: Path, model: Path) -> DecodingSettings:
     """Returns the settings with the search that a run (as in `recorded`) scored a translator by, or the paper's."""
-    settings, model = DecodingSettings(), model.resolve()
+    settings = DecodingSettings()
     for run in runs_with(named, model):
         artifacts = run.record.artifacts
         label = next(label for label, name in artifacts.items() if name == model.name)

@@ -32,7 +32,7 @@ def register(named: Path) -> str:
     Unless a request says otherwise, it searches like its table did. If MLflow has its run of that table, the two are
     linked. Raises UserError if MLflow does not answer.
     """
-    folder = named_folder("average", named, "model.safetensors").resolve()
+    folder = named_folder("average", named, "model.safetensors")
     manifest = Checkpoint(folder).manifest if (folder / MANIFEST).exists() else {}
     made_by = next(iter(runs_with(named, folder)), None)
     experiment, profile, table = (*made_by.name.split("/")[:2], made_by.record.table) if made_by else ("models", "", "")

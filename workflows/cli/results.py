@@ -36,12 +36,12 @@ def results(
         lines += [f"Commit {record.commit or 'unknown'}, {record.began:%Y-%m-%d %H:%M} to {ended} UTC."]
         lines += [f"Failed: {record.reason}."] * bool(record.reason)
         if (seeds := run.folder / "seeds.csv").exists():
-            copied = out.with_name(f"{out.stem}-{number}.csv")
+            copied = out.parent / f"{out.stem}-{number}.csv"
             lines += [f"Every run's metrics: [{copied.name}]({copied.name}).", *_verdicts(seeds)]
             files[copied] = seeds.read_bytes()
         lines += ["#" * line.startswith("#") + line for line in table]
     try:
-        for path, content in {**files, out: ("\n".join(lines) + "\n").encode()}.items():
+        for path, content in {out: ("\n".join(lines) + "\n").encode(), **files}.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
     except OSError as error:

@@ -23,10 +23,9 @@ from pipeline.ray_private import handler_kept
 from pipeline.store.store import Store
 from pipeline.training.layout import lacking, process_options
 from pipeline.warning_events import emitting_warnings
-from workflows.engine.dag import PACKAGES, ROOT
 from workflows.engine.joining import accepted_address, loopback_only
 from workflows.engine.needs import obstacles
-from workflows.requirements import HIDES, hiding
+from workflows.requirements import HIDES, OURS, ROOT, hiding
 
 LOCAL = "local"
 """The address for a new cluster on this machine."""
@@ -143,7 +142,7 @@ def shipped_packages() -> dict[str, Any] | None:
         return None
     # Not the import path: a folder of the same name in the working directory might shadow it.
     return {
-        "py_modules": [str(ROOT / name) for name in PACKAGES],
+        "py_modules": [str(ROOT / name) for name in OURS],
         "excludes": ["__pycache__"],
         "env_vars": dict([OUT_OF_MEMORY, RAY_TRAIN]),
     }

@@ -20,9 +20,8 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings, differing
 from pipeline.store.artifact import MANIFEST, Artifact, content_sha256
 from pipeline.store.store import Store
+from workflows.requirements import OURS, ROOT
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = ("model", "pipeline", "workflows")
 SUFFIXES = {".py", ".toml", ".j2", ".js", ".css"}
 
 A = TypeVar("A", bound=Artifact)
@@ -260,10 +259,10 @@ def behind(store: Store, fingerprints: Iterable[str]) -> Iterator[Artifact]:
 
 
 @cache
-def source_sha256(root: Path = ROOT) -> str:
+def source_sha256() -> str:
     """Returns the hexadecimal sha256 of all modules, data and templates with their names, computed once per process."""
     digest = hashlib.sha256()
-    for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*") if path.suffix in SUFFIXES):
-        digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
+    for path in sorted(path for package in OURS for path in (ROOT / package).rglob("*") if path.suffix in SUFFIXES):
+        digest.update(f"{path.relative_to(ROOT).as_posix()}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from os.path import expanduser, isfile
 
 import ray
 from ray._common.usage.usage_lib import get_cluster_metadata
@@ -74,7 +74,7 @@ def _check_answer(address: str) -> None:
     Raises UserError if it demands a token that this process does not send, or has another version of Ray or Python.
     """
     mode, token = os.environ.get("RAY_AUTH_MODE", ""), os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
-    if mode.lower() == "token" and not os.environ.get("RAY_AUTH_TOKEN") and not Path(token).expanduser().is_file():
+    if mode.lower() == "token" and not (os.environ.get("RAY_AUTH_TOKEN") or isfile(expanduser(token))):
         raise UserError(f"RAY_AUTH_MODE is token, but there is none in {token}; {REMEDY}")  # Ray would abort
     screen, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)  # Ray's C++ prints the failure to stderr, too

@@ -235,15 +235,15 @@ def _shorten(described: dict[str, Any], updates: Any, where: str) -> None:
                     pairs = (each if isinstance(each, list | tuple) else (each, None) for each in rates)
                     described["choice"][RATES] = [(rate, own and max(1, own * updates // full)) for rate, own in pairs]
         training["updates"] = updates
+    of_recipes = {name: {"training": dict.fromkeys(SCALED)} for name in described["recipes"]}
     for difference in described["pairs"].values():  # which no longer differs in what was scaled
-        for recipe in difference.get("recipes", {}).values():
-            _forget(recipe, {"training": dict.fromkeys(SCALED)})
+        _forget(difference, {"recipes": of_recipes})
 
 
 def _forget(difference: dict[str, Any], changes: Mapping[str, Any]) -> None:
     """Removes, in place, the settings that `changes` names."""
     for key, value in changes.items():
-        if isinstance(difference.get(key), dict) and isinstance(value, Mapping):
-            _forget(difference[key], value)
-        else:
+        if not isinstance(value, Mapping):
             difference.pop(key, None)
+        elif isinstance(difference.get(key), dict):
+            _forget(difference[key], value)

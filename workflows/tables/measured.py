@@ -172,11 +172,6 @@ def measured(cell: Cell) -> Measured:
     )
 
 
-def deciding(scores: ScoringRecord) -> str:
-    """Returns the key of the score that decides: Moses BLEU, or sacreBLEU where it is not defined."""
-    return "sacrebleu" if scores.paper_bleu is None else "paper_bleu"
-
-
 def samples(cell: Cell) -> list[dict[str, str]]:
     """Returns samples of a model's output: lines at regular intervals through its set, or the first trees."""
     if cell.parses:
@@ -190,7 +185,5 @@ def samples(cell: Cell) -> list[dict[str, str]]:
 
 def listed(samples: Iterable[Mapping[str, str]]) -> str:
     """Returns samples as text, each with a line per side."""
-    return (
-        "\n\n".join("\n".join(f"{f'{name}:':12} {text or EMPTY}" for name, text in each.items()) for each in samples)
-        + "\n"
-    )
+    texts = ("\n".join(f"{f'{name}:':12} {text or EMPTY}" for name, text in each.items()) for each in samples)
+    return "\n\n".join(texts) + "\n"

@@ -41,11 +41,10 @@ def differences_table(differences: Sequence[Difference]) -> Table:
 
 def render_terminal(results: Results, width: int, *, verbose: bool) -> RenderableType:
     """Renders the tables for a terminal of `width` columns; if `verbose`, the differences and notes below them."""
-    tables = [table for table in results.tables if table.on_terminal]
     notes = Grid.grid(padding=(0, 1, 0, 0))
     for mark, note in results.marked_notes if verbose else [("·", UNSEEN)]:
         notes.add_row(mark or "·", Text(note), style="dim")
-    shown = [*tables, *[differences_table(results.differences)] * verbose]
+    shown = [*results.tables, *[differences_table(results.differences)] * verbose]
     return Group(*(part for table in shown for part in terminal_table(table, width)), notes)
 
 

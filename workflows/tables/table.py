@@ -132,7 +132,6 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
     explanation: str = ""
-    on_terminal: bool = True
     measured: str = ORIGINS["measured"]
     """The heading above measured rows."""
 
@@ -199,18 +198,13 @@ class ResultsArtifact(JsonArtifact[Results]):
         return self
 
 
-def columns(*headings: str, block: str = "", spec: str = "", is_measured: bool = False) -> list[Column]:
+def columns(*headings: str, block: str = "", spec: str = "") -> list[Column]:
     """Returns columns whose labels are also their keys."""
-    return [
-        Column(", ".join(filter(None, (block, heading))), heading, block, spec, is_measured=is_measured)
-        for heading in headings
-    ]
+    return [Column(", ".join(filter(None, (block, heading))), heading, block, spec) for heading in headings]
 
 
-def in_order(
-    columns: Sequence[Column], *given: Value, origin: Literal["", "paper", "measured"] = "", group: str = ""
-) -> Row:
+def in_order(columns: Sequence[Column], *given: Value, origin: Literal["", "paper", "measured"] = "") -> Row:
     """Returns a row from its name and a value for each other column."""
     name, *others = given
     values = {column.key: value for column, value in zip(columns[1:], others, strict=True)}
-    return Row(str(name), origin, values, group=group)
+    return Row(str(name), origin, values)

@@ -117,7 +117,7 @@ def _row(layer: LayerCounts, fits: Fits) -> Row:
         values[f"{name}.paper"] = expected
         values[f"{name}.flop"] = fitted["flop"][name].value
         values[f"{name}.time"] = fitted["time"][name].value
-        values[f"{name}.time.confidence"] = (fitted["time"][name].high - fitted["time"][name].low) / 2
+        values[f"{name}.time.confidence"] = fitted["time"][name].margin
     return Row(layer.name, "", values | {"sequential.paper": printed.sequential, "path.paper": printed.path})
 
 

@@ -23,7 +23,7 @@ from workflows.quantities import SCORES, key
 from workflows.tables import page
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.differences import differences
-from workflows.tables.measured import Cell, Measured, deciding, measured
+from workflows.tables.measured import Cell, Measured, measured
 from workflows.tables.plots import Curve, curves
 from workflows.tables.provenance import rate_notes, reading_notes, seeds_text
 from workflows.tables.table import MILLION, NAME, Column, Missing, Results, ResultsArtifact, Row, Table, Value
@@ -250,9 +250,11 @@ def _metrics(cells: Cells) -> dict[str, float]:
     """Returns Moses BLEU of each measured cell, else sacreBLEU, e.g. {"paper_bleu.EN-DE base": 27.3, ...}."""
     metrics = {}
     for of_cell in cells.values():
-        metrics[key(deciding(of_cell[0].main), of_cell[0].cell.label)] = fmean(model.main.deciding for model in of_cell)
+        metrics[key(of_cell[0].main.deciding[0], of_cell[0].cell.label)] = fmean(
+            model.main.deciding[1] for model in of_cell
+        )
     for pair, scores in baselines([model for of_cell in cells.values() for model in of_cell]).items():
-        metrics[key(deciding(scores), f"{pair.upper()} {WORD_BY_WORD}")] = scores.deciding
+        metrics[key(scores.deciding[0], f"{pair.upper()} {WORD_BY_WORD}")] = scores.deciding[1]
     return metrics
 
 

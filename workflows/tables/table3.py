@@ -20,7 +20,7 @@ from workflows.profiles.translation import WMT14
 from workflows.quantities import key
 from workflows.tables.differences import differences, printed
 from workflows.tables.facts import Fact
-from workflows.tables.measured import Cell, Measured, deciding, measured
+from workflows.tables.measured import Cell, Measured, measured
 from workflows.tables.provenance import reading_notes, seeds_text
 from workflows.tables.table import (
     MILLION,
@@ -165,7 +165,7 @@ def _measured(name: str, cells: Sequence[Measured], means: Means) -> dict[str, V
 
 
 def _figure(kind: Kind, model: Measured) -> float:
-    return model.dev.dev_perplexity if kind == "perplexity" else model.main.deciding
+    return model.dev.dev_perplexity if kind == "perplexity" else model.main.deciding[1]
 
 
 def _correlations(means: Means) -> dict[Kind, tuple[float, int]]:
@@ -207,7 +207,7 @@ def _metrics(
     """Returns base's metrics, the number of measured rows, and the rank correlations."""
     metrics: dict[str, float] = {}
     if base := means.get("base"):
-        bleu = deciding(cells["base"][0].main)
+        bleu, _ = cells["base"][0].main.deciding
         metrics = {key("dev_perplexity", "base"): base["perplexity"], key(bleu, "dev base"): base["bleu"]}
     metrics["rows measured"] = len(means)
     return metrics | {f"rank correlation by {kind}": rho for kind, (rho, _) in correlations.items()}

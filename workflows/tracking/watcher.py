@@ -202,7 +202,7 @@ class MlflowWatcher(Watcher):
         client, key = self._server.client, {WORKFLOW_TAG: self._workflow.fingerprint, NAME_TAG: name}
         source = {"mlflow.source.name": f"workflows.reproduce_{self._server.experiment}"}
         tags = {**key, **tags, **resolve_tags(source)}  # user and commit, too
-        known = self._search(" and ".join(f"tags.`{tag}` = '{value}'" for tag, value in key.items()))
+        known = self._search(" and ".join(f"tags.`{tag}` = {value!r}" for tag, value in key.items()))
         run = known[0] if known else client.create_run(self._server.experiment_id, run_name=name, tags=tags)
         if SENT_TAG not in run.data.tags:
             # MLflow rejects changed parameters: those of the command that created the run stay.

@@ -141,3 +141,5 @@ def test_what_is_no_server_is_refused(target: Path) -> None:
         get("http://127.0.0.1:9/x", target)
     with pytest.raises(UserError, match="neither http"):
         get((target.parent / "x").as_uri(), target)
+    with pytest.raises(UserError, match=r"127\.0\.0\.1:80a/x: .*port"):
+        get("http://127.0.0.1:80a/x", target)

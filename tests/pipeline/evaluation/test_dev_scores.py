@@ -56,5 +56,5 @@ def test_every_kept_checkpoint_is_scored(run: TrainingRun, text: EvaluationSet, 
 def test_a_lost_lock_ends_the_decoding(run: TrainingRun, text: EvaluationSet, tmp_path: Path) -> None:
     context, checkpoint = new_context(tmp_path / "out"), run.checkpoint(6)
     lost = replace(context, build=Build(context.folder, is_ours=partial(bool, 0)))
-    with decoding.Translators(context, checkpoint, SETTINGS) as translators, pytest.raises(LockLostError):
+    with decoding.Translators(context, SETTINGS) as translators, pytest.raises(LockLostError):
         dev_scores.scores_of(lost, checkpoint, text, SETTINGS, translators)

@@ -123,6 +123,7 @@ def test_locks_wait_and_their_owners_are_known(tmp_path: Path) -> None:
 
 
 def test_a_store_is_named_by_a_folder_or_a_uri(at_s3: S3Server, tmp_path: Path) -> None:
+    assert Store.at("~nobody-here/runs").root == Path("~nobody-here/runs").absolute()
     assert Store.at(tmp_path) == Store.at(str(tmp_path)) == Store.at(f"file://{tmp_path}") == Store(tmp_path)
     odd = tmp_path / "wh?at #1 per%20cent"
     assert Store.at(odd.as_uri()) == Store.at(odd) == Store(odd)

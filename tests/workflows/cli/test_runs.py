@@ -124,6 +124,7 @@ def test_a_page_has_each_run_s_verdicts(copy_of_table2: MadeTable2, tmp_path: Pa
         assert seeds.read_bytes() == (run / "seeds.csv").read_bytes()
         return page.read_text()
 
+    assert "(Is a directory)" in command_line.here("workflows.cli", "results", str(run.parent), "--out", ".").stderr
     text = written()
     assert text.startswith("# Tiny\n")
     assert "\n## Table 2: table2/embedded/1\n" in text

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import typer
 
-from pipeline.errors import UserError
 from pipeline.settings import settings_in
 from tests.support.command_line import CommandLine
 from workflows.cli.main import app
@@ -86,11 +85,6 @@ def test_each_listed_setting_is_set_by_its_name_and_text() -> None:
     listed = [each for each in settings_in(profile, profile.FIXED) if each.text]
     assert len(listed) > 200
     assert load_profile("multi30k", overrides=[f"{each.name}={each.text}" for each in listed]) == profile
-
-
-def test_table_4_has_no_settings_of_table_3() -> None:
-    with pytest.raises(UserError, match=r"no setting 'grid.training.updates'; choose one of recipes.parser.training"):
-        load_parsing_profile(overrides=["grid.training.updates=60"])
 
 
 def test_settings_have_the_paper_s_values_and_meanings(command_line: CommandLine) -> None:

@@ -12,7 +12,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 
 from pipeline.ray_private import remove_abandoned_placement_groups
 from workflows.engine.cluster import AHEAD, map_on_ray
-from workflows.engine.dag import ROOT
+from workflows.requirements import ROOT
 
 PATIENCE_S = 30.0
 

@@ -120,7 +120,7 @@ def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
     assert "Each measured cell is the mean of 2 seeds ± their standard deviation" in " ".join(results.notes)
     assert {"EN-DE base failed: seed 3: killed"} < {*results.notes}
     assert any(note.startswith("EN-DE base, seed 2 on test_b: ") for note in results.notes)
-    assert results.metrics["paper_bleu.EN-DE base"] == pytest.approx(sum(c.main.deciding for c in cells) / 2)
+    assert results.metrics["paper_bleu.EN-DE base"] == pytest.approx(sum(c.main.deciding[1] for c in cells) / 2)
 
 
 def test_neighbours_in_the_table_are_compared(cell: Cell) -> None:

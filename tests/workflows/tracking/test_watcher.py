@@ -97,7 +97,7 @@ def test_no_call_waits_for_the_server(server: TrackingServer, tmp_path: Path, mo
     server.pause()
     resumed = Timer(HANGS_S, server.resume)
     resumed.start()
-    watcher = MlflowWatcher(Server(server.uri, "hangs", tmp_path), Workflow("f", "embedded", {}, CELLS), store)
+    watcher = MlflowWatcher(Server(server.uri, "hangs", tmp_path), Workflow("f", "my text's", {}, CELLS), store)
     watcher.begin({BASE: Reason("never built")}, [])
     watcher.failed("en-de base", CELLS["en-de base"].results, "its loss is NaN")
     assert resumed.is_alive(), "a call has waited for the server"
@@ -106,7 +106,7 @@ def test_no_call_waits_for_the_server(server: TrackingServer, tmp_path: Path, mo
     watcher.__exit__(None, KeyError("paper_bleu"), None)
     runs = runs_of(server, "hangs")
     assert {name: (run.info.status, run.data.tags[FAILURE_TAG]) for name, run in runs.items()} == {
-        "hangs embedded": ("FAILED", "'paper_bleu'"),
+        "hangs my text's": ("FAILED", "'paper_bleu'"),
         "en-de base": ("FAILED", "its loss is NaN"),
         "en-de big": ("FAILED", "'paper_bleu'"),
     }
