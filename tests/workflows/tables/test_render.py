@@ -102,8 +102,8 @@ def test_a_terminal_shows_everything_within_its_width(made: JsonArtifact[Any]) -
         text = "\n".join(lines)
         assert max(map(len, lines)) <= width
         for shown in table.tables:
-            assert (shown.title in lines) is shown.on_terminal
-            for row in shown.rows if shown.on_terminal else ():
+            assert shown.title in lines
+            for row in shown.rows:
                 for column in shown.columns:
                     assert column.on_terminal is False or not column.is_number or column.text(row).strip() in text
         unmarked = packed(text.replace("\n· ", "\n").replace("\n* ", "\n"))
