@@ -182,10 +182,10 @@ def test_the_batch_of_the_page_is_the_code_s() -> None:
 
 
 RUNS = ("26_competitors-multi30k", "27_h200-table3", "26_attention-functions-multi30k", "28_attention-functions-1")
-BOTH = "29_updates-and-initialisation"
+BOTH = ("29_updates-and-initialisation", "30_competitors")
 PAGES_OF_RUNS = ("26_competitors-multi30k", "27_h200-dag", "26_attention-and-paths", "28_attention-functions")
 WITH_STATISTICS = ["README", "docs/protocol", "docs/competitors", *(f"docs/results/2026-11-{n}" for n in PAGES_OF_RUNS)]
-WITH_STATISTICS += ["docs/results/README", f"docs/results/2026-11-{BOTH}"]
+WITH_STATISTICS += ["docs/results/README", *(f"docs/results/2026-11-{n}" for n in BOTH)]
 OF_OTHER_RUNS = (
     r"39.6 ± 0.5|40.0 ± 0.5|1.34 \[1.10, 1.65\]|At equal seconds, withdrawn.*(?=NLL, mean ± sd)|Timed beside other.*"
 )
@@ -207,7 +207,7 @@ def pooled(groups: Groups, of: str, minus: str) -> Estimate:
 def statistics_of_runs() -> tuple[set[str], list[Estimate]]:
     """Means with deviations or learning rates, as pages write them, and effects."""
     means, effects = set[str](), list[Estimate]()
-    for name, metric in product((*RUNS, BOTH), METRICS):
+    for name, metric in product((*RUNS, *BOTH), METRICS):
         values: dict[str, list[float]] = {}
         for run in read([ROOT / f"docs/results/2026-11-{name}.csv"]).runs:
             if metric in run.metrics and " rate " not in run.model:
