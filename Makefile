@@ -85,7 +85,8 @@ format: .venv/installed-dev ## format the code and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-constraints: .venv/installed-dev ## pin constraints.txt to the versions now in .venv, and write locks/
+constraints: .venv/installed-dev ## pin constraints.txt to the versions now in .venv, with the extra cluster, and write locks/
+	$(INSTALL) '.[cluster]'
 	{ sed '/^[^#]/,$$d' constraints.txt; $(BIN)/pip freeze --all --exclude-editable | sed 's/+.*//'; } > .venv/constraints.txt
 	mv .venv/constraints.txt constraints.txt
 	$(BIN)/python locks/write.py $(CPU_INDEX)

@@ -6,6 +6,7 @@
 # STORE: default runs. HARDWARE='--gpus 8 --gpu h100': forecast for it instead of this machine. OPTIONS=--plan shows what would run.
 # PEER: the python of an environment with JoeyNMT (docs/benchmarks.md).
 set -euo pipefail
+[[ ${STORE:-} != *://* ]] || { echo "STORE=$STORE: give a folder; pages are not written from a bucket" >&2; exit 2; }
 python=${PYTHON:-.venv/bin/python} store=${STORE:-runs} out=${OUT:-build/evidence} mode=forecast
 aiayn() { "$python" -m workflows.cli "$@"; }
 missing() { [[ ! -e $1 ]]; }

@@ -10,7 +10,7 @@
 #SBATCH --signal=B:USR1@120
 
 # Slurm sends SIGTERM to this shell, too. If the shell ended first, Slurm would kill the command before it cleans up.
-trap wait TERM
+trap 'stopped=1; wait' TERM
 # Near the time limit; the requeued job continues.
 trap 'scontrol requeue "$SLURM_JOB_ID"; wait' USR1
 
@@ -23,11 +23,14 @@ if ((SLURM_JOB_NUM_NODES > 1)); then
         options=(--block --disable-usage-stats --num-cpus="$SLURM_CPUS_PER_TASK")
         ((SLURM_PROCID)) && exec ray start --address="$address" "${options[@]}"
         exec ray start --head --port="${address#*:}" --include-dashboard=false "${options[@]}"' &
+    ray=$!
     for _ in {1..60}; do # after five minutes, go on with the nodes that have joined
         joined=$(ray status --address="$address" 2> /dev/null | grep -c " node_")
-        ((joined == SLURM_JOB_NUM_NODES)) && break
+        ((stopped || joined == SLURM_JOB_NUM_NODES)) && break
+        kill -0 "$ray" 2> /dev/null || exit 1 # ray-JOB-NODE.log says why Ray has ended
         sleep 5
     done
+    ((stopped)) && exit 143
     export RAY_ADDRESS=$address
 fi
 "$@" &

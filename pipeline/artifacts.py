@@ -9,9 +9,7 @@ Training does not depend on test sets, so adding one retrains nothing.
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator
+from typing import Any
 
 from model.config import TransformerConfig
 from pipeline import records
@@ -186,24 +184,14 @@ class Checkpoint(JsonArtifact[records.AveragingRecord]):
     @property
     def config(self) -> TransformerConfig:
         """The model's configuration. Raises UserError if `model.json` is missing or invalid."""
-        return self.read(CONFIG_FILE, adapter_of(_Config))
+        # A field of a newer version may change the meaning of the weights.
+        return self.read(CONFIG_FILE, adapter_of(TransformerConfig), extra="forbid")
 
     @property
     def vocabulary(self) -> Path:
         """The sentencepiece model; for a checkpoint within a run, the run's."""
         own, of_run = self.folder / VOCABULARY_FILE, self.folder.parent.parent / VOCABULARY_FILE
         return of_run if self.folder.parent.name == CHECKPOINTS and not own.exists() else own
-
-
-def _refuse_unknown_fields(fields: Any) -> Any:
-    """Raises ValueError for a field of a newer version, which may change the meaning of the weights."""
-    unknown = fields.keys() - TransformerConfig.__dataclass_fields__.keys() if isinstance(fields, dict) else set()
-    if unknown:
-        raise ValueError(f"unknown to this version: {', '.join(sorted(unknown))}")
-    return fields
-
-
-_Config = Annotated[TransformerConfig, BeforeValidator(_refuse_unknown_fields)]
 
 
 class ChosenParser(Checkpoint):

@@ -25,7 +25,7 @@ PARTS = f"{HIDDEN}parts"
 def continuing(build: Callable[[Path], Built], identity: str) -> Callable[[Path], Built]:
     """Returns `build` for `publish`: it finds the files that a killed process left, if `identity` is the same.
 
-    If it raises a UserError, which trying again cannot mend, the build folder is deleted.
+    If it raises a UserError before any task has finished, the build folder is deleted.
     """
 
     def build_on(folder: Path) -> Built:
@@ -38,8 +38,8 @@ def continuing(build: Callable[[Path], Built], identity: str) -> Callable[[Path]
         owner.write_text(identity, encoding="utf-8")
         try:
             return build(folder)
-        except UserError as error:
-            if not isinstance(error, LockLostError):  # then the files are another process's
+        except UserError as error:  # without its lock, the files are another process's
+            if not isinstance(error, LockLostError) and not any(owner.parent.glob("*.json")):
                 shutil.rmtree(folder, ignore_errors=True)
             raise
 

@@ -196,9 +196,10 @@ METRICS |= {"paper_bleu.test_2016_flickr", "sacrebleu.test_2016_flickr", *(f"dev
 
 def pooled(groups: Groups, of: str, minus: str) -> Estimate:
     """A difference by the rule until 29 November 2026: one variance, pooled over all models."""
-    df = sum(groups.n(name) - 1 for name in groups.values)
-    squares = sum((groups.n(name) - 1) * variance(values) for name, values in groups.values.items())
-    value, error = groups.mean(of) - groups.mean(minus), sqrt(squares / df * (1 / groups.n(of) + 1 / groups.n(minus)))
+    df = sum(len(values) - 1 for values in groups.values.values())
+    squares = sum((len(values) - 1) * variance(values) for values in groups.values.values())
+    first, second = groups.values[of], groups.values[minus]
+    value, error = fmean(first) - fmean(second), sqrt(squares / df * (1 / len(first) + 1 / len(second)))
     low, high = t.interval(0.95, df, value, error)
     return Estimate(value, low, high, df, t.sf(value / error, df), t.cdf(value / error, df))
 
@@ -215,7 +216,7 @@ def statistics_of_runs() -> tuple[set[str], list[Estimate]]:
                 means.add(f"{abs(fmean(values[run.model])):.2f} ({run.metrics.get('learning_rate_scale', 0):g})")
         groups = Groups(values)
         for of in values:
-            mean, deviation, others = abs(groups.mean(of)), stdev(values[of]), [name for name in values if name != of]
+            mean, deviation, others = abs(fmean(values[of])), stdev(values[of]), [name for name in values if name != of]
             means |= {f"{mean:.{digits}f} ± {deviation:.{digits}f}" for digits in (1, 3)}
             means |= {f"{mean:.2f}±{deviation:#.2g}", f"{deviation:.3f} ({of})"}
             effects.append(groups.behind_best(of, others))

@@ -18,7 +18,7 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from workflows.cli.console import console, run_app
+from workflows.cli.console import console, run_app, say
 from workflows.cli.options import AddressOption, StoreOption
 from workflows.cli.prepared import runs_with, searched
 from workflows.cli.reproduce import app_of
@@ -73,10 +73,10 @@ def main(
             out.parent.mkdir(exist_ok=True)
             with suppress(FileExistsError):
                 out.symlink_to(os.path.relpath(drawn.folder, out.parent))
-    console.print(f"model: {drawn.load().model}", highlight=False)
+    say(f"model: {drawn.load().model}")
     for figure in drawn.load().figures:
         console.print(figure.caption, highlight=False)
-    console.print(f"\npage: {out / 'attention.html'}", highlight=False, soft_wrap=True)
+    say(f"\npage: {out / 'attention.html'}")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def _candidates(path: Path, prefixes: tuple[str, ...]) -> Iterator[Path]:
                     yield root / STORE / name
         for run in _runs_at(root, rest):
             folders = [root / STORE / name for name in run.record.artifacts.values() if name.startswith(prefixes)]
-            if len(there := [folder for folder in folders if folder.exists()]) == 1:
+            if len(there := [each for each in folders if store_beside(each, Store(each)).find(each.name)]) == 1:
                 yield there[0]
 
 

@@ -84,8 +84,8 @@ def reproduction(
         reasons: dict[str, list[str]] = {}
         for name, why in failures.items():
             seed = f"seed {cells[name].recipe.training.seed}: " * (seeds > 1)
-            reasons.setdefault(cells[name].label, []).append(f"{seed}{why}")
-        failed = {label: "; ".join(of_label) for label, of_label in reasons.items()}
+            reasons.setdefault(f"{cells[name].pair} {cells[name].model}", []).append(f"{seed}{why}")
+        failed = {cell: "; ".join(of_cell) for cell, of_cell in reasons.items()}
         return TABULATE("table 2", [*measured.values()], failed, [*of_pairs.values()], request.command)
 
     return Reproduction(

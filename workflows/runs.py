@@ -17,7 +17,7 @@ import re
 import socket
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -86,7 +86,8 @@ class Run:
         try:
             return cls(root, folder, Record.model_validate_json((folder / RUN).read_bytes()))
         except (OSError, ValidationError) as error:
-            why = error.strerror if isinstance(error, OSError) else f"{error.errors()[0]['msg']}"
+            why = error.strerror if isinstance(error, OSError) else error.errors()[0]["msg"]
+            why = f"{why}".removeprefix("Value error, ")
             raise UserError(f"{folder / RUN} cannot be read ({why}); rerun its command or remove the folder") from None
 
     @property
@@ -109,7 +110,7 @@ class Run:
         """Returns the folders of its finished models by name; those that were chosen precede their candidates."""
         artifacts = self.record.artifacts.items()
         found = [each for of in reversed(MODEL_STAGES) for each in artifacts if each[1].startswith(of)]
-        return {short_name(label): path for label, name in found if (path := store.folder(name)).exists()}
+        return {short_name(label): path for label, name in found if (path := store.find(name))}
 
     def lock(self, command: str) -> FileLock:
         """Returns the lock that a running command holds."""
@@ -208,14 +209,14 @@ def labelled(table: Step[Artifact]) -> dict[str, Step[Artifact]]:
     return {step.label: step for step in steps}
 
 
-def runs_in(store: Store) -> Iterator[Run | UserError]:
-    """Yields the runs of a store; for one whose record is damaged, the error."""
+def runs_in(store: Store, damaged: Callable[[UserError], object] = lambda error: None) -> Iterator[Run]:
+    """Yields the runs of a store; for one whose record is damaged, `damaged` gets the error."""
     for path in store.root.glob(f"*/*/*/{RUN}"):
         if path.parent.name.isdecimal():
             try:
                 yield Run.read(store.root, path.parent)
             except UserError as error:
-                yield error
+                damaged(error)
 
 
 def run_numbers(profile: Path) -> list[int]:
@@ -229,7 +230,7 @@ def run_numbers(profile: Path) -> list[int]:
 def artifacts_of(store: Store, workflow: str, profile: str) -> set[str]:
     """Returns the names of all artifacts of a workflow's runs of a profile."""
     place = store.root / workflow / file_name(profile)
-    found = (run for run in runs_in(store) if isinstance(run, Run) and run.folder.parent == place)
+    found = (run for run in runs_in(store) if run.folder.parent == place)
     return {name for run in found for name in run.record.artifacts.values()}
 
 

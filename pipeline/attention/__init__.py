@@ -1,1 +1,1 @@
-"""Attention weights of trained models: of single translations, of all heads on a sample, and against word relations."""
+"""Attention weights of trained models: recorded in single translations, and chosen for the appendix's figures."""

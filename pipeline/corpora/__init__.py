@@ -1,1 +1,1 @@
-"""Sources of text; each module produces a `Corpus`."""
+"""Sources of text, each read into a `Corpus`, and their archives, downloads, lengths and splits."""

@@ -26,6 +26,7 @@ from pipeline.errors import UserError
 from pipeline.settings import Settings
 from pipeline.store.folders import Inside
 from pipeline.store.locks import FileLock
+from pipeline.store.removal import size_bytes
 from pipeline.text.aligned import content_sha256
 from pipeline.text.amount import Amount
 from pipeline.text.lines import open_unzipped
@@ -70,6 +71,7 @@ class Origin:
     def check(self, archives: Sequence[Archive], folder: Path, amount: Amount) -> None:
         """Raises UserError if `data` lacks an archive, or a disk has no room for downloads or for text in `folder`."""
         extracted_bytes = (amount.text_bytes or 0) * bool(archives)  # until it is read
+        left_bytes = max(amount.kept_bytes - size_bytes(folder), 0)  # beside the shards of an earlier attempt
         if self.data is not None:
             missing = [archive.path for archive in archives if self.on_disk(archive) is None]
             if missing:
@@ -82,7 +84,7 @@ class Origin:
             max((archive.size_bytes or 0) - _downloaded_bytes(self.downloads / archive.path), 0) for archive in archives
         )
         needs_bytes = Counter[int]()
-        for place, needed in ((folder, amount.kept_bytes + extracted_bytes), (self.downloads, missing_bytes)):
+        for place, needed in ((folder, left_bytes + extracted_bytes), (self.downloads, missing_bytes)):
             disk = next(parent for parent in (place, *place.parents) if parent.exists())
             needs_bytes[device := disk.stat().st_dev] += round(needed)
             if needs_bytes[device] > (free_bytes := shutil.disk_usage(disk).free):

@@ -57,7 +57,7 @@ def _absolute(path: Path, info: ValidationInfo) -> Path:
 Name = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$"), AfterValidator(_not_ours)
 ]
-"""Part of a file name; `workflows.names.file_name` drops trailing signs."""
+"""Part of a file name; `workflows.runs.file_name` drops trailing signs."""
 File = Annotated[Path, AfterValidator(_absolute)]
 """A path relative to the TOML file, made absolute on reading, since stages may run in another working directory."""
 

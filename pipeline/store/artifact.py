@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -57,10 +57,10 @@ class Artifact:
         except ValueError as error:
             raise UserError(f"{path} is not valid JSON ({error}); restore it, or {self._remake}") from None
 
-    def read(self, name: str, adapter: TypeAdapter[Content]) -> Content:
-        """Reads and validates a JSON file, ignoring unknown keys. Raises UserError if it is missing or invalid."""
+    def read(self, name: str, adapter: TypeAdapter[Content], extra: Literal["ignore", "forbid"] = "ignore") -> Content:
+        """Reads and validates a JSON file, by default without unknown keys. Raises UserError if it is not valid."""
         try:
-            return adapter.validate_python(self.read_json(name), extra="ignore")
+            return adapter.validate_python(self.read_json(name), extra=extra)
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))

@@ -1,6 +1,6 @@
 """Statistics of prepared text: dropped pairs by reason, sentence lengths, the vocabulary's sample, padding.
 
-    statistics = measure("WMT 2014", corpus, vocabulary, dataset, TrainingSettings())
+    statistics = measure("WMT 2014", corpus, vocabulary, dataset, overlaps, TrainingSettings())
 
 Lengths are in tokens including END_ID; earlier stages recorded all other counts.
 """

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -24,11 +23,9 @@ from benchmarks.decoding import CTRANSLATE2
 from model.batch import Batch
 from model.config import OptimizerConfig
 from model.training_step import TrainingStep
-from pipeline.artifacts import EncodedDataset
 from pipeline.corpora.wmt14 import official_archives
 from pipeline.errors import UserError
 from pipeline.evaluation.translation import load_model
-from pipeline.settings import TrainingSettings
 from pipeline.text.lines import write_lines
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import load
@@ -190,16 +187,6 @@ def test_the_page_has_the_plan() -> None:
     (plan,) = re.findall(r"(?s)--plan\n```\n\n```\n(.*?)\n```", (ROOT / "docs" / "benchmarks.md").read_text())
     assert gpu.plan([*gpu.PARTS], Path("build/gpu")) == plan
     assert sum(part.expected_s for part in gpu.PARTS.values()) < 8 * 60
-
-
-def test_the_largest_pass_is_the_last_that_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def loop(settings: TrainingSettings, *_: Any) -> Any:
-        assert settings.pass_tokens == settings.budget_tokens
-        updates = SimpleNamespace(n_passes=1 + (settings.budget_tokens > 800))
-        return SimpleNamespace(warm_up=lambda: "float32", training=SimpleNamespace(updates=updates))
-
-    monkeypatch.setattr(gpu, "OurLoop", loop)
-    assert gpu.largest_pass(TrainingSettings(budget_tokens=400), EncodedDataset(tmp_path), tmp_path) == 800
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="torch finds a GPU")

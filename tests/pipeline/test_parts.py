@@ -71,10 +71,14 @@ def test_only_the_tasks_that_are_left_run_again(build: Callable[[Context], Artif
     assert publish_as("other", "other") == whole
 
 
-def test_wrong_input_leaves_nothing(tmp_path: Path) -> None:
+def test_an_error_of_the_user_leaves_what_was_finished(tmp_path: Path) -> None:
     def build(folder: Path) -> Artifact:
-        raise UserError("the text is bad; write another")
+        for record in records:
+            (folder / PARTS / record).write_text("{}")
+        raise UserError("the disk is full; free some space")
 
-    with pytest.raises(UserError, match="bad"):
-        publish(tmp_path / "a", continuing(build, ""), {}, resume=True)
-    assert not [*tmp_path.iterdir()]
+    for records in ([], ["train.json"]):
+        with pytest.raises(UserError, match="full"):
+            publish(tmp_path / "a", continuing(build, ""), {}, resume=True)
+        assert [path.name for path in tmp_path.rglob("*.json")] == records
+        assert any(tmp_path.iterdir()) == bool(records)

@@ -78,20 +78,11 @@ def group(rank: int, size: int, port: int) -> Iterator[Workers]:
     dist.destroy_process_group()
 
 
-def work(
-    rank: int,
-    size: int,
-    port: int,
-    dataset: EncodedDataset,
-    settings: TrainingSettings,
-    folder: Path,
-    until: int | None = None,
-    native: Sequence[bool] = (),
-) -> None:
+def work(rank: int, size: int, port: int, *arguments: Any, native: Sequence[bool] = ()) -> None:
     if native:
         emulate_cpu(native[rank])
     with group(rank, size, port) as workers:
-        train_as(workers, dataset, settings, folder, until)
+        train_as(workers, *arguments)
 
 
 def train_as(
@@ -118,7 +109,7 @@ def train_in_processes(
     native: Sequence[bool] = (),
 ) -> Path:
     """Trains with `size` processes up to update `until`; `native`: whether each rank emulates native bfloat16."""
-    start_processes(work, (size, free_port(), dataset, settings, folder, until, native), size)
+    start_processes(partial(work, native=native), (size, free_port(), dataset, settings, folder, until), size)
     return folder
 
 

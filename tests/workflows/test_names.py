@@ -1,17 +1,21 @@
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from pipeline.artifacts import METRICS
+from pipeline.artifacts import METRICS, Hypotheses
 from pipeline.errors import UserError
+from pipeline.records import DecodingRecord
+from pipeline.settings import DecodingSettings
 from pipeline.store.artifact import Artifact
 from pipeline.store.store import Store
 from tests.support.s3_server import S3Server
 from tests.support.tiny_dag import make, run_table, table_of
+from workflows.cli.prepared import searched
 from workflows.engine.dag import in_order
 from workflows.names import named_folder, names_into
-from workflows.runs import begin_run
+from workflows.runs import begin_run, runs_in
 
 AVERAGED = {seed: next(step.name for step in in_order([table_of(seed)]) if "average" in step.label) for seed in (1, 2)}
 
@@ -41,7 +45,7 @@ def test_what_is_damaged_is_not_used(runs: Path) -> None:
 
 
 def test_a_name_fetches_from_the_bucket(at_s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that built a table from its models' outlines can use each model."""
+    """A machine that built a table from its models' outlines can use each model, by the table's search."""
     uri = f"{at_s3.bucket()}/runs"
     run_table(Store.at(uri), 1)
     monkeypatch.setenv("AIAYN_CACHE", str(tmp_path / "another machine"))
@@ -52,6 +56,15 @@ def test_a_name_fetches_from_the_bucket(at_s3: S3Server, tmp_path: Path, monkeyp
     assert (model / "model.safetensors").is_file()
     assert model == there.folder(AVERAGED[1]).resolve()
     assert Artifact(model).damage() is None
+    shutil.rmtree(model)
+    (run,) = runs_in(there)
+    assert [*run.models(there)] == ["en-de-base"]
+    assert _model(there.root / "table2" / "embedded" / "1") == model
+    used = DecodingRecord(sentences=1, seconds=1.0, tokens=1, settings=DecodingSettings(beam_size=3), dtype="float32")
+    there.publish("decoding-1", lambda at: Hypotheses(at).write(used), {}, holds_lock=lambda: True)
+    shutil.rmtree(there.folder("decoding-1"))
+    run.save(artifacts={**run.record.artifacts, "decode en-de base": "decoding-1"})
+    assert searched(model, model).beam_size == 3
 
 
 def test_names_for_folders(runs: Path) -> None:

@@ -113,8 +113,8 @@ def test_without_a_profile_the_size_of_the_text_decides(tmp_path: Path) -> None:
         "override with --profile or --set"
     )
     (tmp_path / "small").mkdir()
-    both = load_profile(files=[toml, _describe(tmp_path / "small", 30, "fi")])
-    assert (both.own_pairs, [*both.corpora]) == (30, ["en-cs", "en-fi"])
+    both = load_profile(files=[toml, _describe(tmp_path / "small", 30, "pt-BR")])
+    assert (both.own_pairs, [*both.corpora]) == (30, ["en-cs", "en-pt-BR"])
 
 
 def test_a_named_profile_decides_as_before(tmp_path: Path) -> None:

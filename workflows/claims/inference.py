@@ -10,7 +10,6 @@ it is 5%. The p-values give the same verdicts as the interval, and `holm` adjust
 """
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -69,14 +68,6 @@ class Groups:
 
     values: Mapping[str, Sequence[float]]
 
-    def mean(self, name: str) -> float:
-        """Returns the mean of a row."""
-        return float(statistics.mean(self.values[name]))
-
-    def n(self, name: str) -> int:
-        """Returns the number of seeds of a row."""
-        return len(self.values[name])
-
     def contrast(self, weights: Mapping[str, float], region: Region = POSITIVE) -> Estimate:
         """Tests the weighted sum of the rows' means."""
         return self._smallest([weights], region)
@@ -124,7 +115,7 @@ class Groups:
             min(effect.value for effect in effects),
             min(effect.value - effect.margin(ALPHA / 2) for effect in effects),
             min(effect.value + effect.margin(ALPHA / 2 / several) for effect in effects),
-            min(self.n(name) for weights in contrasts for name in weights),
+            min(len(self.values[name]) for weights in contrasts for name in weights),
             p_holds=max(p_above(region.low), p_below(region.high)),
             p_fails=min(p_below(region.low), p_above(region.high)),
         )

@@ -11,10 +11,11 @@ from typing import Any
 from model.flops import count_parameters
 from pipeline.artifacts import Checkpoint
 from pipeline.records import ScoringRecord
-from pipeline.store.artifact import MANIFEST, Artifact
+from pipeline.store.artifact import MANIFEST
 from pipeline.store.hashes import STORE
 from pipeline.store.store import Store
 from workflows.engine.dag import behind, inputs_of
+from workflows.names import store_beside
 from workflows.runs import commit
 from workflows.tables.render import template
 
@@ -38,7 +39,7 @@ def write_card(exported: Path, checkpoint: Checkpoint, library: str, example: st
     made = {manifest.get("stage", "").partition(".")[0]: manifest}
     if folder.parent.name != STORE and "run" in manifest:  # by `aiayn average`: the store is its training run's
         folder = Path(manifest["run"])
-    store = Store(folder.parent.parent) if folder.parent.name == STORE and "averaging" in made else None
+    store = store_beside(folder, Store(folder)) if folder.parent.name == STORE and "averaging" in made else None
     if store:
         for artifact in behind(store, inputs_of(manifest)):
             made.setdefault(artifact.manifest["stage"].partition(".")[0], artifact.manifest)
@@ -62,9 +63,8 @@ def write_card(exported: Path, checkpoint: Checkpoint, library: str, example: st
 def _scores(store: Store, manifest: dict[str, Any]) -> Iterator[tuple[ScoringRecord, dict[str, Any]]]:
     """Yields the scores in a store of the model's outputs, with the settings of their search."""
     model = manifest.get("fingerprint")  # None for a model by `aiayn average`, which no table has scored
-    for folder in sorted(store.artifacts.glob("scoring-*")):
-        scored = Artifact(folder).manifest
-        decoding = Artifact(store.folder(f"decoding-{inputs_of(scored)[0]}"))
-        if (decoding.folder / MANIFEST).exists() and inputs_of(decoding.manifest)[0] == model:
+    for scored in [store.manifest(name) for name in store.names() if name.startswith("scoring-")]:
+        decoding = store.manifest(f"decoding-{inputs_of(scored)[0]}") if scored else None
+        if scored and decoding and inputs_of(decoding)[0] == model:
             scores = ScoringRecord.model_validate(scored["figures"], extra="ignore")
-            yield scores, decoding.manifest["figures"]["settings"]
+            yield scores, decoding["figures"]["settings"]

@@ -25,7 +25,7 @@ from pipeline.store.folders import remove
 from pipeline.store.locks import guarded
 from pipeline.store.removal import Unneeded, lock_name
 from pipeline.store.store import Store
-from workflows.cli.console import console
+from workflows.cli.console import console, say
 from workflows.cli.options import StoreOption
 from workflows.engine.dag import behind
 from workflows.names import names_into
@@ -80,7 +80,7 @@ def clean_store(
     where = Store.at(store).checked()
     shown = plan(where)
     if not shown:
-        console.print(f"nothing to delete in {store}", highlight=False, soft_wrap=True)
+        say(f"nothing to delete in {store}")
         return
     texts = (Column(heading, overflow="fold") for heading in ("folder", "content"))
     numbers = (Column(heading, justify="right", no_wrap=True) for heading in ("age", "size"))
@@ -91,4 +91,4 @@ def clean_store(
     console.print(table)
     deleted = clean(where, shown) if yes else shown
     total = f"{filesize.decimal(sum(folder.size_bytes for folder in deleted))} in {len(deleted)} folders"
-    console.print(f"\nfreed {total}" if yes else f"\nwould free {total}; --yes deletes them", highlight=False)
+    say(f"\nfreed {total}" if yes else f"\nwould free {total}; --yes deletes them")

@@ -152,6 +152,11 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def say(line: str) -> None:
+    """Prints a line as it is."""
+    console.print(line, highlight=False, soft_wrap=True)
+
+
 def print_error(text: str) -> int:
     """Prints an error as one line on stderr; returns the exit status of a user error."""
     print("error:", " ".join(text.split()), file=sys.stderr, flush=True)

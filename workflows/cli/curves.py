@@ -14,11 +14,10 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from workflows.cli.console import IS_TERMINAL, console
+from workflows.cli.console import IS_TERMINAL, console, say
 from workflows.cli.options import StoreOption
-from workflows.cli.reproduce import say
 from workflows.names import named_run
-from workflows.runs import Run, runs_in
+from workflows.runs import runs_in
 from workflows.tracking.addresses import default_uri, public_address
 from workflows.tracking.server import Server
 
@@ -33,7 +32,7 @@ def curves(
     in_store = Store.at(store).checked()
     if run:
         of_run = named_run(run if run.exists() or store == "runs" else in_store.root / run)
-    elif runs := [each for each in runs_in(in_store) if isinstance(each, Run)]:
+    elif runs := [*runs_in(in_store)]:
         of_run = max(runs, key=lambda each: each.time)
     else:
         raise UserError(f"no runs in {store} yet; aiayn table2 starts one")

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from pipeline.errors import UserError
-from workflows.cli.console import App, console
+from workflows.cli.console import App, console, say
 from workflows.cli.options import with_options
-from workflows.cli.reproduce import Asked, say
+from workflows.cli.reproduce import Asked
 from workflows.engine.dag import Imported
 from workflows.engine.plan import to_run
 from workflows.experiment import Reproduction

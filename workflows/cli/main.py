@@ -44,7 +44,7 @@ from workflows import stages
 from workflows.cli import options
 from workflows.cli.claims import claims
 from workflows.cli.clean import clean_store
-from workflows.cli.console import App, console, help_text, run_app
+from workflows.cli.console import App, console, help_text, run_app, say
 from workflows.cli.curves import curves
 from workflows.cli.doctor import doctor
 from workflows.cli.forecast import FORECAST, Hardware, app_for, print_forecast
@@ -166,14 +166,14 @@ def prepare(
     if pair not in chosen.corpora:
         raise UserError(f"--pairs {pair or repr(pair)}: the profile has {', '.join(chosen.corpora)}")
     chosen = chosen.for_pair(pair)
-    console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True)
+    say(chosen.in_force(changes_typed(config, overrides)))
     folder = out.absolute()
     text = stages.prepared(chosen, pair, out=folder)
     steps = [text.dataset, text.report, text.dev, *text.test_sets.values()]
     _, report, *_ = run(steps, Store(folder), [View(console)], address)
     record(folder, chosen)
-    console.print(f"token ids: {out / 'dataset'}", highlight=False, soft_wrap=True)
-    console.print(f"report: {out / 'report'}: {report.summary}", highlight=False, soft_wrap=True)
+    say(f"token ids: {out / 'dataset'}")
+    say(f"report: {out / 'report'}: {report.summary}")
 
 
 @app.command()
@@ -215,10 +215,10 @@ def train(
     chosen = chosen.for_pair("-".join(described["languages"]))
     if model not in chosen.recipes:
         raise UserError(f"--model {model}: the profile has {', '.join(chosen.recipes)}")
-    console.print(chosen.in_force(changes_typed(config, overrides)), highlight=False, soft_wrap=True)
+    say(chosen.in_force(changes_typed(config, overrides)))
     step = Step("train", stages.TRAIN, (encoded, chosen.recipes[model].training), out=out.absolute())
     run([step], Store(out.absolute().parent), [View(console)], address)
-    console.print(f"checkpoints: {out}", highlight=False, soft_wrap=True)
+    say(f"checkpoints: {out}")
 
 
 @app.command()
@@ -242,7 +242,7 @@ def average(
         "run": str(made_by.folder),
     }
     _publish(out, "average", lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
-    console.print(f"model: {out}", highlight=False, soft_wrap=True)
+    say(f"model: {out}")
 
 
 @app.command()
@@ -354,7 +354,7 @@ def huggingface(model: options.ModelArgument, out: options.OutOption) -> None:
 @export.command()
 def mlflow(model: options.ModelArgument) -> None:
     """Register in MLflow. At MLFLOW_TRACKING_URI or in the store's own file; prints the command that serves it."""
-    console.print(f"to serve it: {register(model)}", highlight=False, soft_wrap=True)
+    say(f"to serve it: {register(model)}")
 
 
 def _export(
@@ -372,8 +372,8 @@ def _export(
         return example.format(folder=str(folder), vocabulary=str(folder / "joint.model"))
 
     _publish(out, "export", make, {"stage": stage, "settings": [], "model": str(model)})
-    console.print(f"model: {out}; to use it in Python:", highlight=False, soft_wrap=True)
-    console.print(code(out), highlight=False, soft_wrap=True)
+    say(f"model: {out}; to use it in Python:")
+    say(code(out))
 
 
 def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: dict[str, Any]) -> None:

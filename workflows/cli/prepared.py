@@ -4,7 +4,6 @@
 """
 
 import json
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +16,7 @@ from pipeline.errors import UserError
 from pipeline.settings import DecodingSettings
 from pipeline.store.hashes import STORE
 from pipeline.store.store import Store
+from workflows.names import store_beside
 from workflows.profiles.profile import Profile
 from workflows.runs import RUN, Run, runs_in, write_atomically
 
@@ -73,8 +73,8 @@ def searched(named: Path, model: Path) -> DecodingSettings:
         artifacts = run.record.artifacts
         label = next(label for label, name in artifacts.items() if name == model.name)
         decoded = artifacts.get(label.replace("average", "decode", 1), "unknown")  # in records of before
-        with suppress(UserError):  # not decoded yet
-            return settings.searching_like(Hypotheses(model.with_name(decoded)).load().settings)
+        if (store := store_beside(model, Store(model))).find(decoded):
+            return settings.searching_like(Hypotheses(store.fetch(decoded, records=True)).load().settings)
     return settings
 
 
@@ -82,6 +82,6 @@ def runs_with(named: Path, artifact: Path) -> list[Run]:
     """Returns the runs that use an artifact: first those on the path `named`, then the last ones."""
     if artifact.parent.name != STORE:
         return []
-    runs = [run for run in runs_in(Store(artifact.parent.parent)) if isinstance(run, Run)]
+    runs = runs_in(Store(artifact.parent.parent))
     of_artifact = [run for run in runs if artifact.name in run.record.artifacts.values()]
     return sorted(of_artifact, key=lambda run: (f"/{run.name}/" in f"{named.absolute()}/", run.time), reverse=True)

@@ -19,7 +19,7 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from workflows.cli.console import App, console, help_text, print_error
+from workflows.cli.console import App, console, help_text, print_error, say
 from workflows.cli.options import Common
 from workflows.command_line import command_line
 from workflows.engine.dag import Step
@@ -121,11 +121,6 @@ def app_of(module: str) -> App:
 
     app.command(help=help_text(found.__doc__))(command)
     return app
-
-
-def say(line: str) -> None:
-    """Prints a line as it is."""
-    console.print(line, highlight=False, soft_wrap=True)
 
 
 def _print_plan(

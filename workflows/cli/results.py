@@ -11,7 +11,7 @@ from pipeline.errors import UserError
 from workflows.claims.claims import judge
 from workflows.claims.seeds import read
 from workflows.cli.claims import EXPLANATION, HEADINGS, cells
-from workflows.cli.console import console
+from workflows.cli.console import say
 from workflows.names import named_run
 from workflows.tables.render import markdown_row
 
@@ -46,7 +46,7 @@ def results(
             path.write_bytes(content)
     except OSError as error:
         raise UserError(f"--out {out} cannot be written ({error.strerror}); choose another file") from None
-    console.print(f"page: {out}", highlight=False)
+    say(f"page: {out}")
 
 
 def _verdicts(seeds: Path) -> Iterator[str]:

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from workflows.cli.console import console, print_error
+from workflows.cli.console import console, print_error, say
 from workflows.cli.options import StoreOption
 from workflows.engine.plan import update_of
 from workflows.quantities import in_words
@@ -21,13 +21,10 @@ def runs(store: StoreOption = "runs") -> None:
     named = Store.at(store).checked()
     if not (named.uri or named.root.is_dir()):
         raise UserError(f"--store {store}: no such folder; aiayn table2 writes a table")
-    found = list(runs_in(named))
-    for error in found:
-        if isinstance(error, UserError):
-            print_error(f"left out: {error}")
-    listed = sorted((run for run in found if isinstance(run, Run)), key=lambda run: run.time, reverse=True)
+    found = runs_in(named, lambda error: print_error(f"left out: {error}"))
+    listed = sorted(found, key=lambda run: run.time, reverse=True)
     if not listed:
-        console.print(f"no runs in {store} yet; aiayn table2 starts one", highlight=False)
+        say(f"no runs in {store} yet; aiayn table2 starts one")
         return
     rows = [("run", "status", "time", "progress", "result")]
     for run in listed:
@@ -47,7 +44,7 @@ def _progress(run: Run, store: Store) -> str:
         return ""
     names = run.record.artifacts.values()
     update = max((update_of(name, store) for name in names), default=0)
-    stages = f"{sum(store.folder(name).exists() for name in names)} of {len(names)} stages"
+    stages = f"{sum(store.find(name) is not None for name in names)} of {len(names)} stages"
     return stages + f", update {update:,}" * bool(update)
 
 

@@ -8,8 +8,8 @@ import typer
 from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.splitting import languages_of, split
 from pipeline.store.artifact import Artifact, publish
+from workflows.cli.console import say
 from workflows.cli.options import OutOption
-from workflows.cli.reproduce import say
 from workflows.profiles.changes import checked
 
 LanguageOption = Annotated[str | None, typer.Option(metavar="CODE", help="Language.  [default: the file's extension]")]

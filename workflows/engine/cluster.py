@@ -7,9 +7,10 @@ import secrets
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -132,20 +133,17 @@ def chosen_address(address: str | None) -> str:
     return address
 
 
-def shipped_packages() -> dict[str, Any] | None:
-    """Returns the runtime environment that ships this copy of the packages to workers; None in a submitted job.
+def shipped_packages() -> dict[str, Any]:
+    """Returns the runtime environment that ships this copy of the packages to workers.
 
-    Ray copies them to each node once. Other libraries must be installed there. A job of `ray job submit` keeps the
-    runtime environment of its submission.
+    Ray copies them to each node once. Other libraries must be installed there. A job of `ray job submit` has the
+    packages of its submission.
     """
+    variables = {"env_vars": dict([OUT_OF_MEMORY, RAY_TRAIN])}
     if "RAY_JOB_CONFIG_JSON_ENV_VAR" in os.environ:
-        return None
+        return variables
     # Not the import path: a folder of the same name in the working directory might shadow it.
-    return {
-        "py_modules": [str(ROOT / name) for name in OURS],
-        "excludes": ["__pycache__"],
-        "env_vars": dict([OUT_OF_MEMORY, RAY_TRAIN]),
-    }
+    return {"py_modules": [str(ROOT / name) for name in OURS], "excludes": ["__pycache__"], **variables}
 
 
 @contextmanager
@@ -172,6 +170,8 @@ def cluster(address: str | None) -> Iterator[str]:
     if local:
         for problem, remedy in obstacles():
             raise UserError(f"Ray cannot start: {problem}; {remedy}")
+        with suppress(OSError, RuntimeError):  # where Ray creates its token, readable by all who may enter
+            Path.home().joinpath(".ray").mkdir(mode=0o700)
         set_local_variables()
     # Only in ray[default], which the extra `cluster` installs.
     has_dashboard = importlib.util.find_spec("aiohttp_cors") is not None

@@ -2,6 +2,7 @@
 (`workflows.engine.events`). `workflows.engine.schedule` submits the tasks."""
 
 import json
+import shutil
 import socket
 import time
 import traceback
@@ -20,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from pipeline.context import Context
 from pipeline.environment import worker_environment
 from pipeline.errors import LostProcessError, UserError
-from pipeline.parts import continuing
+from pipeline.parts import PARTS, continuing
 from pipeline.ray_private import LOST, lost_process
 from pipeline.store.artifact import Artifact
 from pipeline.store.build import Build
@@ -142,6 +143,7 @@ def _make(step: Step[Artifact], store: Store, post: Poster, lock: Lock) -> Artif
             artifact = step.stage.function(context, *arguments)
         # A user's files are hashed for the fingerprint before they are read (`pipeline.store.hashes.cached`).
         if not step.stage.follows_source and replace(step).fingerprint != step.fingerprint:
+            shutil.rmtree(folder / PARTS, ignore_errors=True)  # of which content its shards are, nobody knows
             raise UserError(f"the files of {step.label} changed while they were read; run the same command again")
         manifest["warnings"] = ray.get(post.board.warnings.remote(step.fingerprint))
         return artifact

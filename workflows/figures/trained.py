@@ -17,7 +17,7 @@ from pipeline.text.languages import tag_of
 from pipeline.text.lines import read_lines
 from workflows.engine.dag import behind, inputs_of
 from workflows.names import named_folder, store_beside
-from workflows.runs import MODEL_STAGES, Run, run_numbers, runs_in
+from workflows.runs import MODEL_STAGES, run_numbers, runs_in
 
 PRINTED_FIGURES: Mapping[int, tuple[str, str]] = {
     3: (
@@ -68,7 +68,7 @@ def newest(store: Store) -> ExaminedModel:
     Table 2 comes first because other tables' models are small or trained on little text. Raises UserError if the store
     has no model.
     """
-    runs = (run for run in runs_in(store) if isinstance(run, Run) and run.name.startswith("table2/"))
+    runs = (run for run in runs_in(store) if run.name.startswith("table2/"))
     finished = (run for run in runs if run.status == "finished")
     last = (run for run in finished if int(run.folder.name) == run_numbers(run.folder.parent)[0])
     named = {name for run in last for name in run.record.artifacts.values()}

@@ -138,7 +138,7 @@ class Profile(BaseProfile):
     @model_validator(mode="after")
     def _texts_are_of_their_pairs(self) -> Self:
         for pair, corpus in self.corpora.items():
-            if pair.rpartition("-")[2] != corpus.target:
+            if not pair.endswith(f"-{corpus.target}"):
                 raise ValueError(f"corpora.{pair}.target is {corpus.target!r}, which is not the target of {pair}")
         return self
 

@@ -60,7 +60,7 @@ def tabulate(
 ) -> Table2Artifact:
     """Writes Table 2 with the `cells` that were run; others show why they failed.
 
-    `failures` maps the labels of failed cells to reasons; `reports` are the corpus reports, one per language pair.
+    `failures` maps failed cells (`en-de base`) to reasons; `reports` are the corpus reports, one per language pair.
     """
     models = [measured(cell) for cell in cells]
     results = compute(models, failures)
@@ -87,9 +87,9 @@ def by_cell(models: Sequence[Measured]) -> dict[tuple[str, str], list[Measured]]
 
 
 def compute(models: Sequence[Measured], failures: Mapping[str, str] = NONE_FAILED) -> Results:
-    """Computes the table; `failures` maps labels to reasons. Only what was run or failed has rows and columns."""
+    """Computes the table; `failures` maps cells to reasons. Only what was run or failed has rows and columns."""
     cells = by_cell(models)
-    run = dict.fromkeys([*(pair for pair, _ in cells), *(label.partition(" ")[0].lower() for label in failures)])
+    run = dict.fromkeys([*(pair for pair, _ in cells), *(cell.partition(" ")[0] for cell in failures)])
     pairs = [*(pair for pair in paper.PAIRS if pair in run), *(pair for pair in run if pair not in paper.PAIRS)]
     has_seeds = len(models) > len(cells)
     columns = [
@@ -218,12 +218,13 @@ def _word_by_word(models: Sequence[Measured]) -> Iterator[Row]:
 
 def _models(cells: Cells, pairs: Sequence[str], failures: Mapping[str, str]) -> Iterator[Row]:
     for model, name in MEASURED_NAMES.items():
-        labels = {f"{pair.upper()} {model}" for pair in pairs}
-        if labels.isdisjoint(failures) and not any(of_cell == model for _, of_cell in cells):
+        if failures.keys().isdisjoint(f"{pair} {model}" for pair in pairs) and not any(
+            of_cell == model for _, of_cell in cells
+        ):
             continue
         values: dict[str, Value] = {}
         for pair in pairs:
-            state = Missing.FAILED if f"{pair.upper()} {model}" in failures else Missing.NOT_RUN
+            state = Missing.FAILED if f"{pair} {model}" in failures else Missing.NOT_RUN
             values |= {key(number, pair): state for number in (*BLEU, *COSTS)}
             if of_cell := cells.get((pair, model)):
                 costs = [model.costs for model in of_cell]
@@ -261,8 +262,9 @@ def _metrics(cells: Cells) -> dict[str, float]:
 def _notes(models: Sequence[Measured], cells: Cells, pairs: Collection[str], failures: Mapping[str, str]) -> list[str]:
     """Explains how to read scores and costs, and lists the measured sustained rates and the other test sets."""
     once = "; variation between seeds was not measured" * (len(models) == len(cells))
+    failed = ((cell.split(" "), why) for cell, why in failures.items())
     return [
-        *(f"{label} failed: {why}" for label, why in failures.items()),
+        *(f"{pair.upper()} {model} failed: {why}" for (pair, model), why in failed),
         *reading_notes(models),
         f"Each measured cell is {seeds_text(cells.values())}{once}.",
         "Training cost by the paper's method is training time × devices × sustained rate (§6.1), summed over segments "

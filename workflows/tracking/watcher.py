@@ -27,7 +27,7 @@ from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.store import Store
 from workflows.engine.dag import Step, in_order
 from workflows.engine.interface import Watcher
-from workflows.runs import Run, runs_in
+from workflows.runs import runs_in
 from workflows.tables.corpus import CorpusReport
 from workflows.tables.measured import Cell, listed, measured, samples
 from workflows.tracking.addresses import without_password
@@ -144,7 +144,7 @@ class MlflowWatcher(Watcher):
     def _open_table(self) -> str:
         """Opens the table's run unless it is open, and returns its id. Ends the runs of the store's killed commands."""
         if self._title not in self._runs:
-            known = [run for run in runs_in(self._store) if isinstance(run, Run) and run.status != "running"]
+            known = [run for run in runs_in(self._store) if run.status != "running"]
             ended = {run.record.table.rpartition("-")[2] for run in known}
             for left in self._search("attributes.status = 'RUNNING'"):
                 if left.data.tags.get(WORKFLOW_TAG) in ended:

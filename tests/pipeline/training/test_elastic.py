@@ -130,4 +130,3 @@ def test_nodes_come_and_go_and_weights_do_not_tell(cluster: Cluster, dataset: En
     alone = undisturbed.step.master.state_dict()
     assert weights.keys() == alone.keys()
     assert all(torch.equal(weights[name], alone[name]) for name in weights)
-    print(f"{update} updates: the weights are those of one worker left in peace, bit by bit")

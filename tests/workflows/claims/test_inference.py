@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import mean
 
 import numpy as np
 import pytest
@@ -147,7 +148,7 @@ def test_the_best_is_compared_with_each_rival() -> None:
 def test_behind_the_best_is_the_best_mirrored(rows: Rows, region: Region) -> None:
     behind = Groups(rows).behind_best("a", OTHERS, region)
     assert Groups(rows).behind_best("a", ["b"], region) == Groups(rows).difference("b", "a", region)
-    assert behind.value == max(Groups(rows).mean(name) for name in OTHERS) - Groups(rows).mean("a")
+    assert behind.value == max(mean(rows[name]) for name in OTHERS) - mean(rows["a"])
     assert behind.high == max(Groups(rows).difference(name, "a").high for name in OTHERS)
     mirrored = Groups(rows).best("a", OTHERS, Region(-region.high, -region.low))
     assert (behind.low, behind.n) == (-mirrored.high, mirrored.n)

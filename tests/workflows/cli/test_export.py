@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.artifacts import Checkpoint
 from pipeline.records import BleuScores
-from pipeline.store.artifact import Artifact
+from pipeline.store.artifact import Artifact, _canonical_sha256
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
 from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
@@ -83,8 +83,8 @@ def test_the_card_says_what_the_store_knows(tmp_path: Path) -> None:
     ):
         folder = store.folder(f"{stage.partition('.')[0]}-{fingerprint}")
         folder.mkdir()
-        manifest = {"stage": stage, "fingerprint": fingerprint, "inputs": [{"fingerprint": source}]}
-        Artifact(folder).write_json("manifest.json", {**manifest, "figures": figures})
+        manifest = {"stage": stage, "inputs": [{"fingerprint": source}], "figures": figures, "files": {}}
+        Artifact(folder).write_json("manifest.json", {**manifest, "sha256": _canonical_sha256(manifest)})
     write_card(tmp_path, checkpoint, "transformers", "print('Hallo')")
     card = (tmp_path / "README.md").read_text()
     for line in (

@@ -24,7 +24,7 @@ from pipeline.store.store import Store
 from tests.chaos.hosts import can_make_hosts
 from tests.support.waiting import until
 from workflows.cli.console import run_app
-from workflows.engine.cluster import check_shared, cluster
+from workflows.engine.cluster import OUT_OF_MEMORY, check_shared, cluster
 
 pytestmark = pytest.mark.ray
 
@@ -38,11 +38,11 @@ app = typer.Typer()
 
 @app.command()
 def drive(address: Annotated[str | None, typer.Option()] = None, store: Path | None = None) -> None:
-    """Joins the cluster and runs a task that fetches an object owned by this process, after checking a store."""
+    """Joins, checks a store, and runs a task with this process's object and the variables for tasks of its own."""
     with cluster(address):
         if store:
             check_shared(Store(store), address)
-        add: Any = ray.remote(lambda references: sum(ray.get(references)))
+        add: Any = ray.remote(lambda references: sum(ray.get(references)) * (os.environ[OUT_OF_MEMORY[0]] == "0"))
         print(ray.get(add.remote([ray.put(40), ray.put(2)])))
 
 
@@ -111,15 +111,20 @@ def _assert_one_line(done: subprocess.CompletedProcess[str], message: str) -> No
 
 
 def test_a_machine_that_has_the_token_joins(clusters: dict[str, str], token: str, tmp_path: Path) -> None:
-    """By HOST:PORT, with the token in its file or in the environment; it prints nothing on standard error."""
+    """By HOST:PORT, with the token in its file or the environment; a job, too. A new token is in a private folder."""
     home, sends = _home(tmp_path / "home", token), {"RAY_AUTH_MODE": "token"}
     for environment, arguments in (
         (_environment(home, **sends), ["--address", clusters["token"]]),
         (_environment(tmp_path, **sends, RAY_AUTH_TOKEN=token, RAY_ADDRESS=clusters["token"]), []),
         (_environment(home), ["--address", clusters["nothing"]]),
+        (_environment(home, RAY_JOB_CONFIG_JSON_ENV_VAR="{}"), ["--address", clusters["nothing"]]),
+        (_environment(tmp_path / "new"), []),
     ):
+        Path(environment["HOME"]).mkdir(exist_ok=True)
         done = _driver(environment, *arguments)
         assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
+    assert (tmp_path / "new/.ray/auth_token").is_file()
+    assert (tmp_path / "new/.ray").stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize(

@@ -207,13 +207,6 @@ def test_what_cannot_be_read_stays(tmp_path: Path) -> None:
     assert (tmp_path / "log").read_text() == "joined\n"
 
 
-def test_the_traceback_of_a_single_stage_is_beside_its_folder(tmp_path: Path) -> None:
-    buggy, out = Stage("tiny_stages.have_a_bug", tiny_stages.have_a_bug, Words), tmp_path / "out"
-    with pytest.raises(Exception, match=r"KeyError: 'paper_bleu' \(traceback: .*/\.error-out\.txt\)"):
-        runner.run([Step("bug", buggy, (tmp_path / "log",), out=out)], Store(tmp_path / "store"))
-    assert 'raise KeyError("paper_bleu")' in out.with_name(".error-out.txt").read_text()
-
-
 def test_a_step_that_turns_out_to_be_missing_is_shown(tmp_path: Path) -> None:
     """An input is damaged after planning: the trial that finds it rebuilds it, and the screen shows it."""
     store, step = Store(tmp_path), joined(tmp_path / "log")

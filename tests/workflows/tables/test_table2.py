@@ -89,13 +89,13 @@ def test_what_was_chosen_on_the_dev_set_stands_beneath() -> None:
 def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
     base = cell("en-de", "base")
     competitor = cell("en-de", "recurrent", config=config_of("recurrent"))
-    results = table2.compute([base, competitor], {"EN-DE convolutional": "killed"})
+    results = table2.compute([base, competitor], {"en-de convolutional": "killed"})
     names = [row.name for row in results.tables[0].rows if row.origin == "measured"]
     assert names == [table2.MEASURED_NAMES[model] for model in ("base", "recurrent", "convolutional")]
     recurrent, convolutional = shown(results, names[1])[0], shown(results, names[2])[0]
     assert recurrent[3] == "3.1e12"
     assert convolutional[0] == Missing.FAILED
-    of_failed = table2.compute([base], {"EN-ET base": "out of memory"}).tables[0]
+    of_failed = table2.compute([base], {"en-et base": "out of memory"}).tables[0]
     assert of_failed.rows[-1].values["sacrebleu.en-et"] == Missing.FAILED
     assert "EN-ET" in {column.block for column in of_failed.columns}
     (model,) = (each for each in results.differences if each.cells == ("EN-DE recurrent",) and each.what == "model")
@@ -108,7 +108,7 @@ def test_competitors_have_rows_where_they_were_named(cell: Cell) -> None:
 def test_seeds_are_a_mean_and_a_deviation(cell: Cell) -> None:
     right = ["Das alte Haus steht auf dem Berg.", "Ein gut-bekannter Mann liest „zwei“ Bücher.", "Sie träumt."]
     cells = [cell("en-de", "base", dev_perplexity=7.0), cell("en-de", "base", seed=2, translated=right)]
-    results = table2.compute(cells, {"EN-DE base": "seed 3: killed"})
+    results = table2.compute(cells, {"en-de base": "seed 3: killed"})
     first, second = (each.main.sacrebleu for each in cells)
     (row,) = (row for row in results.tables[0].rows if row.name == "Transformer (base)" and row.origin == "measured")
     assert row.values["sacrebleu.en-de"] == pytest.approx((first + second) / 2)
