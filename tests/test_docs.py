@@ -182,16 +182,17 @@ def test_the_batch_of_the_page_is_the_code_s() -> None:
 
 
 RUNS = ("26_competitors-multi30k", "27_h200-table3", "26_attention-functions-multi30k", "28_attention-functions-1")
-BOTH = ("29_updates-and-initialisation", "30_competitors")
+BOTH = ("29_updates-and-initialisation", "30_competitors", "30_table3-multi30k")
 PAGES_OF_RUNS = ("26_competitors-multi30k", "27_h200-dag", "26_attention-and-paths", "28_attention-functions")
 WITH_STATISTICS = ["README", "docs/protocol", "docs/competitors", *(f"docs/results/2026-11-{n}" for n in PAGES_OF_RUNS)]
 WITH_STATISTICS += ["docs/results/README", *(f"docs/results/2026-11-{n}" for n in BOTH)]
 OF_OTHER_RUNS = (
-    r"39.6 ± 0.5|40.0 ± 0.5|1.34 \[1.10, 1.65\]|At equal seconds, withdrawn.*(?=NLL, mean ± sd)|Timed beside other.*"
+    r"(39.6|40.0) ± 0.5|1.34 \[1.10, 1.65\]|At equal seconds, .*(?=NLL, mean ±)|Timed beside .*|are \[[\d., ]+\] nats"
 )
 STATISTIC = r"(?:-?\d+\.\d+ )?\[-?\d+\.\d+, -?\d+\.\d+\]|[\d.]+ ?± ?\d[\d.]*|\d\.\d+ \((?:[\d.]+|[a-z]+)\)"
-METRICS = {"final_dev_nll", "equal_flop_dev_nll", "final_dev_perplexity", "paper_bleu.dev", "sacrebleu.dev", "chrf.dev"}
-METRICS |= {"paper_bleu.test_2016_flickr", "sacrebleu.test_2016_flickr", *(f"dev_nll.{n}" for n in range(0, 5700, 100))}
+METRICS = {f"{score}.{of}" for score, of in product(("paper_bleu", "sacrebleu", "chrf"), ("dev", "test_2016_flickr"))}
+METRICS |= {"equal_flop_dev_nll", *(f"dev_nll.{n}" for n in range(0, 5700, 100))}
+METRICS |= {f"final_dev_{of}" for of in ("nll", "perplexity", "accuracy")}
 
 
 def pooled(groups: Groups, of: str, minus: str) -> Estimate:
@@ -218,7 +219,7 @@ def statistics_of_runs() -> tuple[set[str], list[Estimate]]:
         for of in values:
             mean, deviation, others = abs(fmean(values[of])), stdev(values[of]), [name for name in values if name != of]
             means |= {f"{mean:.{digits}f} ± {deviation:.{digits}f}" for digits in (1, 3)}
-            means |= {f"{mean:.2f}±{deviation:#.2g}", f"{deviation:.3f} ({of})"}
+            means |= {f"{mean:.2f}±{deviation:#.2g}", f"{mean:.2f}±{deviation:.2f}", f"{deviation:.3f} ({of})"}
             effects.append(groups.behind_best(of, others))
             for minus in others:
                 effects += [groups.difference(of, minus), pooled(groups, of, minus)]

@@ -153,7 +153,7 @@ def test_the_protocol_lists_the_claims_and_the_published_verdicts() -> None:
     without = ("-nll", "-initialisation", "-published", "-averaged", "-search")
     published = [each for each in Path("docs/results").glob("*.csv") if not each.stem.endswith(without)]
     judged = {path.name: [each for each in judge(read([path])) if each.effects] for path in published}
-    assert len(judged) == 5
+    assert len(judged) == 6
     assert all(judged.values()), judged
     expected = [
         (f"| {each.claim.text} |", f"(results/{name})", f"| {each.conclusion} |")

@@ -21,7 +21,6 @@ EXPORT = (sys.executable, "-m", "workflows.cli", "export", "mlflow")
 
 
 def test_a_registered_name_ends_no_query() -> None:
-    """It has no character that is special in MLflow's queries and addresses."""
     assert registered_name('en-de it\'s 50% "x" / y') == "aiayn-en-de-it-s-50-x-y"
 
 
