@@ -187,21 +187,21 @@ PAGES_OF_RUNS = ("26_competitors-multi30k", "27_h200-dag", "26_attention-and-pat
 WITH_STATISTICS = ["README", "docs/protocol", "docs/competitors", *(f"docs/results/2026-11-{n}" for n in PAGES_OF_RUNS)]
 WITH_STATISTICS += ["docs/results/README", *(f"docs/results/2026-11-{n}" for n in BOTH)]
 OF_OTHER_RUNS = (
-    r"(39.6|40.0) ± 0.5|1.34 \[1.10, 1.65\]|At equal seconds, .*(?=NLL, mean ±)|Timed beside .*|are \[[\d., ]+\] nats"
+    r"39.6 ± 0.5|40.0 ± 0.5|1.34 \[1.10, 1.65\]|At equal seconds, withdrawn.*(?=NLL, mean ± sd)|Timed beside other.*|"
+    r"Standard deviations between a row's seeds are \[[\d.]+, [\d.]+\] nats"
 )
 STATISTIC = r"(?:-?\d+\.\d+ )?\[-?\d+\.\d+, -?\d+\.\d+\]|[\d.]+ ?± ?\d[\d.]*|\d\.\d+ \((?:[\d.]+|[a-z]+)\)"
-METRICS = {f"{score}.{of}" for score, of in product(("paper_bleu", "sacrebleu", "chrf"), ("dev", "test_2016_flickr"))}
-METRICS |= {"equal_flop_dev_nll", *(f"dev_nll.{n}" for n in range(0, 5700, 100))}
-METRICS |= {f"final_dev_{of}" for of in ("nll", "perplexity", "accuracy")}
+METRICS = {"final_dev_nll", "equal_flop_dev_nll", "final_dev_perplexity", "paper_bleu.dev", "sacrebleu.dev", "chrf.dev"}
+METRICS |= {"paper_bleu.test_2016_flickr", "sacrebleu.test_2016_flickr", *(f"dev_nll.{n}" for n in range(0, 5700, 100))}
+METRICS |= {"final_dev_accuracy"}
 
 
 def pooled(groups: Groups, of: str, minus: str) -> Estimate:
     """A difference by the rule until 29 November 2026: one variance, pooled over all models."""
     df = sum(len(values) - 1 for values in groups.values.values())
     squares = sum((len(values) - 1) * variance(values) for values in groups.values.values())
-    first, second = groups.values[of], groups.values[minus]
-    value, error = fmean(first) - fmean(second), sqrt(squares / df * (1 / len(first) + 1 / len(second)))
-    low, high = t.interval(0.95, df, value, error)
+    error = sqrt(squares / df * sum(1 / len(groups.values[name]) for name in (of, minus)))
+    low, high = t.interval(0.95, df, value := fmean(groups.values[of]) - fmean(groups.values[minus]), error)
     return Estimate(value, low, high, df, t.sf(value / error, df), t.cdf(value / error, df))
 
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from typer.core import TyperArgument, TyperCommand, TyperOption
 from typer.exceptions import TyperException
 
@@ -152,8 +152,8 @@ def _close_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def say(line: str) -> None:
-    """Prints a line as it is."""
+def say(line: RenderableType) -> None:
+    """Prints a line as it is, however long."""
     console.print(line, highlight=False, soft_wrap=True)
 
 

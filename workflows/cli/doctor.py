@@ -18,7 +18,7 @@ from pipeline.errors import UserError
 from pipeline.store.folders import forgetful_mount
 from pipeline.store.locks import FileLock, Lock
 from pipeline.store.store import Store
-from workflows.cli.console import console
+from workflows.cli.console import console, say
 from workflows.cli.options import AddressOption, StoreOption
 from workflows.engine.dag import Imported
 from workflows.engine.needs import existing, obstacles, temporary_folder, why_not_writable
@@ -57,7 +57,7 @@ def doctor(store: StoreOption = "runs", address: AddressOption = None) -> None:
             line = Text.assemble((f"{finding.verdict:9}", STYLES[finding.verdict]), f"{finding.name:15}{finding.text}")
             if finding.remedy:
                 line.append(f": {finding.remedy}")
-            console.print(line, soft_wrap=True, highlight=False)
+            say(line)
     raise typer.Exit(int(failed))
 
 

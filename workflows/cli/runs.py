@@ -6,7 +6,7 @@ from rich.text import Text
 
 from pipeline.errors import UserError
 from pipeline.store.store import Store
-from workflows.cli.console import console, print_error, say
+from workflows.cli.console import print_error, say
 from workflows.cli.options import StoreOption
 from workflows.engine.plan import update_of
 from workflows.quantities import in_words
@@ -35,7 +35,7 @@ def runs(store: StoreOption = "runs") -> None:
         line = Text("".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
         line.stylize(STYLES.get(row[1], ""), widths[0], widths[0] + widths[1])
         for text in (line, Text(f"  {command}", "dim")) if command else (line,):
-            console.print(text, soft_wrap=True)  # can be copied
+            say(text)  # can be copied
 
 
 def _progress(run: Run, store: Store) -> str:
