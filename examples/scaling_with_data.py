@@ -20,7 +20,7 @@ from pipeline.corpora.splitting import hash_of
 from pipeline.text.lines import read_pairs, write_pairs
 from workflows import reproduce_table2
 from workflows.cli.console import run_app
-from workflows.cli.forecast import FORECAST, Hardware, app_for, print_forecast
+from workflows.cli.forecast import FORECAST, Hardware, print_forecast
 from workflows.cli.reproduce import Asked, app_of
 from workflows.command_line import CommandLine, typed
 from workflows.engine.dag import Step, in_order, resolved
@@ -79,6 +79,6 @@ if __name__ == "__main__":
         cut(*map(Path, sys.argv[2:]))
     elif sys.argv[1:2] == ["forecast"]:
         del sys.argv[1]
-        run_app(app_for(MODULE, print_forecast, Hardware, FORECAST), f"python -m {MODULE} forecast")
+        run_app(app_of(MODULE, print_forecast, Hardware, FORECAST), f"python -m {MODULE} forecast")
     else:
         run_app(app_of(MODULE), f"python -m {MODULE}")

@@ -114,7 +114,11 @@ class ResidualNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor, y: Tensor, keys_N: Tensor | None) -> Tensor:  # type: ignore[override]
         """x_ND, y_ND -> x_ND, with the rows' keys for dropout."""
-        return super().forward(x + self.dropout(y, keys_N))
+        x = x + self.dropout(y, keys_N)
+        if x.dtype != torch.bfloat16 or x.device.type != "cpu" or not torch.is_grad_enabled():
+            return super().forward(x)
+        # On CPUs torch sums the gradients of weight and bias over the rows in bfloat16, where 256 + 1 = 256.
+        return (F.layer_norm(x, self.normalized_shape, eps=self.eps) * self.weight).add_(self.bias)
 
 
 class EncoderLayer(nn.Module):

@@ -45,7 +45,7 @@ LEARN_VOCABULARY = Stage("vocabulary.learn", Imported("pipeline.text.vocabulary:
 ENCODE = Stage("encoding.encode", Imported("pipeline.text.encoding:encode"), EncodedDataset, 2, cpus=0, resumes=True)
 OVERLAP = Stage("overlap.count", overlap.count, overlap.Overlaps, cpus=0)
 REPORT = Stage("corpus_report.report_corpus", report_corpus, CorpusReport, cpus=0)  # so that no run waits for it
-TRAIN = Stage("training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=6, cpus=0, trains=True)
+TRAIN = Stage("training.train", Imported("pipeline.training.on_ray:train"), TrainingRun, version=7, cpus=0, trains=True)
 AVERAGE = Stage(
     "averaging.average", Imported("pipeline.evaluation.averaging:average"), Checkpoint, cpus=0, computes=True
 )

@@ -1,17 +1,13 @@
 """`aiayn forecast TABLE`: the disk, FLOP and hours of the runs that a table lacks, on this machine or on named GPUs."""
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
-from inspect import Parameter, signature
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pipeline.errors import UserError
-from workflows.cli.console import App, console, say
-from workflows.cli.options import with_options
+from workflows.cli.console import console, say
 from workflows.cli.reproduce import Asked
 from workflows.engine.dag import Imported
 from workflows.engine.plan import to_run
@@ -28,21 +24,6 @@ class Hardware:
 
     gpus: Annotated[int | None, typer.Option(min=1, max=100_000, help="How many GPUs.  [default: all]")] = None
     gpu: Annotated[str | None, typer.Option(help="GPU model, e.g. h100.  [default: this machine's]")] = None
-
-
-def app_for(module: str, act: Callable[..., None], own: type, summary: str) -> App:
-    """Returns the app that calls `act` with what an experiment's `main` describes, and the further options `own`."""
-    main: Callable[..., tuple[Reproduction, Asked] | None] = import_module(module).main
-    app = App()
-
-    def command(further: Any, **options: Any) -> None:
-        if asked := main(**options):
-            act(*asked, further)
-
-    parameters = [*signature(main).parameters.values(), Parameter("further", Parameter.KEYWORD_ONLY, annotation=own)]
-    command.__signature__ = signature(main).replace(parameters=parameters)  # type: ignore[attr-defined]
-    app.command(help=summary)(with_options(command))
-    return app
 
 
 def print_forecast(experiment: Reproduction, request: Asked, hardware: Hardware) -> None:

@@ -47,7 +47,7 @@ from workflows.cli.clean import clean_store
 from workflows.cli.console import App, console, help_text, run_app, say
 from workflows.cli.curves import curves
 from workflows.cli.doctor import doctor
-from workflows.cli.forecast import FORECAST, Hardware, app_for, print_forecast
+from workflows.cli.forecast import FORECAST, Hardware, print_forecast
 from workflows.cli.prepared import SearchOptions, record, recorded, searched
 from workflows.cli.reproduce import app_of
 from workflows.cli.results import results
@@ -93,13 +93,13 @@ class Forecasts(Commands):
     """A command for each table."""
 
     experiments = {name: each for name, each in EXPERIMENTS.items() if name != "figures"}  # noqa: RUF012
-    app_of = staticmethod(partial(app_for, act=print_forecast, own=Hardware, summary=FORECAST))
+    app_of = staticmethod(partial(app_of, act=print_forecast, own=Hardware, summary=FORECAST))
 
 
 class Listings(Forecasts):
     """A command for each table."""
 
-    app_of = staticmethod(partial(app_for, act=print_settings, own=Words, summary=SETTINGS))
+    app_of = staticmethod(partial(app_of, act=print_settings, own=Words, summary=SETTINGS))
 
 
 app = App(cls=Commands, no_args_is_help=True, help=help_text(__doc__))

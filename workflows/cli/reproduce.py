@@ -8,10 +8,10 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import typer
 from pipeline.errors import UserError
 from pipeline.store.store import Store
 from workflows.cli.console import App, console, help_text, print_error, say
-from workflows.cli.options import Common
+from workflows.cli.options import Common, with_options
 from workflows.command_line import command_line
 from workflows.engine.dag import Step
 from workflows.engine.plan import as_mermaid, planned, print_plan, reasons, steps_of, to_run
@@ -110,16 +110,19 @@ def reproduce(experiment: Reproduction, request: Asked) -> None:
         raise typer.Exit(1)
 
 
-def app_of(module: str) -> App:
-    """Returns an experiment's app: its `main` as a command that reproduces what it returns; its docstring as help."""
+def app_of(module: str, act: Callable[..., None] = reproduce, own: type | None = None, summary: str = "") -> App:
+    """Returns the app that calls `act` with what an experiment's `main` describes, and the further options `own`."""
     found, app = import_module(module), App()
 
-    @wraps(found.main)
     def command(**options: Any) -> None:
+        further = [options.pop("further")] if own else []
         if asked := found.main(**options):
-            reproduce(*asked)
+            act(*asked, *further)
 
-    app.command(help=help_text(found.__doc__))(command)
+    shape = signature(found.main)
+    added = [Parameter("further", Parameter.KEYWORD_ONLY, annotation=own)] if own else []
+    command.__signature__ = shape.replace(parameters=[*shape.parameters.values(), *added])  # type: ignore[attr-defined]
+    app.command(help=summary or help_text(found.__doc__))(with_options(command))
     return app
 
 
