@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.synthetic import blocks
 from pipeline.corpora.archives import Archive
 from pipeline.corpora.wmt14 import Wmt14Settings, archive_of
-from pipeline.text.aligned import content_sha256
+from pipeline.text.aligned import cached_sha256
 from workflows.engine.cluster import map_on_ray
 
 CONFIG = "wmt14.toml"
@@ -40,7 +40,7 @@ def write_archives(folder: Path, target: Any, pairs: int) -> None:
         if name.startswith("archives."):
             lines.append(f"{key}.size_bytes = {path.stat().st_size}")
         if archive.checksum:
-            lines.append(f'{key}.checksum = "sha256:{content_sha256(path)}"')
+            lines.append(f'{key}.checksum = "sha256:{cached_sha256(path)}"')
     (folder / CONFIG).write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 

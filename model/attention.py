@@ -140,21 +140,17 @@ class MultiHeadAttention(nn.Module):
     whose keys come from other rows. There are no biases.
     """
 
-    def __init__(
-        self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention | None = None
-    ) -> None:
+    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention) -> None:
         super().__init__()
         self.n_heads, self.d_k, self.d_v = n_heads, d_k, d_v
-        self.function = function or ScaledDotProductAttention()
+        self.function = function
         self.w_o = projection(n_heads * d_v, d_model)
 
 
 class SelfAttention(MultiHeadAttention):
     """Self-attention within each sentence."""
 
-    def __init__(
-        self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention | None = None
-    ) -> None:
+    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention) -> None:
         super().__init__(d_model, n_heads, d_k, d_v, function)
         self.sizes = [n_heads * d_k, n_heads * d_k, n_heads * d_v]
         self.w_qkv = projection(d_model, sum(self.sizes))
@@ -168,9 +164,7 @@ class SelfAttention(MultiHeadAttention):
 class CrossAttention(MultiHeadAttention):
     """Attention from the decoder to the encoder's output."""
 
-    def __init__(
-        self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention | None = None
-    ) -> None:
+    def __init__(self, d_model: int, n_heads: int, d_k: int, d_v: int, function: ScaledDotProductAttention) -> None:
         super().__init__(d_model, n_heads, d_k, d_v, function)
         self.sizes = [n_heads * d_k, n_heads * d_v]
         self.w_q = projection(d_model, n_heads * d_k)

@@ -1,8 +1,8 @@
 """The shape of a model (paper §3.1, Table 3) and its optimizer (§5.3). Defaults are the paper's base model."""
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
 
 PAD_ID = 0
 """Token id of padding throughout the project."""
@@ -59,12 +59,9 @@ class TransformerConfig:
             raise ValueError(
                 f"attention_window is {self.attention_window}; it must be 0 for no limit, or at most {MAX_SIZE}"
             )
-        if self.positions not in ("sinusoidal", "learned"):
-            raise ValueError(f"positions is {self.positions!r}; it must be 'sinusoidal' or 'learned'")
-        if self.attention not in ("scaled_dot_product", "dot_product", "additive"):
-            raise ValueError(
-                f"attention is {self.attention!r}; it must be 'scaled_dot_product', 'dot_product' or 'additive'"
-            )
+        for field in fields(self):
+            if (known := get_args(field.type)) and (value := getattr(self, field.name)) not in known:
+                raise ValueError(f"{field.name} is {value!r}; it must be {' or '.join(map(repr, known))}")
         if self.attention_window and self.attention != "scaled_dot_product":
             raise ValueError(f"attention_window needs attention 'scaled_dot_product', but it is {self.attention!r}")
         self._check_architecture()
@@ -73,10 +70,6 @@ class TransformerConfig:
         if self.architecture == "transformer":
             return
         name = f"a {self.architecture} model"
-        if self.architecture not in ("recurrent", "convolutional"):
-            raise ValueError(
-                f"architecture is {self.architecture!r}; it must be 'transformer', 'recurrent' or 'convolutional'"
-            )
         if self.attention_window or self.attention_dropout:
             raise ValueError(f"{name} has no attention_window and no attention_dropout; leave both at 0")
         if self.attention != "scaled_dot_product":

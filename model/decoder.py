@@ -45,10 +45,6 @@ class HypothesisCache(Protocol):
     length: int
     """Number of positions decoded."""
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of attention."""
-
     def branch(self, parents_BW: Tensor) -> None:
         """Replaces each sentence's hypotheses with continuations of `parents_BW` (long); W may change."""
 
@@ -60,7 +56,7 @@ CacheT = TypeVar("CacheT", bound=HypothesisCache)
 
 
 class Decoder(Generic[CacheT]):
-    """Runs a model's decoder one position at a time; hidden states and logits equal the model's.
+    """Runs a model's decoder one position at a time; equals the model up to rounding; logits are at least float32.
 
     The model must be in evaluation mode. Build a new decoder after changing weights. Threads may share a decoder, each
     with its own caches.
@@ -171,11 +167,6 @@ class DecoderCache:
     """Number of positions decoded."""
     prune_at_tokens: int = 0
     """Tree size at which `open_position` prunes, at least FIRST_PRUNED_TOKENS."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of attention."""
-        return self.bias_BWM.dtype
 
     def branch(self, parents_BW: Tensor) -> None:
         """Replaces each sentence's hypotheses with continuations of `parents_BW` (long); W may change."""

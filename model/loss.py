@@ -77,7 +77,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         grad_weight_VD = gradient_VD
         if gradient_VD is None and any(ctx.needs_input_grad):
             grad_weight_VD = torch.zeros_like(weight_VD, dtype=accumulator)
-        n_rows = LOSS_ROWS.get(hidden_ND.device.type, 1024)
+        n_rows = LOSS_ROWS[hidden_ND.device.type]
         for first in range(0, hidden_ND.shape[0], n_rows):
             rows = slice(first, first + n_rows)
             hidden_CD, targets_C, kept_C = hidden_ND[rows], targets_N[rows], kept_N[rows]

@@ -109,7 +109,8 @@ def beam_search(
         limit_B = max_length((source_BS != PAD_ID).sum(dim=1), decoder.model, max_extra_tokens)
         decoder.model.reserve_positions(int(limit_B.max()))
         constrained = constraint.start(limit_B) if constraint is not None else None
-        state = _Search.begin(decoder.start(source_BS), limit_B, n_best, constrained)
+        dtype = torch.promote_types(decoder.model.embedding.weight.dtype, torch.float32)
+        state = _Search.begin(decoder.start(source_BS), limit_B, n_best, constrained, dtype)
         while state.sentence_B.numel():
             state.advance(decoder, beam_size, length_penalty)
             state.release(finished, length_penalty)
@@ -138,10 +139,14 @@ class _Search:
 
     @classmethod
     def begin(
-        cls, cache: HypothesisCache, limit_B: Tensor, n_best: int, constraint: ConstraintState | None
+        cls,
+        cache: HypothesisCache,
+        limit_B: Tensor,
+        n_best: int,
+        constraint: ConstraintState | None,
+        dtype: torch.dtype,
     ) -> "_Search":
         batch, device = limit_B.shape[0], limit_B.device
-        dtype = torch.promote_types(cache.dtype, torch.float32)
         nothing_BN = torch.full((batch, n_best), -math.inf, dtype=dtype, device=device)
         return cls(
             cache,
@@ -226,9 +231,8 @@ class _Search:
         self.cache.keep(open_B)
         if self.constraint is not None:
             self.constraint.keep(open_B)
-        for name in ("sentence_B", "limit_B", "tokens_BWT", "log_p_BW"):
-            setattr(self, name, getattr(self, name)[open_B])
-        for name in ("finished_BNT", "finished_score_BN", "finished_log_p_BN"):
+        of_open = "sentence_B", "limit_B", "tokens_BWT", "log_p_BW"
+        for name in (*of_open, "finished_BNT", "finished_score_BN", "finished_log_p_BN"):
             setattr(self, name, getattr(self, name)[open_B])
 
 

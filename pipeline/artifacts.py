@@ -125,7 +125,7 @@ class Vocabulary(Artifact):
     """A joint sentencepiece model, `joint.model` (ids: model.config), and its readable form, `joint.vocab`.
 
     vocabulary.json: {"size", "sampled_pairs": pairs it was trained on, "train_pairs": pairs available, "words":
-    distinct words in the sample}.
+    distinct words that it was learned from}.
     """
 
     record_file = "vocabulary.json"

@@ -43,8 +43,8 @@ class Context:
     warnings: Sequence[str] = ()
     """For a table, the warnings of all stages behind it, each with its stages' labels; empty for other stages."""
 
-    def progress(self, done: float, total: float, unit: str, **more: Any) -> None:
+    def progress(self, done: float, total: float, unit: str) -> None:
         """Reports progress. Raises LockLostError if another process has taken over (`Build.check`)."""
         if self.build:
             self.build.check(every_s=CHECK_S)
-        self.emit({"done": done, "total": total, "unit": unit, **more})
+        self.emit({"done": done, "total": total, "unit": unit})

@@ -1,7 +1,10 @@
 """Errors that the user can fix."""
 
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class UserError(Exception):
@@ -29,3 +32,12 @@ class LockLostError(UserError):
             f"another command has taken over {folder} because this one went silent; let that one finish, "
             "or stop it and run the same command again"
         )
+
+
+def mistakes(error: "ValidationError", within: str = "") -> str:
+    """Returns what is wrong, in one line, each mistake after the name of its field, which begins with `within`."""
+    found = []
+    for each in error.errors():
+        field = within + ".".join(str(part) for part in each["loc"] if part != "[key]")
+        found.append(f"{field}: {each['msg']}".removeprefix(": ").replace("Value error, ", "", 1))
+    return "; ".join(found)

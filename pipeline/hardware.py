@@ -107,7 +107,8 @@ def multiplies_bfloat16(device: str) -> bool:
     """Whether the device multiplies bfloat16 natively (AMX, AVX512-BF16, recent GPUs), unless oneDNN must not."""
     if device.startswith("cuda"):
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if os.environ.get("ONEDNN_MAX_CPU_ISA", "ALL").startswith(("SSE", "AVX2", "AVX512_CORE_VNNI")):
+    isa = os.environ.get("ONEDNN_MAX_CPU_ISA", "ALL")
+    if isa in ("AVX", "AVX512_CORE") or isa.startswith(("SSE", "AVX2", "AVX512_CORE_VNNI")):
         return False
     capabilities = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return bool(capabilities.get("amx_bf16") or capabilities.get("avx512_bf16"))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pipeline.store.folders import HIDDEN
+
 
 def peak_memory_bytes(device: str = "cpu") -> int:
     """Returns the peak resident memory; of a GPU, that of tensors. Both since `reset_peak_memory` or process start."""
@@ -44,8 +46,10 @@ def gpu_snapshot(folder: Path, rank: int, again: Callable[[], object] = tuple) -
     """Writes what holds a GPU's memory, while `again` runs out of it, to a file; returns an error's end, or ""."""
     if not (torch := sys.modules.get("torch")) or not torch.cuda.is_initialized():
         return ""
-    file = (folder if folder.is_dir() else Path(tempfile.gettempdir())) / f"memory-{rank}.pickle"
+    place = folder if folder.is_dir() else Path(tempfile.gettempdir())
+    file = place / f"{HIDDEN}memory" / f"{rank}.pickle"  # a later attempt that succeeds does not publish it
     try:
+        file.parent.mkdir(exist_ok=True)
         torch.cuda.memory._record_memory_history(max_entries=10_000, stacks="python")
         with suppress(MemoryError, RuntimeError):
             again()

@@ -35,7 +35,8 @@ def continuing(build: Callable[[Path], Built], identity: str) -> Callable[[Path]
             if not is_same or (path.name.startswith(HIDDEN) and path != owner.parent):
                 remove(path)
         owner.parent.mkdir(exist_ok=True)
-        owner.write_text(identity, encoding="utf-8")
+        if not is_same:  # a kill while it is written would lose all parts
+            owner.write_text(identity, encoding="utf-8")
         try:
             return build(folder)
         except UserError as error:  # without its lock, the files are another process's

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
-os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and output is as wide as it says
+for name in ("COLUMNS", "MLFLOW_TRACKING_URI", "RAY_ADDRESS"):  # pytest-xdist sets the first, for outputs' width
+    os.environ.pop(name, None)
 RAY_TMPDIR = os.environ.get("RAY_TMPDIR")
 NO_RAY = "/dev/null/a test that is not marked ray starts Ray"
 

@@ -26,7 +26,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ValidationError
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, mistakes
 from pipeline.store.artifact import MANIFEST, Artifact
 from pipeline.store.folders import Inside
 from pipeline.store.locks import FileLock, guarded, holder
@@ -86,8 +86,7 @@ class Run:
         try:
             return cls(root, folder, Record.model_validate_json((folder / RUN).read_bytes()))
         except (OSError, ValidationError) as error:
-            why = error.strerror if isinstance(error, OSError) else error.errors()[0]["msg"]
-            why = f"{why}".removeprefix("Value error, ")
+            why = error.strerror if isinstance(error, OSError) else mistakes(error)
             raise UserError(f"{folder / RUN} cannot be read ({why}); rerun its command or remove the folder") from None
 
     @property

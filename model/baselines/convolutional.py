@@ -28,7 +28,7 @@ KERNEL_WIDTH = 3
 """Positions of a convolution's window; 3 for most of the paper's."""
 EMBEDDING_STD = 0.1
 """Initial standard deviation of token and position embeddings (§3.5)."""
-HALF = math.sqrt(0.5)
+ROOT_HALF = math.sqrt(0.5)
 """Preserves the variance of a sum of two (§3.4)."""
 
 Window = Callable[[int, Tensor], Tensor]
@@ -47,10 +47,10 @@ class DecoderLayer(nn.Module):
     def forward(self, x_BQC: Tensor, windows_BQX: Tensor, embedded_BQD: Tensor, source: Source) -> Tensor:
         """Takes the layer's inputs, their windows and the embeddings added to queries: x_BQC."""
         gated_BQC = F.glu(apply_rowwise(self.convolution, windows_BQX))
-        query_BQD = (apply_rowwise(self.query, gated_BQC) + embedded_BQD) * HALF
+        query_BQD = (apply_rowwise(self.query, gated_BQC) + embedded_BQD) * ROOT_HALF
         scores_BQS = query_BQD.to(source.keys_BSK.dtype) @ source.keys_BSK.transpose(1, 2)
         context_BQD = (source.mean(scores_BQS) * source.n_tokens_B11.sqrt()).to(x_BQC.dtype)
-        return ((gated_BQC + apply_rowwise(self.output, context_BQD)) * HALF + x_BQC) * HALF
+        return ((gated_BQC + apply_rowwise(self.output, context_BQD)) * ROOT_HALF + x_BQC) * ROOT_HALF
 
 
 class Convolutional(StatefulModel):
@@ -84,11 +84,11 @@ class Convolutional(StatefulModel):
         for layer, dropout in zip(self.encoder, self.encoder_dropout, strict=True):
             around = KERNEL_WIDTH // 2
             windows_BSX = windows(F.pad(dropout(x_BSC, keys_BS), (0, 0, around, KERNEL_WIDTH - 1 - around)))
-            x_BSC = (F.glu(apply_rowwise(layer, windows_BSX)) + x_BSC) * HALF * real_BS1
+            x_BSC = (F.glu(apply_rowwise(layer, windows_BSX)) + x_BSC) * ROOT_HALF * real_BS1
         keys_BSD = apply_rowwise(self.encoder_output, x_BSC)
         if keys_BSD.requires_grad:  # scaled down, since it sums over all attentions (§3.4)
             keys_BSD.register_hook(lambda gradient: gradient / (2 * len(self.decoder)))
-        return Source.of(tokens_BS, keys_BSD, (keys_BSD + embedded_BSD) * HALF)
+        return Source.of(tokens_BS, keys_BSD, (keys_BSD + embedded_BSD) * ROOT_HALF)
 
     def decode(self, inputs: Rows, encoder_output: Source) -> Tensor:
         """Runs the decoder on the targets shifted right: hidden_ND, before the pre-softmax projection."""

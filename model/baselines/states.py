@@ -53,11 +53,6 @@ class StateCache:
     length: int = 0
     """Number of positions decoded."""
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of attention."""
-        return self.source.bias_B1S.dtype
-
     def branch(self, parents_BW: Tensor) -> None:
         """Replaces each sentence's hypotheses with continuations of `parents_BW` (long); W may change."""
         sentence_B1 = torch.arange(len(parents_BW), device=parents_BW.device)[:, None]

@@ -27,7 +27,7 @@ from pipeline.settings import Settings
 from pipeline.store.folders import Inside
 from pipeline.store.locks import FileLock
 from pipeline.store.removal import size_bytes
-from pipeline.text.aligned import content_sha256
+from pipeline.text.aligned import cached_sha256
 from pipeline.text.amount import Amount
 from pipeline.text.lines import open_unzipped
 
@@ -109,7 +109,7 @@ def extract(archive: Archive, origin: Origin, folder: Path) -> tuple[Path, Path,
     folder.mkdir(exist_ok=True)
     source, target = _stream_out(path, archive, folder)
     kind, _, digest = (archive.checksum or "").partition(":")
-    sha256 = digest if kind == "sha256" else content_sha256(path)
+    sha256 = digest if kind == "sha256" else cached_sha256(path)
     return source, target, {"bytes": path.stat().st_size, "sha256": sha256}
 
 
@@ -190,7 +190,7 @@ def _stream_out(path: Path, archive: Archive, folder: Path) -> list[Path]:
     except tarfile.FilterError as error:
         raise UserError(f"{path} is unsafe ({error}); it is not the official archive") from None
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"{path} is damaged ({error}); remove it and download it again") from None
+        raise UserError(f"{path} is damaged ({error}); move it elsewhere and download it again") from None
     if missing := [name for name in names if name not in copies]:
         raise UserError(f"{path} has no member {' and no '.join(missing)}; it is not the official archive")
     return [copies[name] for name in names]

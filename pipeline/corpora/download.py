@@ -19,23 +19,16 @@ if TYPE_CHECKING:
     from obstore import GetOptions
 
 log = logging.getLogger(__name__)
+RETRIES, PAUSE_S, TIMEOUT_S = 3, 1.0, 30.0
 
 
 def fetch(
-    urls: Sequence[str],
-    path: Path,
-    *,
-    advice: str,
-    size_bytes: int | None = None,
-    checksum: str | None = None,
-    retries: int = 3,
-    pause_s: float = 1.0,
-    timeout_s: float = 30.0,
+    urls: Sequence[str], path: Path, *, advice: str, size_bytes: int | None = None, checksum: str | None = None
 ) -> None:
     """Downloads to `path`, which appears only after its size and checksum, if given, are verified.
 
     `urls` are mirrors; the first that has the file is used. A partial `<path>.part` is resumed by HTTP Range. Requests
-    that fail, break off or receive nothing for `timeout_s` are repeated up to `retries` times without new bytes, with
+    that fail, break off or receive nothing for TIMEOUT_S are repeated up to RETRIES times without new bytes, with
     doubling pauses; then the next URL is tried. A wrong file is downloaded once more. `checksum` is "sha256:..." or
     "md5:...". Raises UserError, ending in `advice`, if no URL yields the file.
     """
@@ -49,10 +42,10 @@ def fetch(
         try:
             store = HTTPStore(
                 server,
-                client_options={"allow_http": True, "timeout": "7d", "read_timeout": timedelta(seconds=timeout_s)},
-                retry_config={"max_retries": retries, "backoff": {"init_backoff": timedelta(seconds=pause_s)}},
+                client_options={"allow_http": True, "timeout": "7d", "read_timeout": timedelta(seconds=TIMEOUT_S)},
+                retry_config={"max_retries": RETRIES, "backoff": {"init_backoff": timedelta(seconds=PAUSE_S)}},
             )
-            problem = _fetch_from(store, name, part, size_bytes, checksum, retries, pause_s)
+            problem = _fetch_from(store, name, part, size_bytes, checksum)
         except ValueError as error:  # not an address, such as http://mirror:80a/
             problem = str(error)
         if problem is None:
@@ -75,9 +68,7 @@ def mismatch(path: Path, size_bytes: int | None, checksum: str | None) -> str | 
     return None if actual == expected else f"{algorithm} {actual} instead of {expected}"
 
 
-def _fetch_from(
-    store: HTTPStore, name: str, part: Path, size_bytes: int | None, checksum: str | None, retries: int, pause_s: float
-) -> str | None:
+def _fetch_from(store: HTTPStore, name: str, part: Path, size_bytes: int | None, checksum: str | None) -> str | None:
     """Completes the partial file from one server; returns the problem, or None."""
     most_bytes, failures, fetched_again = _size(part), 0, False
     while True:
@@ -104,13 +95,13 @@ def _fetch_from(
             problem = _problem(str(error))
             if have_bytes and (problem.startswith("HTTP 416") or isinstance(error, NotSupportedError)):
                 part.unlink()  # this server cannot resume it, or it is not the beginning of its file
-            elif not answered or failures >= retries:  # obstore itself retries unanswered requests
+            elif not answered or failures >= RETRIES:  # obstore itself retries unanswered requests
                 return problem
             # A server without ranges starts over each time, so progress means more bytes than ever before.
             failures = 0 if _size(part) > most_bytes else failures + 1
             most_bytes = max(most_bytes, _size(part))
         log.warning("%s: %s; retrying", name, problem)
-        time.sleep(pause_s * 2**failures)
+        time.sleep(PAUSE_S * 2**failures)
 
 
 def _problem(error: str) -> str:

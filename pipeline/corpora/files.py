@@ -31,10 +31,10 @@ from pydantic import (
 from pipeline.artifacts import Corpus, EvaluationSet
 from pipeline.context import Context
 from pipeline.corpora.archives import Origin
-from pipeline.errors import UserError
+from pipeline.errors import UserError, mistakes
 from pipeline.settings import CleaningSettings, Settings, read_toml
 from pipeline.store.hashes import cached
-from pipeline.text.aligned import Part, content_sha256, copy_set, no_pair, parts_of
+from pipeline.text.aligned import Part, cached_sha256, copy_set, no_pair, parts_of
 from pipeline.text.amount import Amount
 from pipeline.text.cleaning import write_corpus
 from pipeline.text.languages import pair_in, tag_of
@@ -88,7 +88,7 @@ class FilesText(Settings):
 
     def identity(self) -> dict[str, Any]:
         """Depends on the files' content, not their paths. Raises UserError if one cannot be read."""
-        hashes = [[content_sha256(path) for path in sides.paths] for sides in self.files]
+        hashes = [[cached_sha256(path) for path in sides.paths] for sides in self.files]
         return {"name": self.name, "languages": list(self.languages), "files": hashes}
 
     def amount(self) -> Amount:
@@ -124,10 +124,7 @@ class FilesSettings(Settings):
         try:
             settings = cls.model_validate(content, context={"folder": folder})
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"] if part != "[key]")
-            message = first["msg"].removeprefix("Value error, ")
-            raise UserError(f"{path}: {place + ': ' if place else ''}{message}") from None
+            raise UserError(f"{path}: {mistakes(error)}") from None
         for sides in (*settings.train, settings.dev, *settings.test.values()):
             for file in sides.paths:
                 if not file.is_file():

@@ -17,7 +17,7 @@ from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
 from pipeline.settings import AbsolutePath, CleaningSettings, Settings, not_in_fingerprint
 from pipeline.store.folders import temporary_folder
-from pipeline.text.aligned import content_sha256, copy_set, parts_of
+from pipeline.text.aligned import cached_sha256, copy_set, parts_of
 from pipeline.text.amount import Amount
 from pipeline.text.cleaning import write_corpus
 from pipeline.text.overlap import check_apart
@@ -72,7 +72,7 @@ class Multi30kText(Settings):
     def identity(self) -> dict[str, Any]:
         """Depends on the files' content, not their paths. Raises UserError if one is missing."""
         if data := self.source.data:
-            sha256 = [content_sha256(data / name) for name in self.files]
+            sha256 = [cached_sha256(data / name) for name in self.files]
         else:
             sha256 = [published()[name][1] for name in self.files]
         return {"name": self.name, "target": self.source.target, "files": sha256}
@@ -106,7 +106,7 @@ def _files(context: Context, settings: Multi30kText) -> Iterator[tuple[Path, Pat
                 url = settings.source.base_url.rstrip("/") + "/" + name
                 advice = "check the network, or pass --data DIR with the Multi30k files"
                 fetch([url], folder / name, size_bytes=size_bytes, checksum=f"sha256:{sha256}", advice=advice)
-            elif name in published() and content_sha256(folder / name) != published()[name][1]:
+            elif name in published() and cached_sha256(folder / name) != published()[name][1]:
                 log.warning("%s is not the published file (its sha256 differs); using it anyway", folder / name)
         source, target = (folder / name for name in settings.files)
         yield source, target

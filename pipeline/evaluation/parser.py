@@ -20,9 +20,7 @@ from pipeline.settings import PARSING, DecodingSettings
 
 def settings_of(checkpoint_folder: Path) -> DecodingSettings:
     """Returns the search chosen for a parser on the dev set, or else the paper's."""
-    if not (checkpoint_folder / CHOICE_FILE).exists():
-        return PARSING
-    return DecodingSettings(**ChosenParser(checkpoint_folder).search.model_dump())
+    return ChosenParser(checkpoint_folder).search if (checkpoint_folder / CHOICE_FILE).exists() else PARSING
 
 
 class Parser(Translator):

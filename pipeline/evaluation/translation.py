@@ -30,6 +30,7 @@ from model.transformer import EncoderDecoder
 from pipeline.artifacts import Checkpoint
 from pipeline.errors import UserError
 from pipeline.hardware import call_mkl_once, dtype_of
+from pipeline.memory import is_out_of_memory
 from pipeline.parsing.constraint import TreeTokens, WellFormed, tree_tokens
 from pipeline.settings import LONGEST_TOKENS, DecodingSettings
 from pipeline.text.encoding import decode_ids
@@ -172,15 +173,21 @@ class Translator:
         best: list[list[Hypothesis]] = [[] for _ in sources]
         for rows in batches([len(source) for source in sources], settings, batch_tokens):
             source_BS = pad_sequence([torch.tensor(sources[i]) for i in rows], batch_first=True, padding_value=PAD_ID)
-            outputs = beam_search(
-                self._decoder,
-                source_BS.to(self.device),
-                beam_size=settings.beam_size,
-                length_penalty=settings.length_penalty,
-                max_extra_tokens=settings.max_extra_tokens,
-                n_best=n,
-                constraint=self._constraint([sources[i] for i in rows]) if settings.well_formed else None,
-            )
+            try:
+                outputs = beam_search(
+                    self._decoder,
+                    source_BS.to(self.device),
+                    **settings.model_dump(include={"beam_size", "length_penalty", "max_extra_tokens"}),
+                    n_best=n,
+                    constraint=self._constraint([sources[i] for i in rows]) if settings.well_formed else None,
+                )
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                raise UserError(
+                    f"memory ran out in a search with beam size {settings.beam_size} over {source_BS.numel()} tokens "
+                    f"({error}); end other programs that use it, or lower batch_tokens (now {batch_tokens})"
+                ) from error
             for i, hypotheses in zip(rows, outputs, strict=True):
                 best[i] = hypotheses
         return best

@@ -20,8 +20,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from pipeline.artifacts import Checkpoint
+from pipeline.errors import mistakes
 from pipeline.parsing.linearisation import writes_trees
-from pipeline.settings import PARSING, DecodingSettings
+from pipeline.settings import DecodingSettings
 from pipeline.text.vocabulary import load
 
 LIBRARIES = ("numpy", "pyarrow", "pydantic", "safetensors", "sentencepiece", "torch")
@@ -39,10 +40,11 @@ class Served:
     def __init__(self, checkpoint_folder: Path) -> None:
         import torch  # not at the top, since saving a model does not need it
 
-        from pipeline.evaluation.parser import Parser
+        from pipeline.evaluation.parser import Parser, settings_of
         from pipeline.evaluation.translation import Translator
 
-        kind, settings = (Parser, PARSING) if is_parser(checkpoint_folder) else (Translator, DecodingSettings())
+        parses = is_parser(checkpoint_folder)
+        kind, settings = (Parser, settings_of(checkpoint_folder)) if parses else (Translator, DecodingSettings())
         self._model = kind(checkpoint_folder, settings, "cuda" if torch.cuda.is_available() else "cpu")
 
     def predict(self, sentences: Any, params: dict[str, Any] | None = None) -> list[str]:
@@ -59,8 +61,7 @@ class Served:
         try:
             settings = DecodingSettings(**{**self._model.settings.model_dump(), **(params or {})})
         except ValidationError as error:
-            wrong = "; ".join(f"{detail['loc'][0]}: {detail['msg']}" for detail in error.errors())
-            raise MlflowException.invalid_parameter_value(wrong) from None
+            raise MlflowException.invalid_parameter_value(mistakes(error)) from None
         return self._model.with_settings(settings).translate(lines)
 
 

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.errors import UserError
-from pipeline.parsing.trees import TRACE_TAG, bracketed, cleaned, trees_in
+from pipeline.parsing.trees import FUNCTION, TRACE_TAG, bracketed, cleaned, trees_in
 from pipeline.text.lines import read_lines
 
 _ELEMENT = re.compile(
     r"\((?P<tag>[^()\s]*)\s+(?P<word>[^()\s]*)\)|\((?P<label>[^()\s]*)|(?P<closing>\))|(?P<text>[^()\s]+)", re.ASCII
 )
 """A tagged word, an opening bracket with its label, a closing bracket, or text outside brackets."""
-_FUNCTION = re.compile("[-=]")
 Span = tuple[str, int, int]
 """A constituent's label, first word and end (exclusive)."""
 TITLES: tuple[str, ...] = ("Number of sentence", "Number of Error sentence", "Number of Skip  sentence")
@@ -211,7 +210,7 @@ class _Tree:
     def spans(self) -> list[Span]:
         """Returns the constituents over scored words, except empty and deleted ones."""
         before = [*accumulate(self.counts, initial=0), -1]
-        spans = [(_FUNCTION.split(label, 1)[0], before[start], before[end]) for label, start, end in self.brackets]
+        spans = [(FUNCTION.split(label, 1)[0], before[start], before[end]) for label, start, end in self.brackets]
         return [span for span in spans if span[1] != span[2] and span[0] not in DELETED]
 
 

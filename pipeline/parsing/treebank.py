@@ -21,7 +21,7 @@ from pipeline.parsing.recombination import Recombination, RecombinationSettings
 from pipeline.parsing.splits import SPLITS, Selection, files_behind, splits_of
 from pipeline.parsing.trees import Tree, bracketed, cleaned, words_of
 from pipeline.settings import AbsolutePath, CleaningSettings, Settings
-from pipeline.text.aligned import Pairs, Part, blocks, content_sha256, write_set
+from pipeline.text.aligned import Pairs, Part, blocks, cached_sha256, write_set
 from pipeline.text.amount import Amount
 from pipeline.text.cleaning import write_corpus
 from pipeline.text.lines import write_lines
@@ -61,7 +61,7 @@ class TreebankSettings(Settings):
 
         Excludes files of dev and test sections.
         """
-        silver = [content_sha256(path) for path in self.silver]
+        silver = [cached_sha256(path) for path in self.silver]
         identity = {**_identity(self.treebank, "train", self.write_tags), "silver": silver}
         return identity | ({"recombination": self.recombination.identity()} if self.recombination else {})
 
@@ -82,7 +82,7 @@ def _identity(treebank: Path, split: str, write_tags: bool) -> dict[str, Any]:
     """Returns what determines a split's trees and symbols. Raises UserError if a file cannot be read."""
     digest = hashlib.sha256()
     for name, path in files_behind(treebank, split).items():
-        digest.update(f"{name} {content_sha256(path)}\n".encode())
+        digest.update(f"{name} {cached_sha256(path)}\n".encode())
     return {"treebank": digest.hexdigest(), **({"write_tags": True} if write_tags else {})}
 
 

@@ -39,7 +39,7 @@ MAX_TREE_TOKENS = 1 << 16
 """Maximum brackets, labels and words of a tree: more mean an unclosed bracket, and unbounded memory."""
 _TOKEN = re.compile(r"\(([^()\s]+)\s+([^()\s]+)\s*\)|([()]|[^()\s]+)", re.ASCII)
 """A tagged word in its bracket, or else a bracket, label or word."""
-_FUNCTION = re.compile("[-=]")
+FUNCTION = re.compile("[-=]")
 
 
 @dataclass(slots=True)
@@ -154,7 +154,7 @@ def words_of(tree: Tree) -> list[str]:
 @lru_cache(1 << 16)
 def without_functions(label: str) -> str:
     """Truncates a label at its first "-" or "=", unless it begins with one: NP for NP-SBJ-1, -LRB- for -LRB-."""
-    return _FUNCTION.split(label, maxsplit=1)[0] or label
+    return FUNCTION.split(label, maxsplit=1)[0] or label
 
 
 def cleaned(tree: Tree) -> Tree | None:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args, get
 
 from pydantic import TypeAdapter, ValidationError
 
-from pipeline.errors import LockLostError, UserError
+from pipeline.errors import LockLostError, UserError, mistakes
 from pipeline.store.folders import HIDDEN, MANIFEST, build_folder, inside, remove
 from pipeline.store.hashes import file_sha256, hashes_file, known_hashes, remember, stamp
 
@@ -62,12 +62,8 @@ class Artifact:
         try:
             return adapter.validate_python(self.read_json(name), extra=extra)
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
-            message = first["msg"].removeprefix("Value error, ")
-            problem = f"is not valid ({field}: {message})" if field else f"is not valid ({message})"
-            problem = f"has no {field!r}" if first["type"] == "missing" else problem
-            raise UserError(f"{self.folder / name} {problem}; restore it, or {self._remake}") from None
+            problem = f"{self.folder / name} is not valid ({mistakes(error)})"
+            raise UserError(f"{problem}; restore it, or {self._remake}") from None
 
     def write_json(self, name: str, value: Any) -> None:
         """Writes a JSON file into the folder."""
@@ -215,8 +211,8 @@ def report_full_disk(target: Path) -> Iterator[None]:
             raise
         free_gb = shutil.disk_usage(target.parent).free / 1e9
         raise UserError(
-            f"the disk of {target.parent} is full ({free_gb:.2f} GB free) while writing {target.name}; "
-            "free some space and run the same command again"
+            f"{error.filename or target} cannot be written ({error.strerror}; the disk of {target.parent} has "
+            f"{free_gb:.2f} GB free); free some space and run the same command again"
         ) from error
 
 
@@ -236,7 +232,7 @@ def publish(
     published or removed. `flush` syncs all files to disk, so that not even a power failure leaves a partial artifact.
     Raises LockLostError if the lock is lost, and UserError if `target` exists or the disk is full.
     """
-    if target.exists():
+    if os.path.lexists(target):
         raise UserError(f"{target} already exists; move it elsewhere or choose another folder")
     building = build_folder(target)
     if building.exists() and not resume:

@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, mistakes
 from pipeline.store.artifact import MANIFEST, Artifact, adapter_of, parse_manifest, read_manifest, report_full_disk
 from pipeline.store.bucket import Bucket
 from pipeline.store.folders import BUILD_PREFIX, PULLING_PREFIX, Inside, remove
@@ -62,8 +62,8 @@ class Mirror:
         try:
             return adapter_of(Published).validate_json(stored.data, extra="ignore") if stored else None
         except ValidationError as error:
-            why = error.errors()[0]["msg"]
-            raise UserError(f"{self.bucket.uri}/{place} is broken ({why}); move it elsewhere and rerun") from None
+            wrong = f"{self.bucket.uri}/{place} is broken ({mistakes(error)})"
+            raise UserError(f"{wrong}; move it elsewhere and rerun") from None
 
     def manifest(self, name: str, copy: Path) -> dict[str, Any] | None:
         """Returns a published artifact's manifest, of which this machine may have a `copy`; None if it is not intact.

@@ -24,7 +24,7 @@ from pipeline.store.hashes import VERIFIED, hashes_file
 from pipeline.store.locks import Owner, holder
 from pipeline.store.store import Store
 
-HIDDEN = ".deleted-"
+DELETED = ".deleted-"
 """Prefix of folders about to be deleted."""
 ERROR_PREFIX = ".error-"
 """Prefix of the files with the traceback of a step that failed. Its next success removes it."""
@@ -57,13 +57,13 @@ def unfinished(store: Store) -> list[str]:
 
     `lock_name` returns the lock of their builder.
     """
-    hidden = [name for name in _folders(store) if name.startswith(".") and not name.startswith(HIDDEN)]
+    hidden = [name for name in _folders(store) if name.startswith(".") and not name.startswith(DELETED)]
     return [name for name in hidden if name not in (".locks", VERIFIED)]
 
 
 def leftovers(store: Store) -> list[str]:
     """Returns the names of folders whose deletion was interrupted."""
-    return [name for name in _folders(store) if name.startswith(HIDDEN)]
+    return [name for name in _folders(store) if name.startswith(DELETED)]
 
 
 def lock_name(name: str) -> str:
@@ -92,7 +92,7 @@ def copies(store: Store) -> list[Unneeded]:
     here = [
         described(store, name)
         for name in (*published(store), *unfinished(store))
-        if not {name, lock_name(name)} & used.keys() and store.find(lock_name(name))
+        if not {name, name.removeprefix(PULLING_PREFIX), lock_name(name)} & used.keys() and store.find(lock_name(name))
     ]
     left = store.mirror.orphans() if store.mirror else {}
     return [*here, *(Unneeded(place, "left in the bucket", size_bytes) for place, size_bytes in left.items())]
@@ -105,7 +105,7 @@ def described(store: Store, name: str) -> Unneeded:
     with suppress(OSError, ValueError, KeyError, TypeError):
         label = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["label"]
     words = {
-        HIDDEN: "left by an interrupted cleaning",
+        DELETED: "left by an interrupted cleaning",
         ASIDE_PREFIX: f"{label}, set aside as damaged",
         ERROR_PREFIX: f"traceback of {label}",
         BUILD_PREFIX: f"partial {label}",
@@ -121,7 +121,7 @@ def hide(store: Store, names: Iterable[str]) -> list[Path]:
     moved = []
     for name in names:
         folder = store.folder(name)
-        hidden = folder if name.startswith(HIDDEN) else folder.with_name(f"{HIDDEN}{name}-{secrets.token_hex(4)}")
+        hidden = folder if name.startswith(DELETED) else folder.with_name(f"{DELETED}{name}-{secrets.token_hex(4)}")
         try:
             os.rename(folder, hidden)
         except OSError as error:

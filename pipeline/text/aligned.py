@@ -104,7 +104,7 @@ def no_pair(source: Path, target: Path) -> UserError:
     return UserError(f"no pair in {' and '.join(dict.fromkeys(map(str, (source, target))))}; at least one is needed")
 
 
-def content_sha256(path: Path) -> str:
+def cached_sha256(path: Path) -> str:
     """Returns a file's sha256, computed once (`cached`). Raises UserError if it cannot be read."""
     with readable(path):
         return cached(path, "sha256", file_sha256)

@@ -15,7 +15,7 @@ from pipeline.artifacts import Corpus, EvaluationSet, Shard
 from pipeline.context import Context
 from pipeline.errors import UserError
 from pipeline.store.artifact import JsonArtifact
-from pipeline.text.aligned import content_sha256
+from pipeline.text.aligned import cached_sha256
 from pipeline.text.lines import read_pairs, write_lines
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def check_apart(splits: Mapping[str, Iterable[Path]]) -> None:
     first: dict[str, tuple[str, Path]] = {}
     for name, paths in splits.items():
         for path in paths:
-            split, same = first.setdefault(content_sha256(path), (name, path))
+            split, same = first.setdefault(cached_sha256(path), (name, path))
             if split != name and split in list(splits)[:2]:
                 files = path if path == same else f"{same} and {path}"
                 raise UserError(

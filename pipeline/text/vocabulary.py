@@ -43,9 +43,9 @@ KEPT_LINES = 200_000
 def learn(context: Context, corpus: Corpus, settings: VocabularySettings) -> Vocabulary:
     """Learns exactly `settings.size` pieces from a corpus, deterministically.
 
-    Words are counted with one call of `context.map` per shard. vocabulary.json is {"size", "sampled_pairs",
-    "train_pairs", "words": distinct words, or parts of lines between spaces, in the sample}. Raises UserError, naming
-    the nearest possible size, if the text does not allow this one.
+    Words, or parts of lines between spaces, are counted with one call of `context.map` per shard. vocabulary.json is
+    {"size", "sampled_pairs", "train_pairs", "words": those it was learned from}. Raises UserError, naming the nearest
+    possible size, if the text does not allow this one.
     """
     words = _count(context, corpus, settings.sample_pairs)
     model, rules = io.BytesIO(), context.folder / "rules.tsv"

@@ -27,7 +27,7 @@ from pipeline.context import Listener, ignore
 from pipeline.environment import Laps
 from pipeline.errors import UserError
 from pipeline.hardware import call_mkl_once, dtype_name, make_deterministic
-from pipeline.memory import garbage_frozen, gpu_snapshot, reset_peak_memory
+from pipeline.memory import garbage_frozen, gpu_snapshot, is_out_of_memory, reset_peak_memory
 from pipeline.records import TrainingRecord
 from pipeline.settings import LONGEST_TOKENS, TrainingSettings
 from pipeline.store.build import Build
@@ -188,8 +188,10 @@ class Training:
         try:
             with garbage_frozen():
                 self._train(last)
-        except torch.OutOfMemoryError as error:
-            remedy = f"end other programs on that GPU, or set pass_tokens{gpu_snapshot(self.folder, self.workers.rank)}"
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            remedy = f"end other programs that use it, or set pass_tokens{gpu_snapshot(self.folder, self.workers.rank)}"
             raise UserError(f"memory ran out after update {self.state.update}: {error}; {remedy}") from error
 
     def _get_ready(self) -> None:

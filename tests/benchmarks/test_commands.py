@@ -29,7 +29,7 @@ from pipeline.evaluation.translation import load_model
 from pipeline.text.lines import write_lines
 from pipeline.text.segmentation import encode_lines
 from pipeline.text.vocabulary import load
-from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 ROOT = Path(__file__).parents[2]
 LINES = [line for line in SENTENCES if line.strip()]
@@ -59,7 +59,7 @@ def run(folder: Path, command: str, *options: str, blocked: bool = True) -> str:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint trained for a few seconds to repeat LINES."""
     folder = tmp_path_factory.mktemp("model")
-    checkpoint = make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"), dropout=0.0)
+    checkpoint = make_checkpoint(folder / "checkpoint", dropout=0.0)
     sentences = [torch.tensor(ids) for ids in encode_lines(load(checkpoint.folder / "joint.model"), LINES)]
     lines_BS = pad_sequence(sentences, batch_first=True)
     batch = Batch.padded(lines_BS, lines_BS, torch.float32)

@@ -29,11 +29,11 @@ def test_softmax_of_any_width_is_torch_s(n_keys: int) -> None:
 @pytest.mark.parametrize(("batch", "is_float32"), [(LARGE_NUMBERS // 256 - 1, True), (LARGE_NUMBERS // 256, False)])
 def test_bfloat16_attends_in_the_type_of_the_batch_s_size(batch: int, is_float32: bool) -> None:
     torch.manual_seed(0)
-    exact, length = SelfAttention(32, 2, 16, 16).double(), batch * 8
+    exact, length = SelfAttention(32, 2, 16, 16, ScaledDotProductAttention()).double(), batch * 8
     x_ND = torch.randn(length, 32).bfloat16()
     hidden_B11L = torch.zeros(batch, 1, 1, 8).masked_fill(torch.rand(batch, 1, 1, 8) < 0.3, -math.inf)
     hidden_B11L[..., 0] = 0
-    rounded = SelfAttention(32, 2, 16, 16).bfloat16()
+    rounded = SelfAttention(32, 2, 16, 16, ScaledDotProductAttention()).bfloat16()
     rounded.load_state_dict(exact.state_dict())
     exact.load_state_dict(rounded.state_dict())
     types = []

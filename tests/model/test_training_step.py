@@ -116,17 +116,11 @@ def test_bfloat16_copy_stays_close_to_float32(device: str) -> None:
 @pytest.mark.gpu
 def test_each_gradient_of_a_large_pass_is_close_to_float32(device: str) -> None:
     """A sum over these 4,000 rows in bfloat16 would stop growing after 256 equal terms."""
-    exact, copy = (
-        new_step(replace(TINY, d_model=32), dtype, device=device) for dtype in (torch.float32, torch.bfloat16)
-    )
+    exact, copy = (new_step(replace(TINY, d_model=32), each, device=device) for each in (torch.float32, torch.bfloat16))
     for step in (exact, copy):
         step.accumulate(Batch.padded(*sentences(800, device=device), step.dtype))
-    pairs = zip(*(views(step.gradient_P, step.master) for step in (exact, copy)), strict=True)
-    off = {
-        name: (h - g).norm() / g.norm()
-        for (name, _), (g, h) in zip(exact.master.named_parameters(), pairs, strict=True)
-    }
-    assert all(each < 0.1 for each in off.values()), off
+    for g, h in zip(*(views(step.gradient_P, step.master) for step in (exact, copy)), strict=True):
+        assert (h - g).norm() < 0.1 * g.norm()
 
 
 @pytest.mark.gpu

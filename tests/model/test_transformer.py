@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from model.attention import CrossAttention, MultiHeadAttention
+from model.attention import CrossAttention, MultiHeadAttention, ScaledDotProductAttention
 from model.batch import EncoderOutput, PaddedLayout, Rows, shift_right
 from model.config import END_ID, PAD_ID, TransformerConfig
 from model.decoder import IncrementalDecoder
@@ -73,7 +73,7 @@ def test_equals_torchs_reference_modules(source_BS: Tensor) -> None:
 def test_attention_of_free_sizes_is_equation_1_head_by_head() -> None:
     """With different d_k, d_v and d_model / h, each head is softmax(QKᵀ/√d_k)V and W_O joins them."""
     torch.manual_seed(0)
-    attention = CrossAttention(d_model=10, n_heads=3, d_k=2, d_v=5).double()
+    attention = CrossAttention(d_model=10, n_heads=3, d_k=2, d_v=5, function=ScaledDotProductAttention()).double()
     x_BLD, encoded_BMD = torch.randn(2, 4, 10, dtype=torch.float64), torch.randn(2, 6, 10, dtype=torch.float64)
     bias_B11M = torch.tensor([[0.0] * 6, [0.0] * 4 + [-math.inf] * 2], dtype=torch.float64)[:, None, None]
     w_k, w_v = attention.w_kv.weight.split([6, 15])

@@ -13,7 +13,7 @@ from model.transformer import Transformer
 from pipeline.text import vocabulary
 from pipeline.training.checkpoints import write_weights
 from tests.support.batches import hidden_of
-from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 
 KNOWN = [line for line in SENTENCES if line.strip()]
 LINES = [*KNOWN, "A dög ."]
@@ -37,7 +37,7 @@ def shifted(target_BT: torch.Tensor) -> torch.Tensor:
 
 
 def make_model(folder: Path, byte_fallback: bool = False, **more: Any) -> Transformer:
-    make_checkpoint(folder, make_corpus(folder.with_name("corpus")), byte_fallback)
+    make_checkpoint(folder, byte_fallback=byte_fallback)
     processor = vocabulary.load(folder / "joint.model")
     source_BS = ids(processor, KNOWN)
     target_BT = source_BS.roll(1, dims=0)

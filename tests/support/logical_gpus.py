@@ -29,6 +29,7 @@ from pipeline.settings import DecodingSettings, TrainingSettings
 from pipeline.store.build import Build
 from pipeline.training.on_ray import train
 from tests.support.contexts import new_context
+from tests.support.ray_workers import tasks_below
 from tests.support.waiting import until
 from workflows.engine.cluster import ON_HEAD, set_local_variables
 from workflows.engine.joining import loopback_only
@@ -79,17 +80,11 @@ class RecordingBuild(Build):
         return [Placed(*json.loads(path.read_text())) for path in sorted(self.diary.glob("rank-*.json"))]
 
 
-def tasks_below(pid: int) -> dict[int, str]:
-    lines = {process.pid: process.cmdline() for process in psutil.Process(pid).children(recursive=True)}
-    return {pid: line[0].removeprefix("ray::") for pid, line in lines.items() if line and line[0].startswith("ray::")}
-
-
 def n_gpus() -> float:
     return float(ray.cluster_resources()["GPU"])
 
 
 def start(gpus: int) -> None:
-    os.environ.pop("RAY_ADDRESS", None)
     set_local_variables()
     os.environ |= {LOGICAL_GPUS: "1", "RAY_TRAIN_V2_ENABLED": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
     with loopback_only():

@@ -5,10 +5,14 @@ from contextlib import suppress
 import psutil
 
 
-def workers_alive(*names: str) -> list[int]:
-    alive = []
-    for process in psutil.Process().children(recursive=True):
+def tasks_below(pid: int | None = None) -> dict[int, str]:
+    """Returns the titles of the tasks and actors below a process, by default this one, by their process."""
+    titles = {}
+    for process in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.Error):
-            if " ".join(process.cmdline()).startswith(tuple(f"ray::{name}" for name in names)):
-                alive.append(process.pid)
-    return alive
+            titles[process.pid] = " ".join(process.cmdline())
+    return {pid: title.removeprefix("ray::") for pid, title in titles.items() if title.startswith("ray::")}
+
+
+def workers_alive(*names: str) -> list[int]:
+    return [pid for pid, title in tasks_below().items() if title.startswith(names)]

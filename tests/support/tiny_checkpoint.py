@@ -36,8 +36,9 @@ def make_set(folder: Path, name: str = "first") -> EvaluationSet:
 
 
 def make_checkpoint(
-    folder: Path, corpus: Corpus, byte_fallback: bool = False, pieces: int = 60, **more: Any
+    folder: Path, corpus: Corpus | None = None, byte_fallback: bool = False, pieces: int = 60, **more: Any
 ) -> Checkpoint:
+    corpus = corpus or make_corpus(folder.with_name("corpus"))
     folder.mkdir(parents=True, exist_ok=True)
     size = pieces + 256 * byte_fallback
     settings = VocabularySettings(size=size, character_coverage=1, byte_fallback=byte_fallback)

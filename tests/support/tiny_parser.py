@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from pipeline.artifacts import Checkpoint, Corpus, EvaluationSet
+from pipeline.artifacts import CHOICE_FILE, Checkpoint, Corpus, EvaluationSet
 from pipeline.corpora.embedded import EmbeddedSettings, SplitName, generate, generate_set
-from pipeline.records import AveragingRecord
-from pipeline.settings import CleaningSettings
+from pipeline.records import AveragingRecord, ChoiceRecord
+from pipeline.settings import CleaningSettings, DecodingSettings
 from tests.support.contexts import new_context
 from tests.support.tiny_checkpoint import make_checkpoint
 
@@ -28,3 +28,11 @@ def make_parser(folder: Path, corpus: Corpus, **more: Any) -> Checkpoint:
     checkpoint = make_checkpoint(folder, corpus, pieces=300, **more)
     checkpoint.write(AveragingRecord(updates=(1,)))
     return checkpoint
+
+
+def choose(parser: Checkpoint, search: DecodingSettings) -> None:
+    """Records a search as chosen on the dev set."""
+    choice = ChoiceRecord(
+        model="supervised", models={"supervised": 50.0}, beams={search.beam_size: 50.0}, settings=search
+    )
+    parser.write_json(CHOICE_FILE, choice.model_dump(mode="json"))

@@ -119,9 +119,9 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def emulate_cpu(native: bool, faster: bool = True, replace: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Emulates a CPU of AMD that multiplies bfloat16 natively or not, or one of Intel that is no `faster` with it."""
-    replace(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native, "sse4a": faster})
+def emulate_cpu(native: bool, replace: Callable[[Any, str, Any], None] = setattr) -> None:
+    """Emulates a CPU of AMD that multiplies bfloat16 natively or not."""
+    replace(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native, "sse4a": True})
 
 
 def start_processes(function: Callable[..., None], arguments: tuple[Any, ...], size: int) -> None:

@@ -42,15 +42,13 @@ TRANSLATED = ["Das alte Haus steht auf dem Berg.", "Ein gut-bekannter Mann liest
 def made_table2(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> MadeTable2:
     """EN-DE base of `tests.support.tiny_profile`, trained once per session. Tests that change it must copy it."""
     store, printed = tmp_path_factory.mktemp("made_table2") / "runs", io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
-        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with contextlib.redirect_stdout(printed):
         reproduce(*reproduce_table2.main(overrides=overrides(TABLE_2), pairs="en-de", models="base", store=store))
     return MadeTable2(store, printed.getvalue())
 
 
 @pytest.fixture
-def copy_of_table2(made_table2: MadeTable2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeTable2:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def copy_of_table2(made_table2: MadeTable2, tmp_path: Path) -> MadeTable2:
     return made_table2.copied(tmp_path / "runs")
 
 

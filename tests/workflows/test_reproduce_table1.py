@@ -23,8 +23,7 @@ TINY = [
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_counted_and_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def test_counted_and_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
     reproduce(*reproduce_table1.main(profile="cpu", overrides=TINY, store=runs))
     output = capsys.readouterr().out

@@ -23,12 +23,11 @@ CONFIG = toml({**TABLE_3, "grid.rows.F1.learning_rate_scale": 1e30})
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_rows_then_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_then_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Measured rows appear beside printed ones, a diverging row has its reason, and a second call trains nothing.
 
     Nor does a third after the table's training runs are removed: it follows its plan.
     """
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     config = tmp_path / "rows.toml"
     config.write_text(CONFIG)
     with pytest.raises(typer.Exit) as ended_by:

@@ -29,8 +29,7 @@ SEMI_SUPERVISED = ["pairs.semi-supervised.choice.dropouts=[0.1]", "corpora.semi-
 
 
 @pytest.mark.usefixtures("ray_cluster")
-def test_both_rows_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def test_both_rows_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options: dict[str, Any] = {
         "treebank": make_wsj(tmp_path / "wsj"),
         "silver": [make_silver(tmp_path / "silver.trees")],

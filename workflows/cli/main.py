@@ -241,7 +241,9 @@ def average(
         "inputs": [{"label": known["label"], "fingerprint": known["fingerprint"]}] if known else [],
         "run": str(made_by.folder),
     }
-    _publish(out, "average", lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest)
+    options.publish_at(
+        out, "average", lambda folder: stages.AVERAGE.function(Context(folder), made_by, settings), manifest
+    )
     say(f"model: {out}")
 
 
@@ -278,7 +280,8 @@ def parse(
 ) -> None:
     """Parse standard input, one sentence per line. Its words have spaces ("The dog sleeps ."). Writes one bracketed
     tree per line; on a terminal, draws it (paper §6.3)."""
-    parse_input(named_folder("average", model, "model.safetensors"), {**search.changes, "well_formed": constrained})
+    changes = search.changes | ({"well_formed": True} if constrained else {})
+    parse_input(named_folder("average", model, "model.safetensors"), changes)
 
 
 @app.command()
@@ -371,18 +374,9 @@ def _export(
     def code(folder: Path) -> str:
         return example.format(folder=str(folder), vocabulary=str(folder / "joint.model"))
 
-    _publish(out, "export", make, {"stage": stage, "settings": [], "model": str(model)})
+    options.publish_at(out, "export", make, {"stage": stage, "settings": [], "model": str(model)})
     say(f"model: {out}; to use it in Python:")
     say(code(out))
-
-
-def _publish(out: Path, task: str, make: Callable[[Path], Artifact], manifest: dict[str, Any]) -> None:
-    """Builds an artifact in the user's folder. Raises UserError if another command is building it."""
-    store, name = Store(out.absolute().parent), str(out.absolute())
-    with store.lock(name, task) as lock:
-        if owner := lock.take():
-            raise UserError(f"{out} is being built by {owner}; wait for it or choose another folder")
-        store.publish(name, make, manifest, holds_lock=lock.is_ours)
 
 
 app.command("split")(split_text)

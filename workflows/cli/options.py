@@ -1,4 +1,4 @@
-"""Options shared by several commands, singly and in groups.
+"""Options shared by several commands, singly and in groups, and what --out creates.
 
 @with_options
 def main(common: Common, seeds: SeedsOption = 1) -> None: ...     # has --config ... --force, --seeds
@@ -15,6 +15,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from pipeline.errors import UserError
+from pipeline.store.artifact import ArtifactT
+from pipeline.store.store import Store
 
 Returned = TypeVar("Returned")
 
@@ -122,3 +124,12 @@ def with_options(main: Callable[..., Returned]) -> Callable[..., Returned]:
     command.__signature__ = expanded  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
+
+
+def publish_at(out: Path, task: str, build: Callable[[Path], ArtifactT], manifest: dict[str, Any]) -> None:
+    """Publishes an artifact as the folder `out` of a user. Raises UserError if another command is building it."""
+    store, name = Store(out.absolute().parent), str(out.absolute())
+    with store.lock(name, task) as lock:
+        if owner := lock.take():
+            raise UserError(f"{out} is being built by {owner}; wait for it or choose another folder")
+        store.publish(name, build, manifest, holds_lock=lock.is_ours)

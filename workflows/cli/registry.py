@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from pipeline.artifacts import Checkpoint
+from pipeline.errors import UserError
 from pipeline.evaluation.parser import settings_of
 from pipeline.export.mlflow_model import contents, is_parser
 from pipeline.store.artifact import MANIFEST
@@ -33,6 +34,8 @@ def register(named: Path) -> str:
     linked. Raises UserError if MLflow does not answer.
     """
     folder = named_folder("average", named, "model.safetensors")
+    if not (folder / "joint.model").is_file():
+        raise UserError(f"{folder} is a checkpoint within a run; average some with aiayn average, and name their mean")
     manifest = Checkpoint(folder).manifest if (folder / MANIFEST).exists() else {}
     made_by = next(iter(runs_with(named, folder)), None)
     experiment, profile, table = (*made_by.name.split("/")[:2], made_by.record.table) if made_by else ("models", "", "")

@@ -7,9 +7,9 @@ import typer
 
 from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.splitting import languages_of, split
-from pipeline.store.artifact import Artifact, publish
+from pipeline.store.artifact import Artifact
 from workflows.cli.console import say
-from workflows.cli.options import OutOption
+from workflows.cli.options import OutOption, publish_at
 from workflows.profiles.changes import checked
 
 LanguageOption = Annotated[str | None, typer.Option(metavar="CODE", help="Language.  [default: the file's extension]")]
@@ -31,4 +31,4 @@ def split_text(
         say(f"{out / 'text.toml'}: " + split(folder, (text[0], text[-1]), languages, {"test": test, "dev": dev}))
         return Artifact(folder)
 
-    publish(out.absolute(), build, {"stage": "split"})
+    publish_at(out, "split", build, {"stage": "split"})

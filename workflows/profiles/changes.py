@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import ValidationError
 
-from pipeline.errors import UserError
+from pipeline.errors import UserError, mistakes
 from pipeline.settings import Settings, flatten, read_toml
 from workflows.command_line import typed
 
@@ -70,11 +70,7 @@ def checked(settings: type[SettingsT], within: str = "", **values: Any) -> Setti
     try:
         return settings(**values)
     except ValidationError as error:
-        mistakes = []
-        for mistake in error.errors():
-            where = within + ".".join(str(part) for part in mistake["loc"]) or "settings"
-            mistakes.append(f"{where}: {mistake['msg'].removeprefix('Value error, ')}")
-        raise UserError("; ".join(mistakes)) from None
+        raise UserError(mistakes(error, within)) from None
 
 
 def merge(

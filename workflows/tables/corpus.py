@@ -118,8 +118,8 @@ def facts(statistics: CorpusStatistics) -> dict[str, str]:
         "tokens per sentence": f"mean: {means}; 99th percentile: {longest}",
         "unknown tokens": ", ".join(f"{split} {percent(part)}" for split, part in statistics.unknown.items()),
         "normalised": f"{rounded(n := statistics.normalised)} training line{'s' * (n != 1)}",
-        "vocabulary": f"{rounded(sample['size'])} pieces, learned from {rounded(sample['sampled_pairs'])} of "
-        f"{rounded(sample['train_pairs'])} pairs with {rounded(sample['words'])} distinct words",
+        "vocabulary": f"{rounded(sample['size'])} pieces, learned from the {rounded(sample['words'])} most frequent "
+        f"words of {rounded(sample['sampled_pairs'])} of {rounded(sample['train_pairs'])} pairs",
         "also in the training text": "; ".join(map(str, statistics.overlaps)),
     }
     if plan.updates is None or plan.padding_fraction is None:

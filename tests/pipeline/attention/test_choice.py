@@ -61,9 +61,11 @@ def test_far_begins_where_the_relations_are_distant(attended: Attended) -> None:
 def test_the_user_s_choice_comes_first(attended: Attended) -> None:
     four = one_antecedent(attended, Wanted(layer=2))
     assert (four.layer, four.heads[0], four.word) == (1, 0, 7)
-    four = one_antecedent(attended, Wanted(word="LAW", heads=(3, 2)))
-    assert (four.heads, four.word) == ((2, 1), 1)
+    four = one_antecedent(attended, Wanted(word="ITS", heads=(3, 2)))
+    assert (four.heads, four.word) == ((2, 1), 6)
     assert four.why.endswith("chosen")
+    with pytest.raises(UserError, match="no word stands 4 or more before “Law”"):
+        one_antecedent(attended, Wanted(word="law"))
     three = all_heads(attended, Wanted(layer=1, word="its", heads=(1,)))
     assert (three.layer, three.heads, three.word) == (0, (0,), 6)
     for wanted in (Wanted(layer=1), Wanted(heads=(1,)), Wanted(word="its")):

@@ -71,7 +71,7 @@ def test_an_unsafe_member_is_refused(data: Path, name: str, target: str, message
 @pytest.mark.parametrize("known", [True, False])
 def test_a_file_that_is_no_complete_archive_is_reported(data: Path, known: bool) -> None:
     (data / "x.tgz").write_bytes(b"<html>not found</html>\n" * 100)
-    with pytest.raises(UserError, match=r"x.tgz is damaged \(.*remove it and download it again"):
+    with pytest.raises(UserError, match=r"x.tgz is damaged \(.*move it elsewhere and download it again"):
         taken(data, known=known)
     for name in ("x.tgz", "x.tar"):
         write_archive(data / name, {"in/a.en": text([str(i) for i in range(9999)]), "in/a.de": b"b\n"})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.corpora import download
 from pipeline.corpora.download import fetch
 from pipeline.errors import UserError
 from tests.support.range_server import RangeServer, serving
@@ -25,7 +26,10 @@ def server(tmp_path: Path) -> Iterator[RangeServer]:
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Path:
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where to download, with short pauses."""
+    for name, value in (("RETRIES", 2), ("PAUSE_S", 0.001), ("TIMEOUT_S", 5.0)):
+        monkeypatch.setattr(download, name, value)
     (tmp_path / "here").mkdir()
     return tmp_path / "here" / "file"
 
@@ -36,11 +40,10 @@ def get(
     *mirrors: str,
     size_bytes: int | None = len(CONTENT),
     checksum: str | None = SHA256,
-    timeout_s: float = 5,
 ) -> None:
     url = server if isinstance(server, str) else f"{server.url}/file"
     known = {"size_bytes": size_bytes, "checksum": checksum, "advice": "pass --data DIR"}
-    fetch([url, *mirrors], target, **known, retries=2, pause_s=0.001, timeout_s=timeout_s)
+    fetch([url, *mirrors], target, **known)
 
 
 def ranges(server: RangeServer) -> list[str | None]:
@@ -59,9 +62,12 @@ def test_a_cut_download_is_continued_where_it_broke(server: RangeServer, target:
     assert ranges(server) == [None, "bytes=70000-", "bytes=140000-", "bytes=210000-", "bytes=280000-"]
 
 
-def test_a_link_that_falls_silent_is_dropped_and_continued(server: RangeServer, target: Path) -> None:
+def test_a_link_that_falls_silent_is_dropped_and_continued(
+    server: RangeServer, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "TIMEOUT_S", 1.5)
     server.cut_bytes, server.stalls = 200_000, 1
-    get(server, target, timeout_s=0.3)
+    get(server, target)
     assert target.read_bytes() == CONTENT
     assert ranges(server) == [None, "bytes=200000-"]
 

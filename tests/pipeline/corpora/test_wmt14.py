@@ -1,14 +1,13 @@
 """pipeline.corpora.wmt14 on archives with the official names and layout, from a server on loopback and a folder."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline.context import Context
-from pipeline.corpora import archives
+from pipeline.corpora import download
 from pipeline.corpora.wmt14 import PublishedSet, Wmt14Settings, archive_of, official_archives, read, read_set
 from pipeline.errors import UserError
 from pipeline.settings import CleaningSettings
@@ -61,7 +60,7 @@ def settings(official: Path, server: RangeServer) -> Wmt14:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archives, "fetch", partial(archives.fetch, pause_s=0.001, retries=1))
+    monkeypatch.setattr(download, "PAUSE_S", 0.001)
 
 
 def test_the_test_set_is_the_full_one_of_sacrebleu() -> None:

@@ -151,7 +151,6 @@ def test_many_processors_start_few_actors(device: str, workers: int, n_actors: i
     lines = [f"sentence {i}" for i in range(3003)]
     cut = decoding.chunks(lines, 4, device, workers)
     sizes = [len(chunk.lines) for chunk in cut]
-    print(f"{workers:,} on {device}: {min(workers, len(cut))} actors, {len(cut)} chunks of {sizes[0]} sentences")
     assert (min(workers, len(cut)), len(cut)) == (n_actors, n_chunks)
     assert min(sizes) * 4 > 0.8 * decoding.FULL_ROWS[device]
     assert -(-len(cut) // n_actors) * max(sizes) < 1.1 * 3003 / n_actors

@@ -122,6 +122,12 @@ def test_overlong_line_takes_bounded_memory(checkpoint: Checkpoint) -> None:
     assert peak_memory_bytes() - before_bytes < 1e9
 
 
+def test_a_search_without_room_is_one_line(checkpoint: Checkpoint) -> None:
+    wide = FAST.model_copy(update={"beam_size": 10**12})  # more than any machine has
+    with pytest.raises(UserError, match=r"memory ran out .* beam size 1000000000000 .* or lower batch_tokens"):
+        Translator(checkpoint.folder, wide, "cpu").translate(["A dog ."])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

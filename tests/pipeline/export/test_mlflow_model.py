@@ -17,14 +17,14 @@ from pipeline.export.mlflow_model import contents
 from pipeline.parsing.trees import bracketed
 from pipeline.settings import PARSING, DecodingSettings
 from tests.support import tiny_parser
-from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
-from tests.support.tiny_parser import make_parser, make_trees
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
+from tests.support.tiny_parser import choose, make_parser, make_trees
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     folder = tmp_path_factory.mktemp("served")
-    return make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"))
+    return make_checkpoint(folder / "checkpoint")
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +88,13 @@ def test_the_models_need_no_more_than_their_requirements(checkpoint: Checkpoint,
     from mlflow import pyfunc
 
     parser = make_parser(tmp_path / "made", make_trees(tmp_path))
-    pyfunc.save_model(tmp_path / "parser", **contents(parser, PARSING))
+    search = PARSING.model_copy(update={"beam_size": 2, "well_formed": True})
+    choose(parser, search)
+    pyfunc.save_model(tmp_path / "parser", **contents(parser, search))
     shutil.copytree(saved, tmp_path / "translator")
     assert len({(tmp_path / kind / "requirements.txt").read_text() for kind in ("parser", "translator")}) == 1
     lines = ["Two dogs run .", "", "A dog ."]
-    parsed = Parser(parser.folder, PARSING).parse(tiny_parser.SENTENCES)
+    parsed = Parser(parser.folder, search).parse(tiny_parser.SENTENCES)
     wanted = [translate(checkpoint, lines), [bracketed(each.tree) if each else "" for each in parsed]]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     folders = [str(tmp_path / kind) for kind in ("translator", "parser")]

@@ -12,7 +12,7 @@ from pipeline.errors import UserError
 from pipeline.export.transformer import load_transformer
 from pipeline.training.checkpoints import write_weights
 from tests.support.half_trained import TINY
-from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
+from tests.support.tiny_checkpoint import make_checkpoint
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
     ],
 )
 def test_what_a_library_lacks(tmp_path: Path, libraries: str, difference: dict[str, Any], message: str) -> None:
-    checkpoint = make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus"))
+    checkpoint = make_checkpoint(tmp_path / "checkpoint")
     config: TransformerConfig = dataclasses.replace(TINY, **difference)
     write_weights(checkpoint.folder, make_model(config).state_dict(), dataclasses.asdict(config))
     for library in ("CTranslate2", "MarianMT"):

@@ -33,8 +33,10 @@ def test_publish_renames_a_whole_folder_with_its_manifest(tmp_path: Path) -> Non
     assert (manifest["stage"], manifest["files"]) == ("test", files)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert {path.name for path in (tmp_path / "a").iterdir()} == {MANIFEST, "part"}
-    with pytest.raises(UserError, match="already exists"):
-        publish(tmp_path / "a", _write, {})
+    (tmp_path / "b").symlink_to("nowhere")
+    for name in "ab":
+        with pytest.raises(UserError, match="already exists"):
+            publish(tmp_path / name, lambda _: pytest.fail("it was built"), {})
 
 
 @pytest.mark.parametrize("ours", ["ja\n", "nein\n"])
@@ -106,7 +108,10 @@ def test_the_wrong_kind_of_folder_invalid_json_and_a_missing_figure_are_one_line
         _ = Corpus(tmp_path).pairs
     run = TrainingRun(tmp_path)
     run.write_json("run.json", TRAINING.model_dump(mode="json", exclude={"segments"}))
-    with pytest.raises(UserError, match=rf"^{tmp_path}/run\.json has no 'segments'; restore it, or move {tmp_path} "):
+    with pytest.raises(
+        UserError,
+        match=rf"^{tmp_path}/run\.json is not valid \(segments: Field required\); restore it, or move {tmp_path} ",
+    ):
         run.load()
 
 

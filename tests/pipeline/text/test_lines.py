@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import UserError
-from pipeline.text.lines import plain_bytes, read_lines, read_pairs, write_lines
+from pipeline.text.lines import count_lines, plain_bytes, read_lines, read_pairs, write_lines
 
 PACKS = gzip.compress, bz2.compress, lzma.compress
 LINE = st.text(st.characters(exclude_characters="\n\ufeff\0", codec="utf-8"))
@@ -76,8 +76,10 @@ def test_unequal_sides_are_reported_with_both_counts(tmp_path: Path, n_source: i
 def test_reading_streams(tmp_path: Path) -> None:
     """Memory does not grow with the file: 20 MB are read within 1 MB."""
     (tmp_path / "x.gz").write_bytes(gzip.compress((b"a line of text " * 10 + b"\n") * 140_000))
+    (tmp_path / "y.gz").write_bytes(gzip.compress(bytes(20_000_000)))
     tracemalloc.start()
     try:
+        assert [count_lines(tmp_path / name) for name in ("x.gz", "y.gz")] == [140_000, 1]
         assert sum(1 for _ in read_lines(tmp_path / "x.gz")) == 140_000
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:

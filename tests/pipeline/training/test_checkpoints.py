@@ -140,7 +140,9 @@ def test_full_disk_keeps_the_last_good_checkpoint(tmp_path: Path, dataset: Encod
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=900k", "tmpfs", str(disk)], capture_output=True).returncode:
         pytest.skip("this machine does not let us mount a disk")
     try:
-        with pytest.raises(UserError, match=r"the disk of .* is full.*free some space.*run the same command again"):
+        with pytest.raises(
+            UserError, match=r"cannot be written \(No space .* GB free\); free some space.*run the same command again"
+        ):
             Training(Workers(), dataset, TINY, disk).run()
         written = [path for kind in ("checkpoints", "recovery") for path in list_folders(disk / kind)]
         assert written

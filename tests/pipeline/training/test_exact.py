@@ -78,7 +78,6 @@ def test_workers_and_passes_walk_the_same_curve(size: int, pass_tokens: int, tra
     together = curve(trained(size, exact=False, pass_tokens=pass_tokens))
     assert len(alone) == UPDATES + 2
     differences = [abs(ours / theirs - 1) for ours, theirs in zip(together, alone, strict=True)]
-    print(f"{size} workers, {pass_tokens}: loss {together[-3]:.6f}, {alone[-3]:.6f}; up to {max(differences):.1e}")
     assert max(differences) < 1e-4
     assert alone[-3] < alone[0]
 

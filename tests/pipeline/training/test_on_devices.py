@@ -107,8 +107,8 @@ def test_validation_is_that_of_float64(device: str, dataset: EncodedDataset) -> 
 
 
 SHORTAGES = {
-    "the smallest part of an update does not fit .*; lower budget_tokens.*memory-0.pickle": (UserError, 0),
-    "ran out after update 2: .*memory-0.pickle": (UserError, 2),
+    "the smallest part of an update does not fit .*; lower budget_tokens.*memory/0.pickle": (UserError, 0),
+    "ran out after update 2: .*memory/0.pickle": (UserError, 2),
     "CUDA error: an illegal memory access": (RuntimeError, 0),
 }
 
@@ -137,7 +137,7 @@ def test_what_held_the_memory_that_ran_out_is_in_a_file(
     with training.writer, pytest.raises(kind, match=message):
         training.train()
     if kind is UserError:
-        content = pickle.loads((tmp_path / "memory-0.pickle").read_bytes())
+        content = pickle.loads((tmp_path / ".temporary-memory" / "0.pickle").read_bytes())
         if device == "cpu":
             assert content[-2:] == (["compute", "record"] if done else ["record", "compute"])
         elif not done:

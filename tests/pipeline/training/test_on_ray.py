@@ -22,6 +22,7 @@ from pipeline.training.layout import NODE_GROUP, layout_on
 from pipeline.training.loop import Training
 from pipeline.training.on_ray import train
 from pipeline.training.workers import Workers
+from tests.support.ray_workers import tasks_below
 from tests.support.tiny_training import TINY, kill_once, metrics, weights, with_fields
 
 pytestmark = pytest.mark.usefixtures("ray_cluster")
@@ -50,19 +51,12 @@ def test_killed_worker_ends_in_the_same_bits(two_workers: Path, dataset: Encoded
     assert {path.name for path in folder.iterdir()} == names
 
 
-def _titles(raylet: psutil.Process) -> set[tuple[int, str]]:
-    found = set()
-    for process in raylet.children(recursive=True):
-        with suppress(psutil.Error):
-            found.add((process.pid, next(iter(process.cmdline()), "")))
-    return {(pid, title) for pid, title in found if title.startswith("ray::")}
-
-
-def _kill_once_and_list(path: Path, earlier: set[tuple[int, str]], event: dict[str, Any]) -> None:
+def _kill_once_and_list(path: Path, earlier: dict[int, str], event: dict[str, Any]) -> None:
     """Kills this process at update 5, and lists its raylet's processes at the end, except earlier ones."""
     kill_once(path / "killed", 5, event)
     if event.get("done") == TINY.updates:
-        (path / "titles").write_text("\n".join(title for _, title in _titles(psutil.Process(os.getppid())) - earlier))
+        now = tasks_below(os.getppid()).items() - earlier.items()
+        (path / "titles").write_text("\n".join(title for _, title in now))
 
 
 def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp_path: Path) -> None:
@@ -71,13 +65,13 @@ def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp
     for made in (folder, tmp_path / "undisturbed"):
         made.mkdir()
     Training(Workers(), dataset, alone, tmp_path / "undisturbed").run()
-    earlier = _titles(psutil.Process())  # an earlier run's controller may not have ended yet
+    earlier = tasks_below()  # an earlier run's controller may not have ended yet
     train(Context(folder, partial(_kill_once_and_list, tmp_path, earlier)), dataset, alone)
     assert (tmp_path / "killed").exists()
     assert weights(folder) == weights(tmp_path / "undisturbed")
     assert metrics(folder) == metrics(tmp_path / "undisturbed")
     titles = (tmp_path / "titles").read_text()
-    assert "ray::single_worker" in titles
+    assert "single_worker" in titles
     assert "TrainController" not in titles
 
 

@@ -1,11 +1,7 @@
 """pipeline.training.updates: the next epoch's plan is ready before its first update, and changes no batch."""
 
 import os
-import time
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from timeit import Timer
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,14 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.synthetic import write_dataset
 from model.batch import Batch, PackedSize
-from model.config import PAD_ID, OptimizerConfig
+from model.config import PAD_ID
 from model.flops import training_flop
-from model.training_step import Buffers, TrainingStep
-from model.transformer import Transformer
 from pipeline.artifacts import EncodedDataset
-from pipeline.corpora.lengths import LENGTHS
 from pipeline.errors import UserError
 from pipeline.text.batching import EpochPlan, plan_epoch
 from pipeline.text.encoding import EncodedSplit
@@ -121,26 +113,6 @@ def test_no_padded_pass_of_a_run_is_larger_than_those_tried_first(dataset: Encod
     passes = [batch for update in run for part in update.mine for batch in part.batches]
     for size in (tokens_of, lambda batch: batch.source.tokens_N.numel(), lambda batch: batch.targets_N.numel()):
         assert max(map(size, updates.largest())) == max(map(size, passes))
-
-
-@pytest.mark.slow
-def test_the_host_needs_little_time_for_an_update(tmp_path: Path) -> None:
-    """Reading, filling a graph's buffers and applying, for updates of Multi30k's base; launches cost as on a CPU."""
-    settings = with_fields(model=replace(TINY.model, vocabulary_size=8000), budget_tokens=1250, pass_tokens=0)
-    split = EncodedSplit.open(write_dataset(tmp_path / "dataset", LENGTHS["multi30k"], 8000), "train")
-    updates = Updates(split, settings, Workers(), torch.bfloat16, "packed")
-    (batch,) = updates._read(updates._planned(0, 1), 0, 0).mine[0].batches
-    step = TrainingStep(Transformer(replace(TINY.model, vocabulary_size=16)), OptimizerConfig(), torch.float32)
-    buffers = Buffers(batch, torch.device("cpu"))
-    work: dict[str, Callable[[], object]] = {
-        "reading": lambda: updates._read(updates._planned(0, 1), 1, 1),
-        "filling": lambda: buffers.fill(batch),
-        "applying": lambda: step.apply(1, 1000),
-    }
-    timers = {name: Timer(do, timer=time.process_time) for name, do in work.items()}
-    fastest_us = {name: min(timer.repeat(7, 300)) / 300 * 1e6 for name, timer in timers.items()}
-    print(fastest_us)
-    assert sum(fastest_us.values()) < 1200
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts threads by Linux's /proc")

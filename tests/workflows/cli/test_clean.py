@@ -117,6 +117,9 @@ def test_copies_and_what_nobody_reads_in_a_bucket_go(at_s3: S3Server, command_li
     store.bucket.write("store/decoding-0000000000000009/0123456789abcdef/test.de", b"of an upload")
     left = [(one.name, one.size_bytes) for one in plan(store) if one.modified_s is None]
     assert left == [(f"store/{text.name}/0123456789abcdef", 18)]
+    (pulled := store.artifacts / f".pulling-.records-{text.name}").mkdir()
+    with lock_holder(store.artifacts / f".records-{text.name}"):
+        assert pulled.name not in _names(store)
     store.bucket.remove_folder(f"store/{training.name}")
     store_module._seen.clear()
     done = command_line.here("workflows.cli", "clean", "--store", store.uri, "--yes")

@@ -15,8 +15,7 @@ from workflows.cli import doctor
 
 
 def test_a_line_for_each_check(tmp_path: Path, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RAY_ADDRESS", "RAY_TMPDIR"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
     done = command_line.here("workflows.cli", "doctor", "--store", str(tmp_path / "runs"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -40,7 +39,6 @@ def test_failures_set_the_status(tmp_path: Path, command_line: CommandLine, monk
 def test_a_cluster_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
     (option,) = doctor.ray(f"127.0.0.1:{port}")
     assert option.verdict == "fails"
     assert f"no Ray cluster answers at --address 127.0.0.1:{port} ([Errno" in option.text

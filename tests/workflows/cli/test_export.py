@@ -14,7 +14,7 @@ from pipeline.records import BleuScores
 from pipeline.store.artifact import Artifact, _canonical_sha256
 from pipeline.store.store import Store
 from tests.support.lock_holder import lock_holder
-from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
+from tests.support.tiny_checkpoint import make_checkpoint
 from tests.support.tiny_model_store import publish_model
 from workflows.cli.card import write_card
 
@@ -44,7 +44,7 @@ def test_the_printed_code_translates(kind: str, tmp_path: Path) -> None:
     and so does the card's in the folder."""
     pytest.importorskip(LIBRARIES[kind])
     few_positions = {"positions": "learned", "max_positions": 40} if kind == "huggingface" else {}  # short outputs
-    make_checkpoint(tmp_path / "checkpoint", make_corpus(tmp_path / "corpus"), **few_positions)
+    make_checkpoint(tmp_path / "checkpoint", **few_positions)
     done = run(tmp_path, kind, "checkpoint", "--out", "the model's")
     assert (done.returncode, done.stderr) == (0, "")
     where, *lines = done.stdout.splitlines()
@@ -106,7 +106,7 @@ def test_the_card_says_what_the_store_knows(tmp_path: Path) -> None:
     averaged.write_json("manifest.json", {**made, "run": str(training)})
     write_card(tmp_path, averaged, "transformers", "print('Hallo')")
     assert "- licence of the text: Apache License 2.0, like the project" in (tmp_path / "README.md").read_text()
-    copied = make_checkpoint(tmp_path / "copied", make_corpus(tmp_path / "corpus"))
+    copied = make_checkpoint(tmp_path / "copied")
     write_card(copied.folder, copied, "ctranslate2", "print('Hallo')")
     lines = (copied.folder / "README.md").read_text().splitlines()
     assert [line.partition(":")[0] for line in lines if line[:2] == "- "] == ["- model", "- exported by"]

@@ -9,8 +9,8 @@ from pipeline.evaluation.parser import Parser
 from pipeline.parsing.trees import bracketed, trees_in, words_of
 from pipeline.settings import PARSING
 from tests.support.command_line import CommandLine
-from tests.support.tiny_checkpoint import make_checkpoint, make_corpus
-from tests.support.tiny_parser import SENTENCES, make_parser, make_trees
+from tests.support.tiny_checkpoint import make_checkpoint
+from tests.support.tiny_parser import SENTENCES, choose, make_parser, make_trees
 
 OPTIONS = ["--beam-size", "2", "--max-extra-tokens", "4", "--threads", "1"]
 FAST = PARSING.model_copy(update={"beam_size": 2, "max_extra_tokens": 4})
@@ -34,6 +34,17 @@ def test_each_line_gives_a_tree_over_its_words(checkpoint: Checkpoint, command_l
     (tree,) = trees_in([last], "output")
     assert words_of(tree.tree) == ["We", "went", "into", "the", "-LRB-", "old", "-RRB-", "city", "."]
     assert [first, last] == [bracketed(one.tree) for one in Parser(checkpoint.folder, FAST).parse(SENTENCES) if one]
+
+
+def test_a_parser_searches_as_was_chosen(tmp_path: Path, command_line: CommandLine) -> None:
+    """Without options, the trees are those of Table 4, constrained if they were there."""
+    parser = make_parser(tmp_path / "parser", make_trees(tmp_path))
+    free, constrained = (FAST.model_copy(update={"well_formed": well_formed}) for well_formed in (False, True))
+    trees = [bracketed(one.tree) for one in Parser(parser.folder, constrained).parse(SENTENCES) if one]
+    assert trees != [bracketed(one.tree) for one in Parser(parser.folder, free).parse(SENTENCES) if one]
+    choose(parser, constrained)
+    done = command_line.here("workflows.cli", "parse", str(parser.folder), text="\n".join(SENTENCES))
+    assert done.stdout.split("\n")[::2] == trees, done.stderr
 
 
 @pytest.mark.parametrize("line", ["x" * 2500 + " sleeps .", "The \u200b dog"])
@@ -64,7 +75,7 @@ def test_a_word_with_the_vocabulary_s_sign_for_a_space_is_one_word(checkpoint: C
 
 
 def test_a_translator_is_no_parser(tmp_path: Path, command_line: CommandLine) -> None:
-    translator = make_checkpoint(tmp_path / "translator", make_corpus(tmp_path / "corpus"))
+    translator = make_checkpoint(tmp_path / "translator")
     refused = command_line.here("workflows.cli", "parse", str(translator.folder), text="A dog .\n")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "is not a parser" in refused.stderr

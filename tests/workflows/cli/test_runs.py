@@ -76,7 +76,6 @@ def test_mistakes_are_one_line(store: Store, tmp_path: Path, command_line: Comma
 def test_curves_until_ctrl_c(store: Store, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """On this machine, without telemetry, at the last run's experiment. A server has its page; no database, none."""
     arguments = ["workflows.cli", "curves", "--store", str(store.root)]
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert "mlflow.db: no MLflow database" in command_line.here(*arguments).stderr
     server, record = Server(default_uri(store.root), "table2", store.root), store.root / "table2/multi30k/1/run.json"
     page = f"#/experiments/{server.experiment_id}/runs?compareRunsMode=CHART"

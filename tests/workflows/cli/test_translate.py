@@ -18,7 +18,7 @@ from pipeline.records import DecodingRecord
 from pipeline.settings import DecodingSettings
 from pipeline.store.store import Store
 from tests.support.command_line import CommandLine
-from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint, make_corpus
+from tests.support.tiny_checkpoint import SENTENCES, make_checkpoint
 from tests.support.tiny_model_store import publish_model
 from workflows.cli.prepared import searched
 from workflows.runs import Record, Run
@@ -32,7 +32,7 @@ ENDS_S = 60.0
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     folder = tmp_path_factory.mktemp("translate")
-    return make_checkpoint(folder / "checkpoint", make_corpus(folder / "corpus"))
+    return make_checkpoint(folder / "checkpoint")
 
 
 @pytest.fixture(scope="module")

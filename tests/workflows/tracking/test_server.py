@@ -100,9 +100,8 @@ def test_an_error_of_the_disk_is_no_server_that_is_away(tmp_path: Path, caplog: 
     assert "lacks data" in caplog.text
 
 
-def test_a_removed_file_has_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_file_has_nothing(tmp_path: Path) -> None:
     """A folder of any name holds all of MLflow's files."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "wh?at #1 per%20cent 50 % 'ü' \"d@t\" [bold]"
     folder.mkdir()
     server = Server(default_uri(folder), "table2", folder)
