@@ -82,7 +82,7 @@ PARTS = {
     "plain": Part('base with speed = "plain"', 20, 60, {"speed": "plain"}, updates=5),
     "float32": Part('base with dtype = "float32"', 50, 120, {"dtype": "float32"}, updates=5),
     "passes-8": Part("base in eight passes an update", 30, 90, {"pass_tokens": TrainingSettings().budget_tokens // 8}),
-    "largest": Part("the largest pass of plain that fits", 20, 90, {"speed": "plain"}),
+    "largest": Part("the largest pass of plain that fits, to four times an update", 20, 90, {"speed": "plain"}),
     "peers": Part("base beside other libraries", 60, 180),
 }
 

@@ -23,7 +23,7 @@ BARE_SHARDS = 4
 
 
 def measure(folder: Path, pair: str, pairs: int, vocabulary_size: int | None) -> dict[str, Any]:
-    """Runs the benchmark and returns the output of --json. Archives and artifacts in `folder` are reused."""
+    """Runs the benchmark and returns the output of --json. Leaves archives and artifacts in `folder`, a new one."""
     from benchmarks.official_archives import CONFIG, write_archives
     from benchmarks.usage import Usage
     from pipeline.environment import usable_cpus
@@ -37,10 +37,10 @@ def measure(folder: Path, pair: str, pairs: int, vocabulary_size: int | None) ->
 
     cores, archives = usable_cpus(), folder / "archives"
     with cluster(None):
-        if not (config := archives / CONFIG).exists():
-            write_archives(archives, pair.removeprefix("en-"), pairs)
+        archives.mkdir(parents=True)  # those of another run may be of other pairs, and its stages would not be timed
+        write_archives(archives, pair.removeprefix("en-"), pairs)
         sizes = [f"pairs.{pair}.vocabulary.size={vocabulary_size}"] if vocabulary_size else []
-        text = stages.prepared(load_profile(config=config, overrides=sizes), pair)
+        text = stages.prepared(load_profile(config=archives / CONFIG, overrides=sizes), pair)
         store, usage, started_s = Store(folder), Usage(folder), time.perf_counter()
         targets = [text.dataset, text.report, *text.test_sets.values()]
         runner.run(targets, store, [usage])

@@ -6,9 +6,9 @@ python -m benchmarks.training --no-peers --dtype float32
 
 Each contender (`training_loops`) has a process and, after a warm-up, trains on the next few updates while the others
 wait, round by round; so a slow minute of the machine affects all. A rate is real (not padding) target tokens per
-second, the median over rounds. The roofline fraction is the FLOP/s of the matrix products on real tokens
-(`model.flops`), divided by the rate of a large square product in the same dtype: between updates on a CPU, whose speed
-may change within seconds, before and after them on a GPU. Lengths are those of real text, ids are random.
+second, the median over rounds. The roofline fraction is the FLOP/s of the matrix products of mean updates on real
+tokens (`model.flops`), divided by the rate of a large square product in the same dtype: between updates on a CPU, whose
+speed may change within seconds, before and after them on a GPU. Lengths are those of real text, ids are random.
 
 Ray and MLflow are not needed. MarianMT is timed if `transformers` is installed: pip install -e '.[bench]'.
 """
@@ -138,15 +138,15 @@ def results(contenders: Sequence[Contender], updates: int) -> dict[str, Any]:
     """Returns rates, ratios and the roofline fraction. The first contender is ours; it has not failed."""
     ours, *peers = contenders
     by_ours = ours.rates("target_tokens")
-    torchs, best = _fastest(peers, TORCH), _fastest(peers, MARIAN)
+    torchs, marian = _fastest(peers, TORCH), _fastest(peers, MARIAN)
     products = [done["matmul_flop_s"] for done in ours.rounds]
     fractions = [flop_s / product for flop_s, product in zip(ours.rates("counted_flop"), products, strict=True)]
     real_tokens = sum(done["source_tokens"] + done["target_tokens"] for done in ours.rounds)
     return {
         "tokens_s": median(by_ours),
         **ratio("ratio_torch", by_ours, torchs.rates("target_tokens") if torchs else []),
-        **ratio("ratio_best_peer", by_ours, best.rates("target_tokens") if best else []),
-        "best_peer": f"{best.name} {best.dtype}" if best else None,
+        **ratio("ratio_marian", by_ours, marian.rates("target_tokens") if marian else []),
+        "marian_dtype": marian.dtype if marian else None,
         "roofline_fraction": median(fractions),
         "roofline_fraction_spread": [min(fractions), max(fractions)],
         "counted_flop_s": median(ours.rates("counted_flop")),

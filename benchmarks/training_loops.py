@@ -1,4 +1,4 @@
-"""The training loops that `benchmarks.training` compares, on the same batches, prefetched by the same code.
+"""The training loops that `benchmarks.training` compares, on the same updates, read by the same code.
 
 The peers' loops are those of a good tutorial: the library's model (`peers`), cross entropy with label smoothing, and
 Adam (fused, like ours) with the paper's schedule. Attention is the library's fused kernel; bfloat16 is by autocast.

@@ -7,9 +7,9 @@ Writes the text and its description, `published/text.toml`. All but 9 of its 62,
 """
 
 import gzip
-import sys
 from pathlib import Path
 
+import typer
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
 SETS = {"train": "train", "dev": "val", "test.test_2016_flickr": "test_2016_flickr"}
@@ -32,4 +32,4 @@ def main(source: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]))
+    typer.run(main)

@@ -6,10 +6,10 @@ Prints a Markdown table: the mean difference of the models that both files have,
 """
 
 import csv
-import sys
 from pathlib import Path
 from statistics import fmean, stdev
 
+import typer
 from scipy.stats import t
 
 METRICS = "final_dev_nll", "paper_bleu.", "sacrebleu."
@@ -21,7 +21,7 @@ def read(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
         return {(row["pair"], row["model"], row["seed"]): row for row in csv.DictReader(file)}
 
 
-def main(first: Path, *others: Path) -> None:
+def main(first: Path, others: list[Path]) -> None:
     """Prints the gains of the others."""
     base = read(first)
     print(f"| minus {first.stem} | model | metric | mean | 95% interval | n |\n|---|---|---|---|---|---|")
@@ -40,4 +40,4 @@ def main(first: Path, *others: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    typer.run(main)

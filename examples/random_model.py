@@ -6,11 +6,11 @@ python -m benchmarks.decoding random --src test.en --rounds 3
 """
 
 import shutil
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
+import typer
 from sentencepiece import SentencePieceProcessor
 
 from model.config import BASE
@@ -28,4 +28,4 @@ def main(pieces: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    typer.run(main)

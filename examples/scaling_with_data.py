@@ -8,12 +8,15 @@ The options are those of `aiayn table2`; `forecast` before them forecasts the ru
 as en-x-5000-de. All use the vocabulary of the last file, so name the largest last.
 """
 
+import json
 import sys
 from dataclasses import replace
 from functools import wraps
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import typer
 
 from pipeline.corpora.files import FilesSettings
 from pipeline.corpora.splitting import hash_of
@@ -30,6 +33,11 @@ from workflows.stages import LEARN_VOCABULARY
 MODULE, SMALLEST = "examples.scaling_with_data", 5_000  # pairs; the next is twice as large
 
 
+def quoted(text: object) -> str:
+    """Returns a TOML string, which JSON's are."""
+    return json.dumps(str(text), ensure_ascii=False)
+
+
 def cut(text: Path, out: Path) -> None:
     """Writes the largest subset in parts, by the hash of the source sentence, and a description of each subset."""
     out.mkdir(parents=True, exist_ok=True)
@@ -44,8 +52,10 @@ def cut(text: Path, out: Path) -> None:
         files = [f"{size}.{language}" for language in (source, target)]
         write_pairs(out / files[0], out / files[1], islice(rest, size if size == SMALLEST else size // 2))
         parts.append('{{source = "{}", target = "{}"}}'.format(*files))
-        held_out = {"dev": settings.dev, **{f"test.{name}": sides for name, sides in settings.test.items()}}
-        sets = [f'{name} = {{source = "{of.source}", target = "{of.target}"}}' for name, of in held_out.items()]
+        held_out = {"dev": settings.dev, **{f"test.{quoted(name)}": sides for name, sides in settings.test.items()}}
+        sets = [
+            f"{name} = {{source = {quoted(of.source)}, target = {quoted(of.target)}}}" for name, of in held_out.items()
+        ]
         lines = [f'source = "{source}-x-{size}"', f'target = "{target}"', f"train = [{', '.join(parts)}]", *sets, ""]
         (out / f"{size}.toml").write_text("\n".join(lines), encoding="utf-8")
         size *= 2
@@ -76,7 +86,8 @@ def main(**options: Any) -> tuple[Reproduction, Asked]:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["cut"]:
-        cut(*map(Path, sys.argv[2:]))
+        del sys.argv[1]
+        typer.run(cut)
     elif sys.argv[1:2] == ["forecast"]:
         del sys.argv[1]
         run_app(app_of(MODULE, print_forecast, Hardware, FORECAST), f"python -m {MODULE} forecast")

@@ -81,7 +81,7 @@ class ScaledDotProductAttention(nn.Module):
     ) -> Tensor:
         """Returns x_BHLV; the keys of the queries' rows are for dropout."""
         row_keys_B1L = None if row_keys_BL is None else row_keys_BL[:, None]
-        dropout = None if self.dropout is None else partial(self.dropout, row_keys=row_keys_B1L)
+        dropout = partial(self.dropout, row_keys=row_keys_B1L) if self.dropout and self.training else None
         return self.attend(q_BHLK, k_BHMK, v_BHMV, bias, dropout)
 
     def attend(
