@@ -22,7 +22,7 @@ SIZES = TransformerConfig(31, n_layers=3, d_model=12, d_ff=20, n_heads=2, d_k=5,
 @pytest.mark.parametrize(
     "config",
     [
-        *(replace(SIZES, **each) for each in ({}, {"attention_window": 2})),
+        *(SIZES, replace(SIZES, attention_window=2), replace(SIZES, attention_window=2, attention_dropout=0.1)),
         *(replace(SIZES, attention=each) for each in ("additive", "dot_product")),
         *map(config_of, NAMES),
     ],
