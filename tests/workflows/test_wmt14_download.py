@@ -29,7 +29,7 @@ class Interrupting(Watcher):
 @pytest.mark.usefixtures("ray_cluster")
 def test_an_interrupted_download_goes_on(tmp_path: Path) -> None:
     """Ctrl-C in the middle of two archives: partial downloads are kept, and the same command requests only the rest."""
-    pairs = [(secrets.token_hex(40), secrets.token_hex(40)) for _ in range(1500)]  # not compressible
+    pairs = [(secrets.token_hex(40), secrets.token_hex(40)) for _ in range(6000)]  # not compressible
     write_official(tmp_path / "official", "de", dict.fromkeys(official_archives("de"), pairs), pairs[:30], pairs[:12])
     with serving(tmp_path / "official") as server:
         fields = settings_of(tmp_path / "official", "de", 30, 12) | {"base_url": server.url}
@@ -44,5 +44,5 @@ def test_an_interrupted_download_goes_on(tmp_path: Path) -> None:
         server.asked.clear()
         (corpus,) = run([step], Store(tmp_path))
         assert any(asked for _, asked in server.asked)
-    assert [shard.pairs for shard in corpus.shards] == [1500, 1500, 1500]
+    assert [shard.pairs for shard in corpus.shards] == [6000, 6000, 6000]
     assert not list((tmp_path / "store" / "downloads").rglob("*.part"))

@@ -112,9 +112,11 @@ def test_workers_wait_for_the_cpus_of_other_work(
 ) -> None:
     """As runs say it, and without a warning as long as they wait, which would stand in the report."""
     monkeypatch.setattr(decoding, "PATIENCE_S", 0.5)
-    work, events = ray.remote(num_cpus=2)(lambda: time.sleep(5) or time.time()).remote(), list[dict[str, Any]]()
+    told, events = tmp_path / "told", list[dict[str, Any]]()
+    work = ray.remote(num_cpus=2)(lambda: until(told.exists, 60) and time.time()).remote()
     until(lambda: not ray.available_resources().get("CPU"), 30)
-    run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", FAST, events.append)
+    emit = lambda event: (events.append(event), told.touch())  # noqa: E731
+    run(checkpoint, make_set(tmp_path / "second", "second"), tmp_path / "out", FAST, emit)
     freed_s = ray.get(work)
     assert events[0] in [{"waiting": f"room for {n} of 1 CPU"} for n in ("1 decoding worker", "2 decoding workers")]
     assert not [each for each in caplog.records if "no result" in each.message and each.created < freed_s]

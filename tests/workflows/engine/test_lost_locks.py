@@ -57,7 +57,6 @@ def test_a_stage_whose_lock_is_lost_ends_and_publishes_nothing(tmp_path: Path, f
     began_s = time.monotonic()
     with pytest.raises(LockLostError, match=r"^another command has taken over .* went silent"):
         runner.run([step], store)
-    print(f"{function.__name__}: ended after {time.monotonic() - began_s:.1f} s")
     assert time.monotonic() - began_s < LONG_S / 2
     assert store.find(step.name) is None
     assert (store.scratch(step.name) / "words.txt").read_text() == "theirs"
