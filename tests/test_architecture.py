@@ -36,7 +36,7 @@ MOST_LINES = {
     "workflows": (10_334, 8_900),
     "benchmarks": (1_471, 1_450),
     "tests": (20_881, 19_500),
-    "a table": (6_427, 5_200),
+    "a table": (6_422, 5_200),
     "a file": (400, 400),
 }
 """Python lines of folders, of what a table imports from workflows/, and of any one file."""
