@@ -90,7 +90,7 @@ app = App()
 def main(
     pairs: Annotated[int, typer.Option(min=1000, help="Sentence pairs to generate and prepare.")] = 200_000,
     pair: Annotated[Literal["en-de", "en-fr"], typer.Option(help="Language pair.")] = "en-de",
-    folder: Annotated[Path | None, typer.Option(help="Folder to keep.  [default: a temporary one]")] = None,
+    folder: Annotated[Path | None, typer.Option(help="New folder to keep.  [default: a temporary one]")] = None,
     vocabulary_size: Annotated[int | None, typer.Option(min=8, help="Pieces.  [default: the profile's]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON object on one line.")] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Benchmark of the training step: our loop, torch.nn.Transformer and MarianMT, on the same batches.
+"""Benchmark of the training step: our loop, torch.nn.Transformer and MarianMT, on the same updates.
 
 python -m benchmarks.training                            # 3+3 layers of width 256
 python -m benchmarks.training --size base --json         # the paper's base
@@ -146,7 +146,6 @@ def results(contenders: Sequence[Contender], updates: int) -> dict[str, Any]:
         "tokens_s": median(by_ours),
         **ratio("ratio_torch", by_ours, torchs.rates("target_tokens") if torchs else []),
         **ratio("ratio_marian", by_ours, marian.rates("target_tokens") if marian else []),
-        "marian_dtype": marian.dtype if marian else None,
         "roofline_fraction": median(fractions),
         "roofline_fraction_spread": [min(fractions), max(fractions)],
         "counted_flop_s": median(ours.rates("counted_flop")),

@@ -110,14 +110,15 @@ class OurLoop(TrainingLoop):
 
 
 class PlainLoop(TrainingLoop):
-    """The usual loop around a model that maps (source_BS, inputs_BT) to logits_BTV."""
+    """The usual loop around a model that maps (source_BS, inputs_BT) to logits_BTV; a pass an update on a GPU."""
 
     def __init__(self, settings: TrainingSettings, dataset: EncodedDataset, make: Make, dtype: Dtype) -> None:
         super().__init__(settings)
         torch.backends.cuda.enable_cudnn_sdp(False)  # it would plan again for each shape
         self.dtype, self.state = dtype_of(dtype, self.device), TrainingState()
-        split = EncodedSplit.open(dataset, "train")
-        self.updates = Updates(split, settings, Workers(device=self.device), torch.float32)
+        settings = settings.model_copy(update={"pass_tokens": settings.budget_tokens * (self.device == "cuda")})
+        workers = Workers(device=self.device)
+        self.updates = Updates(EncodedSplit.open(dataset, "train"), settings, workers, torch.float32)
         torch.manual_seed(settings.seed)
         self.model = make(settings.model).to(self.device).train()
         optimizer = settings.optimizer

@@ -24,7 +24,7 @@ class Usage(Watcher):
         self._peaks_bytes: dict[str, int] = {}
         self._disk_bytes = self._peak_disk_bytes = 0
         self.cpu_s: dict[str, float] = {}
-        """CPU time of all processes during each step, in seconds, by its label; concurrent steps each have it all."""
+        """CPU time of all processes during each step, in seconds, by its label; what overlaps counts for each."""
 
     def started(self, step: Step[Artifact]) -> None:
         self.cpu_s[step.label] = -self._sample()

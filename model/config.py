@@ -61,7 +61,7 @@ class TransformerConfig:
             )
         for field in fields(self):
             if (known := get_args(field.type)) and (value := getattr(self, field.name)) not in known:
-                raise ValueError(f"{field.name} is {value!r}; it must be {' or '.join(map(repr, known))}")
+                raise ValueError(f"{field.name} is {value!r}; it must be one of {', '.join(map(repr, known))}")
         if self.attention_window and self.attention != "scaled_dot_product":
             raise ValueError(f"attention_window needs attention 'scaled_dot_product', but it is {self.attention!r}")
         self._check_architecture()

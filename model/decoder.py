@@ -56,7 +56,7 @@ CacheT = TypeVar("CacheT", bound=HypothesisCache)
 
 
 class Decoder(Generic[CacheT]):
-    """Runs a model's decoder one position at a time; equals the model up to rounding; logits are at least float32.
+    """Runs a model's decoder one position at a time: as the model up to rounding, with logits of at least float32.
 
     The model must be in evaluation mode. Build a new decoder after changing weights. Threads may share a decoder, each
     with its own caches.

@@ -92,7 +92,7 @@ PRODUCTS = {"transformer": _transformer, "recurrent": _recurrent, "convolutional
 
 def _encoder_pairs(config: TransformerConfig, source: Tensor) -> int:
     """Counts the query-key pairs of one encoder layer's self-attention."""
-    if not config.attention_window or config.attention_dropout:  # whose weights are those of the full product
+    if not config.attention_window or config.attention_dropout:  # dropout needs all weights
         return int((source * source).sum())
     lengths, counts = source.unique(return_counts=True)
     return sum(

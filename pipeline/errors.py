@@ -35,9 +35,9 @@ class LockLostError(UserError):
 
 
 def mistakes(error: "ValidationError", within: str = "") -> str:
-    """Returns what is wrong, in one line, each mistake after the name of its field, which begins with `within`."""
+    """Returns the first three mistakes in one line, each after the name of its field, which begins with `within`."""
     found = []
     for each in error.errors():
         field = within + ".".join(str(part) for part in each["loc"] if part != "[key]")
         found.append(f"{field}: {each['msg']}".removeprefix(": ").replace("Value error, ", "", 1))
-    return "; ".join(found)
+    return "; ".join(found[:3] + [f"and {len(found) - 3} more"] * (len(found) > 3))

@@ -46,10 +46,12 @@ def gpu_snapshot(folder: Path, rank: int, again: Callable[[], object] = tuple) -
     """Writes what holds a GPU's memory, while `again` runs out of it, to a file; returns an error's end, or ""."""
     if not (torch := sys.modules.get("torch")) or not torch.cuda.is_initialized():
         return ""
-    place = folder if folder.is_dir() else Path(tempfile.gettempdir())
-    file = place / f"{HIDDEN}memory" / f"{rank}.pickle"  # a later attempt that succeeds does not publish it
+    try:  # a later attempt that succeeds does not publish it
+        (there := folder / f"{HIDDEN}memory").mkdir(exist_ok=True)
+    except OSError:  # the folder is on another node
+        there = Path(tempfile.mkdtemp(prefix="aiayn-memory-"))
+    file = there / f"{rank}.pickle"
     try:
-        file.parent.mkdir(exist_ok=True)
         torch.cuda.memory._record_memory_history(max_entries=10_000, stacks="python")
         with suppress(MemoryError, RuntimeError):
             again()

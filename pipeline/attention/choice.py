@@ -86,8 +86,6 @@ def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
     two_NHL = np.sort(peak_NHL, axis=1)[:, -2:]
     wanted_layer, heads, wanted_word = wanted.within(attended)
     layer, word = _best(two_NHL.sum(1), wanted_layer, wanted_word)
-    if not (earlier_LL[word] & is_word_L).any():
-        raise UserError(f"no word stands {LONG_WORDS} or more before “{attended.source.word(word)}”; name a later one")
     order = np.argsort(-peak_NHL[layer, :, word], kind="stable")
     heads = (heads or tuple(order.tolist()))[:2]
     target = int((weights_NHLL[layer, heads[0], word] * (earlier_LL[word] & is_word_L)).argmax())
@@ -95,6 +93,8 @@ def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
     antecedent = attended.source.word(target)
     most = f"the most on any single word at least {LONG_WORDS} before"
     why = wanted.reason if any((wanted.layer, wanted.heads, wanted.word)) else most
+    if not (earlier_LL[word] & is_word_L).any():
+        return Choice(layer, heads, word, f"no word stands {LONG_WORDS} or more before “{attended.source.word(word)}”")
     return Choice(layer, heads, word, f"head {heads[0] + 1} puts {peak:.0%} on “{antecedent}”: {why}")
 
 

@@ -186,7 +186,7 @@ class Translator:
                     raise
                 raise UserError(
                     f"memory ran out in a search with beam size {settings.beam_size} over {source_BS.numel()} tokens "
-                    f"({error}); end other programs that use it, or lower batch_tokens (now {batch_tokens})"
+                    f"({error}); end other programs, or lower batch_tokens or beam_size"
                 ) from error
             for i, hypotheses in zip(rows, outputs, strict=True):
                 best[i] = hypotheses

@@ -209,10 +209,11 @@ def report_full_disk(target: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
-        free_gb = shutil.disk_usage(target.parent).free / 1e9
+        full = Path(error.filename or target)
+        free_gb = shutil.disk_usage(full.parent if full.parent.exists() else target.parent).free / 1e9
         raise UserError(
-            f"{error.filename or target} cannot be written ({error.strerror}; the disk of {target.parent} has "
-            f"{free_gb:.2f} GB free); free some space and run the same command again"
+            f"{full} cannot be written ({error.strerror}; its disk has {free_gb:.2f} GB free); "
+            "free some space and run the same command again"
         ) from error
 
 

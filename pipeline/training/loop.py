@@ -191,7 +191,7 @@ class Training:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            remedy = f"end other programs that use it, or set pass_tokens{gpu_snapshot(self.folder, self.workers.rank)}"
+            remedy = f"end other programs, or set pass_tokens{gpu_snapshot(self.folder, self.workers.rank)}"
             raise UserError(f"memory ran out after update {self.state.update}: {error}; {remedy}") from error
 
     def _get_ready(self) -> None:

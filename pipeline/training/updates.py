@@ -33,7 +33,7 @@ AHEAD_UPDATES = 2
 CPU_PASS_TOKENS = 4096
 """Tokens a side of a pass on a CPU; more are not faster."""
 PADDED_PASSES = 8
-"""Passes of an update of all lengths, padded to their longest sentence, unless `pass_tokens` decides."""
+"""Passes of an update whose batches are padded to their longest sentence, unless `pass_tokens` decides."""
 COUNTED_PAIRS = 1 << 20
 """Pairs whose FLOP are counted at a time, so that counting needs little memory."""
 Form = Literal["padded", "blocks", "packed"]
@@ -90,7 +90,7 @@ class Updates:
         limit_tokens = settings.pass_tokens or (CPU_PASS_TOKENS if workers.device == "cpu" else settings.budget_tokens)
         self.n_passes = -(-settings.budget_tokens // (workers.size * limit_tokens))
         """Passes in which this worker computes its share of an update."""
-        if form == "padded" and settings.mixes_lengths and not settings.pass_tokens:  # so that a pass has like lengths
+        if form == "padded" and not settings.pass_tokens:  # so that a pass has sentences of like length
             self.n_passes = max(self.n_passes, min(PADDED_PASSES, -(-settings.units // workers.size)))
         self.compute_in(self.n_passes)
         self.waited_s = 0.0

@@ -82,5 +82,6 @@ def test_an_error_of_the_user_leaves_what_was_finished(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="full"):
             publish(tmp_path / "a", continuing(build, ""), {}, resume=True)
         assert [path.name for path in tmp_path.rglob("*.json")] == records
+        assert any(tmp_path.iterdir()) == bool(records)
         written |= {path.stat().st_mtime_ns for path in tmp_path.rglob("identity")}
     assert len(written) == 1  # a kill while it is written again would lose all

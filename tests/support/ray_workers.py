@@ -10,7 +10,7 @@ def tasks_below(pid: int | None = None) -> dict[int, str]:
     titles = {}
     for process in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.Error):
-            titles[process.pid] = " ".join(process.cmdline())
+            titles[process.pid] = " ".join(process.cmdline()).strip()
     return {pid: title.removeprefix("ray::") for pid, title in titles.items() if title.startswith("ray::")}
 
 

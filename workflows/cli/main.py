@@ -275,12 +275,13 @@ def parse(
     model: Annotated[Path, typer.Argument(help="Folder or name of a parser, e.g. table4/embedded/supervised.")],
     search: SearchOptions,
     constrained: Annotated[
-        bool, typer.Option("--constrained", help="Search only well-formed trees, which need no repair.")
-    ] = False,
+        bool | None,
+        typer.Option(help="Search only well-formed trees, which need no repair.  [default: as in its table]"),
+    ] = None,
 ) -> None:
     """Parse standard input, one sentence per line. Its words have spaces ("The dog sleeps ."). Writes one bracketed
     tree per line; on a terminal, draws it (paper §6.3)."""
-    changes = search.changes | ({"well_formed": True} if constrained else {})
+    changes = search.changes | ({} if constrained is None else {"well_formed": constrained})
     parse_input(named_folder("average", model, "model.safetensors"), changes)
 
 

@@ -34,7 +34,7 @@ class SearchOptions:
     batch_tokens: Annotated[int, typer.Option(min=0, help="Source tokens per decoding batch; 0: by device.")] = (
         DecodingSettings().batch_tokens
     )
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16, or auto: the faster.")] = DecodingSettings().dtype
+    dtype: Annotated[str | None, typer.Option(help=f"float32, bfloat16, or auto: the faster.  {OWN}")] = None
     threads: Annotated[int, typer.Option(min=0, help="CPU threads; 0: all.")] = 0
 
     @property

@@ -35,7 +35,7 @@ def register(named: Path) -> str:
     """
     folder = named_folder("average", named, "model.safetensors")
     if not (folder / "joint.model").is_file():
-        raise UserError(f"{folder} is a checkpoint within a run; average some with aiayn average, and name their mean")
+        raise UserError(f"{folder} has no joint.model; average its run with `aiayn average` and name what that writes")
     manifest = Checkpoint(folder).manifest if (folder / MANIFEST).exists() else {}
     made_by = next(iter(runs_with(named, folder)), None)
     experiment, profile, table = (*made_by.name.split("/")[:2], made_by.record.table) if made_by else ("models", "", "")

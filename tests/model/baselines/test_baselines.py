@@ -110,7 +110,7 @@ def test_positions_end() -> None:
         ({"architecture": "recurrent", "d_ff": 9}, "d_ff is 9; .* must be even"),
         ({"architecture": "recurrent", "attention_window": 3}, "a recurrent model has no attention_window"),
         ({"architecture": "recurrent", "attention": "additive"}, "a recurrent model has no attention 'additive'"),
-        ({"attention": "cosine"}, "attention is 'cosine'; it must be 'scaled_dot_product' or 'dot_product' or"),
+        ({"attention": "cosine"}, "attention is 'cosine'; it must be one of 'scaled_dot_product', 'dot_product', 'add"),
         ({"attention": "additive", "attention_window": 3}, "attention_window needs attention 'scaled_dot_product'"),
     ],
 )

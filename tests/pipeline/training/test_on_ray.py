@@ -55,8 +55,7 @@ def _kill_once_and_list(path: Path, earlier: dict[int, str], event: dict[str, An
     """Kills this process at update 5, and lists its raylet's processes at the end, except earlier ones."""
     kill_once(path / "killed", 5, event)
     if event.get("done") == TINY.updates:
-        now = tasks_below(os.getppid()).items() - earlier.items()
-        (path / "titles").write_text("\n".join(title for _, title in now))
+        (path / "titles").write_text(str(tasks_below(os.getppid()).items() - earlier.items()))
 
 
 def test_killed_single_worker_ends_in_the_same_bits(dataset: EncodedDataset, tmp_path: Path) -> None:

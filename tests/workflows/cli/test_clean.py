@@ -120,6 +120,7 @@ def test_copies_and_what_nobody_reads_in_a_bucket_go(at_s3: S3Server, command_li
     (pulled := store.artifacts / f".pulling-.records-{text.name}").mkdir()
     with lock_holder(store.artifacts / f".records-{text.name}"):
         assert pulled.name not in _names(store)
+    assert pulled.name in _names(store)
     store.bucket.remove_folder(f"store/{training.name}")
     store_module._seen.clear()
     done = command_line.here("workflows.cli", "clean", "--store", store.uri, "--yes")

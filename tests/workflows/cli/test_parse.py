@@ -43,7 +43,7 @@ def test_a_parser_searches_as_was_chosen(tmp_path: Path, command_line: CommandLi
     trees = [bracketed(one.tree) for one in Parser(parser.folder, constrained).parse(SENTENCES) if one]
     assert trees != [bracketed(one.tree) for one in Parser(parser.folder, free).parse(SENTENCES) if one]
     choose(parser, constrained)
-    done = command_line.here("workflows.cli", "parse", str(parser.folder), text="\n".join(SENTENCES))
+    done = command_line.here("workflows.cli", "parse", str(parser.folder), "--threads=1", text="\n".join(SENTENCES))
     assert done.stdout.split("\n")[::2] == trees, done.stderr
 
 
