@@ -60,7 +60,7 @@ def test_vain_force_sets_nothing_aside(wrong: str, copy_of_table2: MadeTable2, m
     assert (artifacts(copy_of_table2.store), record.read_bytes()) == before
 
 
-def test_until_records_the_settings_of_the_text_and_keeps_a_finished_record(copy_of_table2: MadeTable2) -> None:
+def test_until_keeps_a_finished_record_and_force_runs_stages_again(copy_of_table2: MadeTable2) -> None:
     record = copy_of_table2.folder / "1" / "run.json"
     before = record.read_bytes()
     _again(copy_of_table2, until="encoding")
@@ -68,6 +68,9 @@ def test_until_records_the_settings_of_the_text_and_keeps_a_finished_record(copy
     shutil.rmtree(copy_of_table2.store / "table2")
     _again(copy_of_table2, until="encoding")
     assert json.loads(record.read_text())["settings"]["name"] == "embedded"
+    made = {path: path.stat().st_mtime_ns for path in copy_of_table2.store.glob("store/scoring-*/manifest.json")}
+    _again(copy_of_table2, force="score")
+    assert all(path.stat().st_mtime_ns > before_ns for path, before_ns in made.items())
 
 
 def test_the_output_leads_to_report_model_and_curves(made_table2: MadeTable2) -> None:
