@@ -94,7 +94,8 @@ def one_antecedent(attended: Attended, wanted: Wanted) -> Choice:
     most = f"the most on any single word at least {LONG_WORDS} before"
     why = wanted.reason if any((wanted.layer, wanted.heads, wanted.word)) else most
     if not (earlier_LL[word] & is_word_L).any():
-        return Choice(layer, heads, word, f"no word stands {LONG_WORDS} or more before “{attended.source.word(word)}”")
+        none = f"no word stands {LONG_WORDS} or more before “{attended.source.word(word)}”"
+        return Choice(layer, heads, word, none if why == most else f"{none}: {why}")
     return Choice(layer, heads, word, f"head {heads[0] + 1} puts {peak:.0%} on “{antecedent}”: {why}")
 
 

@@ -143,7 +143,7 @@ def test_a_damaged_record_is_an_error(tmp_path: Path) -> None:
     for text in (record.read_text().replace("averaging-", "../averaging-"), '{"artifacts'):
         record.write_text(text)
         assert not [*runs_in(Store(tmp_path), errors.append)]
-    assert "run.json cannot be read ('../averaging-" in str(errors[0])
+    assert ": '../averaging-" in str(errors[0]).partition("run.json cannot be read (artifacts.")[2]
     assert len(errors) == 2
     with pytest.raises(UserError, match=r"run\.json cannot be read .*; restore it, or remove its folder"):
         list(names_into(Store(tmp_path)))

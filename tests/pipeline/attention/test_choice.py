@@ -64,7 +64,7 @@ def test_the_user_s_choice_comes_first(attended: Attended) -> None:
     four = one_antecedent(attended, Wanted(word="ITS", heads=(3, 2)))
     assert (four.heads, four.word) == ((2, 1), 6)
     assert four.why.endswith("chosen")
-    assert one_antecedent(attended, Wanted(word="law")).why == "no word stands 4 or more before “Law”"
+    assert one_antecedent(attended, Wanted(word="law")).why == "no word stands 4 or more before “Law”: chosen"
     three = all_heads(attended, Wanted(layer=1, word="its", heads=(1,)))
     assert (three.layer, three.heads, three.word) == (0, (0,), 6)
     for wanted in (Wanted(layer=1), Wanted(heads=(1,)), Wanted(word="its")):
