@@ -35,7 +35,7 @@ MOST_LINES = {
     "model/kernels": (338, 600),
     "workflows": (10_335, 8_900),
     "benchmarks": (1_471, 1_450),
-    "tests": (20_880, 19_500),
+    "tests": (20_881, 19_500),
     "a table": (6_422, 5_200),
     "a file": (400, 400),
 }

@@ -78,7 +78,7 @@ def test_a_step_that_no_node_has_room_for_is_told(tmp_path: Path, monkeypatch: p
     watcher, step = Log(), JOIN("join", [Pair(long, waits)], tmp_path / "joined")
     runner.run([step], Store(tmp_path), [watcher, View(Console(file=file, width=120))])
     told = {label for event, label in watcher.calls if event == "waiting"}
-    assert set() < told <= {"waits", "long"}  # whichever Ray has begun second, or slowly
+    assert told in ({"waits"}, {"long"})  # whichever Ray has begun second
     assert "waiting: needs 1 of 2 CPUs, of which 0 are free" in file.getvalue() or "long" in told
 
 

@@ -92,6 +92,7 @@ def test_what_generated_text_measures_is_not_comparable(made: JsonArtifact[Any])
     shown = "This run shows that the pipeline works, and how fast: "
     assert results.said.startswith(shown)
     assert f", {results.tables[0].title} {shown}" in page
+    assert not re.search("[Tt]he paper('s direction| reports| used)", results.said)
 
 
 def test_a_terminal_shows_everything_within_its_width(made: JsonArtifact[Any]) -> None:
